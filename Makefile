@@ -10,6 +10,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 ARGS ?=
+MINUTES ?= 60
 BIN := .venv/bin
 # Compile modules once, not in each of the hundreds of processes that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,7 +19,7 @@ TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2);
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install install-dev page serve test test-clients test-page test-cluster package test-package check format bench conformance fuzz model model-eye model-eval docs lock clean
+.PHONY: help install install-dev page serve test test-clients test-page test-cluster package test-package check format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -79,6 +80,12 @@ conformance: install-dev ## the long conformance suites (ARGS: as pytest)
 
 fuzz: install-dev ## damaged inputs at what strangers reach (ARGS: as python -m tests.fuzz, for example "http --minutes 20")
 	PYTHONPATH=app:. $(BIN)/python -m tests.fuzz $(ARGS)
+
+chaos: install-dev ## a server among faults of all kinds, on Linux (ARGS: as python -m tests.chaos, for example "--seed 7 --minutes 10")
+	PYTHONPATH=app:. $(BIN)/python -m tests.chaos $(ARGS)
+
+soak: install-dev ## steady load while models come and go, on Linux (MINUTES, 60; ARGS: as python -m tests.chaos.soak)
+	PYTHONPATH=app:. $(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(ARGS)
 
 model: ## train the built-in model again, for about two hours (ARGS: as python -m models.recipe)
 	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model

@@ -47,7 +47,7 @@ _CURVES = (
     ("context-curve", re.compile(r"decode_(\d+)k_ms"), "ms between tokens by thousands of tokens of context"),
     ("stream-curve", re.compile(r"streams_(\d+)"), "tokens/s of all streams by their number"),
 )
-_PANEL, _LEFT, _HEIGHT = 230, 60, 150
+PANEL, _LEFT, _HEIGHT = 230, 60, 150
 
 
 def write_curves(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
@@ -66,12 +66,13 @@ def write_curves(path: Path, medians: dict[str, dict[str, Figures]]) -> None:
         places = sorted({place for line in lines.values() for place in line})
         if len(places) < 2:
             continue
-        parts.append(_panel(top, title, places, lines))
-        top += _PANEL
+        parts.append(panel(top, title, places, lines))
+        top += PANEL
     path.write_text(page(list(medians), top, "".join(parts)), encoding="utf-8")
 
 
-def _panel(top: float, title: str, places: list[int], lines: dict[str, dict[int, float]]) -> str:
+def panel(top: float, title: str, places: list[int], lines: dict[str, dict[int, float]]) -> str:
+    """places: in order, two at least. lines: by name, values by place."""
     largest = max(value for line in lines.values() for value in line.values())
     step = (WIDTH - _LEFT - 40) / (len(places) - 1)
     bottom = top + 20 + _HEIGHT

@@ -22,7 +22,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
 from jan_serve.errors import JanServeError
-from jan_serve.grammar import Recognizer, json_schema_to_grammar
+from jan_serve.grammar import Recognizer, json_schema_with_memory
 from jan_serve.resources import builtin_model
 from models.recipe import fixtures
 from tests.conformance.suites import SHARED, load_suite
@@ -57,7 +57,7 @@ def generate(url: str, name: str, schema: Any, seed: int) -> Written:
     choice = reply.json()["choices"][0]
     text: str = choice["message"]["content"]
     if choice["finish_reason"] == "length":
-        stopped = Recognizer(json_schema_to_grammar(schema)).leaves_at(text)
+        stopped = Recognizer(json_schema_with_memory(schema)[0]).leaves_at(text)
         return Written(name, False, None if stopped in (None, len(text)) else f"no beginning: {text[:200]!r}")
     return Written(name, True, _invalid(schema, text))
 
@@ -91,7 +91,7 @@ def accepted(schemas: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     taken: list[tuple[str, Any]] = []
     for name, schema in schemas:
         try:
-            json_schema_to_grammar(schema)
+            json_schema_with_memory(schema)
         except JanServeError:
             continue
         taken.append((name, schema))

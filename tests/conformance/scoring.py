@@ -1,7 +1,7 @@
 """Scores the translator on cases, in a process of its own: native code that crashes or hangs costs one case.
 
 A case passes when its schema compiles, every valid instance is accepted as `json.dumps` writes it, and every invalid
-one is refused.
+one is refused. llama.cpp judges the GBNF; where a memory is needed beside the grammar, llguidance and the memory judge.
 """
 
 from __future__ import annotations
@@ -105,21 +105,28 @@ class _Judge:
 
 def _serve(pipe: Connection, vocabulary: str) -> None:
     from tests.conformance.llama_cpp_oracle import LlamaCppOracle
+    from tests.conformance.memory_oracle import MemoryOracle
 
     # llama.cpp prints grammars that it refuses.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    oracle = LlamaCppOracle(Path(vocabulary))
+    plain, remembering = LlamaCppOracle(Path(vocabulary)), MemoryOracle()
     while True:
-        pipe.send(_judge(pipe.recv(), oracle))
+        pipe.send(_judge(pipe.recv(), plain, remembering))
 
 
-def _judge(case: Case, oracle: Any) -> Outcome:
+def _judge(case: Case, plain: Any, remembering: Any) -> Outcome:
     from jan_serve.errors import JanServeError
-    from jan_serve.grammar import json_schema_to_gbnf
+    from jan_serve.grammar import json_schema_with_memory, print_gbnf, print_lark
 
     started = time.perf_counter()
     try:
-        sampler = oracle.compile(json_schema_to_gbnf(case.schema))
+        grammar, memory = json_schema_with_memory(case.schema)
+        oracle = plain if memory is None else remembering
+        sampler = (
+            plain.compile(print_gbnf(grammar))
+            if memory is None
+            else remembering.compile(print_lark(grammar), memory)
+        )
     except JanServeError as error:
         return Outcome(case.name, REFUSED, f"{error.code}: {error}"[:300], _since(started))
     except ValueError as error:

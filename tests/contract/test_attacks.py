@@ -10,7 +10,7 @@ import pytest
 
 from jan_serve.api.guards import body
 from jan_serve.api.http import connection
-from tests.support.attacks import ATTACKS, Victim
+from tests.support.attacks import ATTACKS, Victim, asked_for_health
 from tests.support.front_process import front_process
 from tests.support.processes import wait_until
 
@@ -41,14 +41,15 @@ def test_a_hostile_connection_costs_little_and_ends(
 ) -> None:
     victim.forget_peak()
     before = victim.resident()
-    with victim.asked_for_health() as took:
-        wait_until(lambda: bool(took))
+    with asked_for_health(victim.front.port) as asked:
+        wait_until(lambda: bool(asked))
         ended_s = asyncio.run(victim.endure(ATTACKS[name], SLOWEST_S))
+    slowest_s = max(took for _, took in asked)
     grown, n = victim.peak() - before, ATTACKS[name].connections
-    for figure, value in (("seconds", ended_s), ("bytes", grown / n), ("slowest /health in s", max(took))):
+    for figure, value in (("seconds", ended_s), ("bytes", grown / n), ("slowest /health in s", slowest_s)):
         record_property(figure, value)
     assert grown <= n * BYTES + NOISE
-    assert max(took) < 2.0  # the promise is 100 ms; a test machine has other work
+    assert slowest_s < 2.0  # the promise is 100 ms; a test machine has other work
 
 
 def test_the_deadlines_that_it_has_in_truth() -> None:

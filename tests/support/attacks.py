@@ -38,14 +38,14 @@ _ASK_FOR_HEALTH: Final = """
 import http.client, sys, time
 connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
 while True:
-    start = time.perf_counter()
+    start = time.monotonic()
     try:
         connection.request("GET", "/health")
         connection.getresponse().read()
-    except ConnectionError:  # the deadline of an idle connection, on a busy machine
+    except (ConnectionError, http.client.HTTPException):  # an idle connection's deadline, or the server's end
         connection.close()
     else:
-        print(time.perf_counter() - start, flush=True)
+        print(start, time.monotonic() - start, flush=True)
     time.sleep(float(sys.argv[2]))
 """
 
@@ -239,21 +239,28 @@ class Victim:
         assert found is not None
         return int(found[1]) * 1024
 
-    @contextlib.contextmanager
-    def asked_for_health(self) -> Generator[list[float]]:
-        """Have another process ask for /health over and over meanwhile; the seconds that each answer took."""
-        took: list[float] = []
-        command = [sys.executable, "-c", _ASK_FOR_HEALTH, str(self.front.port), str(_PAUSE_S)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
-            assert asking.stdout is not None
-            lines = asking.stdout
-            reader = threading.Thread(target=lambda: took.extend(map(float, lines)), name="health")
-            reader.start()
-            try:
-                yield took
-            finally:
-                asking.kill()
-                reader.join()
+
+@contextlib.contextmanager
+def asked_for_health(port: int, pause_s: float = _PAUSE_S) -> Generator[list[tuple[float, float]]]:
+    """Have another process ask for /health over and over meanwhile: when (time.monotonic), and the seconds it took."""
+    asked: list[tuple[float, float]] = []
+    command = [sys.executable, "-c", _ASK_FOR_HEALTH, str(port), str(pause_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout is not None
+        lines = asking.stdout
+
+        def read() -> None:
+            for line in lines:
+                start, took = map(float, line.split())
+                asked.append((start, took))
+
+        reader = threading.Thread(target=read, name="health")
+        reader.start()
+        try:
+            yield asked
+        finally:
+            asking.kill()
+            reader.join()
 
 
 def main() -> None:
@@ -266,13 +273,14 @@ def main() -> None:
         victim = Victim(front)
         rounds: list[int] = []
         end = time.monotonic() + minutes * 60
-        with victim.asked_for_health() as took:
+        with asked_for_health(front.port) as asked:
             # After one round everything is loaded, and every pool of memory is filled.
             while not rounds or time.monotonic() < end:
                 for attack in ATTACKS.values():
                     asyncio.run(victim.endure(attack, 60.0))
                 rounds.append(victim.resident())
                 print(f"round {len(rounds)}: {rounds[-1] / 1e6:.1f} MB", flush=True)
+        took = [seconds for _, seconds in asked]
         slow = statistics.quantiles(took, n=100)
         print(
             f"grown by {(rounds[-1] - rounds[0]) / 1e6:.1f} MB; {len(took)} times /health:"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_parts import ModelParts
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
@@ -61,7 +62,9 @@ class FakeResolver:
         """The same for all models except for the size of the weights."""
         if source.name not in self.sizes:
             return self.settings
-        return msgspec.structs.replace(self.settings, other_bytes=self.sizes[source.name].weights)
+        return msgspec.structs.replace(
+            self.settings, parts=ModelParts(input_bytes=self.sizes[source.name].weights)
+        )
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         return self.sizes.get(source.name, Footprint(0, 0, 0, 0))

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jan_serve.core.events import Timings, TokenInfo
-from jan_serve.core.model_facts import ModelFacts, SpecialToken
-from jan_serve.core.model_source import ModelSource
-from jan_serve.core.model_status import ManagerSnapshot, ModelState, ModelStatus
+from jan_serve.core.models.model_facts import ModelFacts, SpecialToken
+from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
 from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.ipc.messages import (
     Accepted,

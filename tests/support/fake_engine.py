@@ -25,7 +25,7 @@ from pathlib import Path
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import FinishReason, Timings
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidModel, JanServeError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (

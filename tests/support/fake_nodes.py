@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import ssl
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,10 +187,12 @@ class RunningProxy:
 
 
 @contextlib.asynccontextmanager
-async def running_proxy(*nodes: FakeNode, **settings: Any) -> AsyncGenerator[RunningProxy]:
+async def running_proxy(
+    *nodes: FakeNode, clock: Callable[[], float] = time.monotonic, **settings: Any
+) -> AsyncGenerator[RunningProxy]:
     """A proxy with these nodes. It probes rarely: tests call `probe`."""
     given: dict[str, Any] = {"health_interval_s": 3600.0, "drain_timeout_s": 0.0, **settings}
-    proxy = Proxy(ProxySettings(**given))
+    proxy = Proxy(ProxySettings(**given), clock)
     proxy.open()
     server = ProxyServer(proxy_config(proxy.app), proxy.lifecycle, given["drain_timeout_s"])
     with socket.create_server(("127.0.0.1", 0)) as sock:

@@ -7,7 +7,7 @@ import math
 import struct
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.core.model_facts import DeviceInfo, ModelFacts, SpecialToken
+from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts, SpecialToken
 from jan_serve.ipc.messages import EngineSettings
 
 BOS, EOS = 256, 257
@@ -75,7 +75,7 @@ def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
         n_vocab=N_VOCAB,
         n_embd=N_EMBD,
         n_params=1_000_000,
-        size_bytes=sum(settings.layer_bytes) + settings.other_bytes or 1_000_000,
+        size_bytes=settings.parts.weights or 1_000_000,
         parallel=settings.parallel or 4,
         threads=settings.threads or 1,
         n_gpu_layers=0,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
@@ -81,10 +81,18 @@ class FrontProcess:
 
     def health(self) -> tuple[int, str]:
         """Status and state of /health."""
+        status, body = self._health()
+        return status, body["status"]
+
+    def open_requests(self) -> int:
+        """As /health counts them."""
+        return self._health()[1]["open_requests"]
+
+    def _health(self) -> tuple[int, dict[str, Any]]:
         connection = self.connect()
         connection.request("GET", "/health", headers={"Connection": "close"})
         with connection.getresponse() as response:
-            return response.status, json.loads(response.read())["status"]
+            return response.status, json.loads(response.read())
 
     def close(self) -> None:
         self._open.close()

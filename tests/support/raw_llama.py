@@ -17,7 +17,7 @@ class RawLlama:
     """Every call computes its whole sequence in a new context."""
 
     def __init__(self, path: Path) -> None:
-        self.model = LlamaModel(str(path), n_gpu_layers=0)
+        self.model = LlamaModel(str(path))
 
     def tokens(self, text: str, *, parse_special: bool = True) -> list[int]:
         return self.model.vocab.tokenize(text, add_special=False, parse_special=parse_special)

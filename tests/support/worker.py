@@ -20,7 +20,7 @@ import jan_serve
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.media import PromptPiece
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
 from jan_serve.ipc.codec import (

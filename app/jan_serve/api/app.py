@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
@@ -68,6 +68,7 @@ from jan_serve.generation.ports import ConstraintTranslator, ImageDecoder, Templ
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import catalogue_file
+from jan_serve.store.self_checks import SelfChecks
 
 
 class AppParts(msgspec.Struct, frozen=True):
@@ -101,7 +102,8 @@ def create_app(
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
     running = RunningRequests(settings.request_timeout_s or None)
-    health = health_of(models, lifecycle, control)
+    self_checks = SelfChecks(settings.data_dir).all()
+    health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
     services = Services(
         models=models,
         preparer=RequestPreparer(
@@ -226,8 +228,8 @@ def _middleware(
         Middleware(
             BodyGuard,
             envelopes=envelopes,
+            lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            json_paths=[path for dialect in dialects for path in dialect.json_paths],
             upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
         ),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
@@ -254,7 +256,7 @@ def _exception_handlers(
     async def unrouted(request: Request, error: HTTPException) -> Response:
         return answer(request, _routing_problem(request, error, routes))
 
-    async def gone(request: Request, error: ClientGone) -> Response:
+    async def gone(request: Request, error: ClientGone | ClientDisconnect) -> Response:
         return Response(status_code=CLIENT_CLOSED)
 
     return {
@@ -263,6 +265,7 @@ def _exception_handlers(
         RequestValidationError: invalid,
         HTTPException: unrouted,
         ClientGone: gone,
+        ClientDisconnect: gone,  # inside its body
     }
 
 

@@ -17,7 +17,7 @@ from jan_serve.api.metrics import Metrics
 from jan_serve.api.model_store import ModelStore
 from jan_serve.api.routes.health import Health
 from jan_serve.api.served_models import ServedModels
-from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 
@@ -51,8 +51,8 @@ class Dialect(msgspec.Struct, frozen=True):
     open_paths: signs of life that need no key and that any page may read (GET).
     probe_paths: polled about the server; neither logged nor waited for by a drain.
     drain_paths: served while the server drains. amend_document: changes the OpenAPI document in place.
-    greeting: what `GET /` answers to programs. json_paths: prefixes whose bodies are JSON whatever their Content-Type
-    says, unless a web page sends them. upload_paths: prefixes whose bodies are files, of any type and size.
+    greeting: what `GET /` answers to programs.
+    upload_paths: prefixes whose bodies are files, of any type and size, unless a web page sends them.
     """
 
     router: Callable[[], APIRouter]
@@ -64,7 +64,6 @@ class Dialect(msgspec.Struct, frozen=True):
     drain_paths: tuple[str, ...] = ()
     amend_document: Callable[[dict[str, Any]], None] | None = None
     greeting: str = ""
-    json_paths: tuple[str, ...] = ()
     upload_paths: tuple[str, ...] = ()
 
 

@@ -16,6 +16,7 @@ class Lifecycle:
         self._last_end = self._started
         self._idle = asyncio.Event()
         self._idle.set()
+        self._bodies: set[asyncio.Timeout] = set()
 
     @property
     def open_requests(self) -> int:
@@ -45,6 +46,21 @@ class Lifecycle:
             self._last_end = time.monotonic()
             if self._open == 0:
                 self._idle.set()
+
+    @contextmanager
+    def body(self, timeout: asyncio.Timeout) -> Generator[None]:
+        """A part of a request's body is awaited while the block runs, within this running timeout."""
+        self._bodies.add(timeout)
+        try:
+            yield
+        finally:
+            self._bodies.discard(timeout)
+
+    def drain(self) -> None:
+        """Take no more requests; the timeouts of those whose bodies are on their way expire."""
+        self.draining = True
+        for timeout in self._bodies:
+            timeout.reschedule(0.0)
 
     async def wait_idle(self) -> None:
         await self._idle.wait()

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from jan_serve.api.errors import CLIENT_CLOSED
 from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_details import ModelDetails
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_details import ModelDetails
+from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
-from jan_serve.core.variant import Variant
 
 
 class ModelStore(Protocol):

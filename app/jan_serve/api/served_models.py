@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from jan_serve.core.model_source import ModelSource
-from jan_serve.core.model_status import ManagerSnapshot
+from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.generation.ports import ModelLeases
 
 

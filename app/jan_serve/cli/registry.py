@@ -76,6 +76,10 @@ COMMANDS: Final = {
         "doctor:doctor",
         "Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work.",
     ),
+    "selfcheck": Command(
+        "selfcheck:selfcheck",
+        "Compare answers, speed and devices with the last version here. The exit status is 1 if any is worse.",
+    ),
     "grammar": Command(
         "grammar:grammar",
         "Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it.",

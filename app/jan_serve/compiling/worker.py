@@ -65,7 +65,7 @@ class Compiling:
 def _compiled(body: bytes) -> CompileReply:
     request = decode_request(body)
     if isinstance(request, CompileConstraint):
-        return CompileReply(grammar=compile_constraint(request.constraint))
+        return CompileReply(grammar=compile_constraint(request.constraint, with_gbnf=request.with_gbnf))
     form = _FORMATS.get(request.form)
     if form is None:
         raise ProtocolError(f"no chat format is named {request.form!r}")

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from jan_serve.config.model_options import Flag
+from jan_serve.config.flags import Flag
 from jan_serve.config.value_types import HOST_NAME, SecretList, StrList
 
 ACCESS_GROUP: Final = "Access"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jan_serve.config.model_options import ModelOptions
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.gguf.model_file import ModelFile
+from jan_serve.store.gguf.model_file import ModelFile, read_model_parts
 
 _ALL_LAYERS: Final = -1
 SAME_NAME: Final = tuple(
@@ -16,11 +17,23 @@ SAME_NAME: Final = tuple(
 
 
 def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
-    """Settings of a worker that loads `model`. "auto" becomes None: only the worker knows the free memory."""
+    """Settings of a worker that loads `model`. "auto" becomes None: only the worker knows the free memory.
+
+    Reads the header again if tensors are overridden. Raises InvalidModel.
+    """
     layers = options.n_gpu_layers
     values: dict[str, Any] = {name: getattr(options, name) for name in SAME_NAME}
     values["n_ubatch"] = min(options.n_ubatch, options.n_batch)
-    values["n_gpu_layers"] = None if layers == "auto" else _ALL_LAYERS if layers == "all" else layers
+    placement = PlacementOptions(
+        n_gpu_layers=None if layers == "auto" else _ALL_LAYERS if layers == "all" else layers,
+        n_cpu_moe=options.n_cpu_moe,
+        tensor_split=options.tensor_split,
+        split_mode=options.split_mode,
+        main_gpu=options.main_gpu,
+        override_tensor=options.override_tensor,
+        require_accelerator=options.require_accelerator,
+    )
+    parts = read_model_parts(model, options.override_tensor) if options.override_tensor else model.parts
     return EngineSettings(
         **values,
         use_mmap=options.mmap,
@@ -28,8 +41,8 @@ def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
         use_repack=options.repack,
         cache_ram_bytes=_bytes(options.cache_ram_mib),
         cache_disk_bytes=_bytes(options.cache_disk_mib),
-        layer_bytes=model.layer_bytes,
-        other_bytes=model.other_bytes,
+        parts=parts,
+        placement=placement,
         n_ctx_train=model.n_ctx_train or 0,
         k_elements=model.k_elements,
         v_elements=model.v_elements,

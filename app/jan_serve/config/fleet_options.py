@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from jan_serve.config.model_options import Flag
+from jan_serve.config.flags import Flag
 from jan_serve.config.value_types import check_url
 
 FLEET_GROUP: Final = "Many machines"

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from jan_serve.config.device_options import DeviceOptions
+from jan_serve.config.flags import MEMORY_GROUP, MODEL_GROUP, Flag
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
 
-MODEL_GROUP: Final = "Model"
-MEMORY_GROUP: Final = "Memory and speed"
 KEEP_LOADED: Final = -1.0
 
 
-class Flag(msgspec.Struct, frozen=True):
-    """Command-line form of a field: its help group, and its name if it differs from the field's."""
-
-    group: str
-    name: str | None = None
-    metavar: str | None = None
-
-
-class ModelOptions(BaseModel):
+class ModelOptions(DeviceOptions):
     """Options of all models, or of one. Frozen. Times are seconds, lengths tokens."""
 
     model_config = ConfigDict(
@@ -81,21 +73,6 @@ class ModelOptions(BaseModel):
     threads: Annotated[
         int | None,
         Field(ge=1, le=1024, description="CPU threads of the engine. Default: the number of physical cores."),
-        Flag(MEMORY_GROUP),
-    ] = None
-    n_gpu_layers: Annotated[
-        Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
-        Field(
-            description="Layers on the accelerator: `auto` (as many as fit its free memory), `all`, or a number."
-        ),
-        Flag(MEMORY_GROUP, metavar="auto|all|N"),
-    ] = "auto"
-    device: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator.",
-        ),
         Flag(MEMORY_GROUP),
     ] = None
     flash_attn: Annotated[

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.core.model_source import MAX_ADAPTERS
+from jan_serve.core.models.model_source import MAX_ADAPTERS
 
 MAX_ALIASES: Final = 64
 MAX_SCALE: Final = 100.0

@@ -13,7 +13,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from jan_serve.config.model_options import Flag, ModelOptions
+from jan_serve.config.flags import Flag
+from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.settings import ENV_PREFIX, GROUPS, Settings
 
 _SHARED = frozenset(ModelOptions.model_fields)

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from jan_serve.config.access_options import ACCESS_GROUP, AccessOptions
+from jan_serve.config.flags import MEMORY_GROUP, MODEL_GROUP, Flag
 from jan_serve.config.fleet_options import FLEET_GROUP, FleetOptions
-from jan_serve.config.model_options import MEMORY_GROUP, MODEL_GROUP, Flag, ModelOptions
+from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.tgi_options import TGI_GROUP, TgiOptions
 from jan_serve.config.value_types import (
     HOST_NAME,
@@ -272,7 +273,12 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     @field_validator("host")
     @classmethod
     def _check_host(cls, host: str) -> str:
-        if not HOST_NAME.match(host) and not _is_address(host):
+        if _is_address(host):
+            return host
+        name = HOST_NAME.match(host)
+        if name is not None and name[2]:
+            raise ValueError("takes no port: --port sets it")
+        if name is None or host.startswith("["):
             raise ValueError("is neither an IP address nor a host name")
         return host
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from jan_serve.config.model_options import Flag
+from jan_serve.config.flags import Flag
 
 TGI_GROUP: Final = "Text Generation Inference"
 

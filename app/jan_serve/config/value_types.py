@@ -32,10 +32,15 @@ def _none_word(value: object) -> object:
 
 
 def bytes_of_size(value: object) -> object:
-    """`8GB`, `7.5 GiB` and `500M` as bytes. Anything else is left to the field's type."""
+    """`8GB`, `7.5 GiB` and `500M` as bytes. Anything else is left to the field's type.
+
+    Raises ValueError for a part of a byte.
+    """
     match = _SIZE.match(value.strip()) if isinstance(value, str) else None
     if match is None:
         return value
+    if "." in match["number"] and not match["prefix"]:
+        raise ValueError(f"{value} is no number of bytes: it lacks a unit, as in 8GB")
     power = "kmgt".find(match["prefix"].lower()) + 1 if match["prefix"] else 0
     return int(float(match["number"]) * (1024 if match["binary"] else 1000) ** power)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate

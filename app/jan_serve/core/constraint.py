@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from jan_serve.core.text_memory import TextMemory
+
 
 class Whitespace(Enum):
     """Which white space JSON may have.
@@ -63,10 +65,11 @@ class SpecialText(msgspec.Struct, frozen=True):
 class CompiledGrammar(msgspec.Struct, frozen=True):
     """A parsed and checked grammar for the engine.
 
-    gbnf: to show. lark: the same language, which llguidance executes.
-    specials: the rules that `lark` leaves undefined.
+    lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.
+    specials: the rules that `lark` leaves undefined. memory: what the text must obey beside the grammar.
     """
 
     gbnf: str
     lark: str
     specials: tuple[SpecialText, ...] = ()
+    memory: TextMemory | None = None

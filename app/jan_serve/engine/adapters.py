@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jan_serve.core.model_facts import AdapterFacts
+from jan_serve.core.models.model_facts import AdapterFacts
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.llama.adapter import LlamaAdapter

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-import bisect
-import threading
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 import numpy as np
 
-from jan_serve.core.engine_stats import STEP_SIZES, EngineStats
+from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
+from jan_serve.engine.engine_counters import EngineCounters
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
-from jan_serve.engine.llama.context import (
-    DECODE_ABORTED,
-    DECODE_NO_CELLS,
-    DECODE_OK,
-    Batch,
-    EmbeddingBatch,
-    LlamaContext,
-)
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, LlamaContext
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
 from jan_serve.engine.scheduling.step_planning import StepPlanning
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
+from jan_serve.engine.step_batch import StepBatch
 from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import Tokens, ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
-
-_MAX_EXTRA: Final = 64
-"""Accepted draft tokens of one turn that are counted separately."""
 
 
 class Engine:
@@ -63,7 +51,6 @@ class Engine:
         phase: its clock is the engine's. encoder: of images and sound, if the model has a projector.
         """
         self._context = context
-        self._adapters = adapters
         self._vocab = context.model.vocab
         parallel = settings.parallel or 1
         self._memory = SequenceMemory(
@@ -89,7 +76,7 @@ class Engine:
             draft_model if can_draft else None,
             longest=self._memory.cells.capacity,
         )
-        self._batch = Batch(context.n_batch)
+        self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._media = MediaSteps(encoder, context)
         self._must_wait = False
         self._phase = phase
@@ -98,12 +85,8 @@ class Engine:
             context, phase=phase, shelf=shelf, retire=self._retire, abort=self.abort
         )
         self._is_crowded = False
-        self._prefilling: frozenset[int] = frozenset()
-        self._abort_lock = threading.Lock()
-        self._step_sizes = [0] * (len(STEP_SIZES) + 1)
         self._step_clock = StepClock()
-        self._extra_tokens = [0] * (_MAX_EXTRA + 1)
-        self._steps = self._prompt_tokens = self._computed = self._cached = self._shared = 0
+        self._counters = EngineCounters()
 
     @property
     def has_work(self) -> bool:
@@ -121,17 +104,17 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counters and gauges. Any thread; each value is consistent by itself."""
-        memory, states = self._memory, self._memory.states
+        memory, states, counters = self._memory, self._memory.states, self._counters
         return EngineStats(
-            steps_total=self._steps,
-            prompt_tokens_total=self._prompt_tokens,
-            computed_tokens_total=self._computed,
-            step_sizes=tuple(self._step_sizes),
+            steps_total=counters.steps,
+            prompt_tokens_total=counters.prompt_tokens,
+            computed_tokens_total=counters.computed,
+            step_sizes=counters.step_sizes,
             prefill_steps=self._step_clock.times(prefills=True),
             decode_steps=self._step_clock.times(prefills=False),
-            extra_tokens=tuple(self._extra_tokens),
-            cached_tokens_total=self._cached,
-            shared_tokens_total=self._shared,
+            extra_tokens=counters.extra_tokens,
+            cached_tokens_total=counters.cached,
+            shared_tokens_total=counters.shared,
             passed_total=self._scheduler.passed_total,
             made_way_total=memory.made_way_total,
             stream_pauses_total=self._planning.pauses_total,
@@ -161,7 +144,7 @@ class Engine:
                 sequence.checkpoints = ends_of_turns(sequence.tokens.view(), self._vocab.eog_ids)
                 self._plan_fork(sequence, len(choices))
             if sequence.index == 0:
-                self._prompt_tokens += sequence.state.prompt_length
+                self._counters.prompt_tokens += sequence.state.prompt_length
             self._scheduler.waiting.append(sequence)
 
     def wake(self) -> None:
@@ -189,9 +172,7 @@ class Engine:
 
     def interrupt_prefill(self, request_id: int) -> None:
         """Stop the current decode if it prefills this request. Thread-safe; `abort` must follow."""
-        with self._abort_lock:
-            if request_id in self._prefilling:
-                self._context.abort_flag.set()
+        self._batch.interrupt(request_id)
 
     def save(self, timeout_s: float) -> None:
         """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
@@ -220,13 +201,13 @@ class Engine:
             self._observe_prefill(plan, media, self._clock() - started)
             times.end(prefills=True)
         elif is_computed and plan:
-            indices = self._fill(plan)
+            indices = self._batch.fill(plan)
             only_decode = not media and all(item.is_decode for item in plan)
             with times.part("forward"):
-                code = self._decode(plan, self._batch)
+                code = self._batch.decode(plan)
             if code == DECODE_OK:
                 if only_decode:
-                    self._count_step(self._batch.size)
+                    self._counters.count_step(self._batch.size)
                 else:
                     self._observe_prefill(plan, media, self._clock() - started)
                 with times.part("sampling"):
@@ -270,9 +251,10 @@ class Engine:
         num_cached = self._memory.occupy(sequence, prefix, running)
         sequence.prefill_end = len(sequence.tokens)
         sequence.num_computed = sequence.num_cached = num_cached
-        self._cached += num_cached
+        self._counters.cached += num_cached
         # A state restored from the tiers is longer than the live prefix.
-        self._shared += num_cached if is_live and prefix is not None and num_cached == prefix.length else 0
+        if is_live and prefix is not None and num_cached == prefix.length:
+            self._counters.shared += num_cached
         state = sequence.state
         if state.started is None:
             state.started = self._clock()
@@ -289,7 +271,7 @@ class Engine:
         sequence.resumed = None
         restored = self._memory.replace(sequence, state)
         length = len(state.tokens) if restored else 0
-        self._cached += length
+        self._counters.cached += length
         sequence.num_computed = sequence.num_cached = sequence.state.cached_tokens = length
         if restored:
             self._output.advance(sequence, np.frombuffer(state.logits, "<f4").copy())
@@ -336,30 +318,10 @@ class Engine:
 
     # One batch
 
-    def _fill(self, plan: list[PlanItem]) -> list[int]:
-        """Fill the batch; return the index of the row from which each item is sampled."""
-        self._batch.clear()
-        indices: list[int] = []
-        for item in plan:
-            s = item.sequence
-            if item.draft is not None:
-                tokens = np.concatenate((s.tokens.view(s.num_computed), item.draft))
-                last = self._batch.add(tokens, s.position(s.num_computed), s.seq_id, outputs="all")
-                indices.append(last - len(item.draft))
-            elif item.count == 1 and item.outputs == "last":
-                indices.append(
-                    self._batch.add_one(s.tokens[s.num_computed], s.position(s.num_computed), s.seq_id)
-                )
-            else:
-                tokens = s.tokens.view(s.num_computed, s.num_computed + item.count)
-                position = s.position(s.num_computed)
-                indices.append(self._batch.add(tokens, position, s.seq_id, outputs=item.outputs))
-        return indices
-
     def _compute_media(self, items: list[PlanItem]) -> bool:
         """Compute the cells of images. False, and the step must end, if a batch failed."""
         for group, batch in self._media.batches(items):
-            code = self._decode(group, batch)
+            code = self._batch.decode(group, batch)
             if code != DECODE_OK:
                 self._recover(group, code)
                 return False
@@ -369,39 +331,10 @@ class Engine:
                 self._media.computed(item.sequence)
         return True
 
-    def _decode(self, plan: list[PlanItem], batch: Batch | EmbeddingBatch) -> int:
-        interruptible = not self._memory.whole_only
-        with self._abort_lock:
-            self._context.abort_flag.clear()
-            if interruptible:
-                self._prefilling = frozenset(i.sequence.request.id for i in plan if not i.is_decode)
-        self._phase.enter("decode")
-        if self._adapters is not None:
-            self._adapters.apply(self._context, plan[0].sequence.request.adapters)
-        try:
-            return self._context.decode(batch)
-        finally:
-            with self._abort_lock:
-                self._prefilling = frozenset()
-                self._context.abort_flag.clear()
-
     def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
         """Learn from a step. plan: not committed yet; media: committed."""
-        decode = sum(item.size for item in plan if item.is_decode)
-        cells = sum(item.count for item in media)
-        tokens = sum(item.size for item in plan)
-        prefill = cells + tokens - decode
-        before = sum(
-            item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
-        ) + sum(item.count * (item.sequence.num_computed - item.count / 2) for item in media)
-        position = CachePosition(before / prefill, self._memory.cells.used + tokens)
-        self._planning.observe(decode, prefill, seconds, position)
-        self._count_step(cells + tokens)
-
-    def _count_step(self, size: int) -> None:
-        self._steps += 1
-        self._computed += size
-        self._step_sizes[bisect.bisect_left(STEP_SIZES, size)] += 1
+        self._planning.observe_prefill(plan, media, seconds, cells=self._memory.cells.used)
+        self._counters.count_step(sum(item.size for item in (*plan, *media)))
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """After a failed decode: the plan's sequences stay as they were, or their requests fail."""
@@ -448,7 +381,7 @@ class Engine:
             if item.draft is not None:
                 self._verify(sequence, item.draft, index)
             elif sequence.num_uncomputed == 0:
-                self._extra_tokens[0] += 1
+                self._counters.count_turn(0)
                 self._output.advance(sequence, self._context.logits(index))
 
     def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
@@ -465,7 +398,7 @@ class Engine:
                 sequence.num_drafted -= 1
                 sequence.num_computed += 1
         self._drafter.observe_draft(sequence, len(draft), accepted)
-        self._extra_tokens[min(accepted, _MAX_EXTRA)] += 1
+        self._counters.count_turn(accepted)
         if sequence.status is SequenceStatus.RUNNING:
             self._memory.drop_draft(sequence)
 

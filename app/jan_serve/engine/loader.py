@@ -12,8 +12,8 @@ import msgspec
 import psutil
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
-from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.core.model_facts import DeviceInfo, ModelFacts
+from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
+from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts
@@ -38,11 +38,16 @@ from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import EngineSettings, LoadModel
+from jan_serve.placement.device_plan import (
+    ALL_LAYERS,
+    DevicePlan,
+    kv_bytes_per_token,
+    plan_devices,
+)
 
 logger = logging.getLogger(__name__)
 
 _ONE_THREAD_BYTES = 16 * 1024 * 1024
-_ALL_LAYERS = 1 << 20
 _MAX_CACHE_RAM = 2 * 2**30
 _MAX_CACHE_DISK = 8 * 2**30
 _MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
@@ -83,16 +88,27 @@ def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) 
 
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
     """Load the file; blocks. Raises InvalidModel, InsufficientMemory, SettingsError."""
+    with backend.allocations() as allocated:
+        loaded = _load(request, on_progress)
+    placement = tuple(
+        msgspec.structs.replace(part, allocated=allocated.get(part.device, 0))
+        for part in loaded.facts.placement
+    )
+    loaded.facts = msgspec.structs.replace(loaded.facts, placement=placement)
+    return loaded
+
+
+def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
     started = time.monotonic()
     settings = request.settings
     devices = backend.devices()
-    fit = _fit(settings, devices)
-    layers = fit.n_gpu_layers
-    _check_memory(settings, devices, layers)
+    plan = plan_devices(
+        settings, backend.accelerators(), psutil.virtual_memory().total, _extra_bytes(settings)
+    )
+    _check_memory(settings, plan)
     model = LlamaModel(
         request.path,
-        n_gpu_layers=layers,
-        device=settings.device,
+        placement=plan.llama,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
         use_repack=settings.use_repack,
@@ -110,14 +126,14 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
     if embedding_only:
         in_pieces = reads_in_pieces(model, None, pooling)
         embedding_n_ctx = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
-    projector = None if embedding_only else _projector(settings, model, threads, layers)
+    projector = None if embedding_only else _projector(settings, model, threads, plan.local)
     if projector is not None and not projector.is_causal:
         # The cells of an image attend to each other, so they are one micro-batch.
         least = projector.largest_part()
         settings = msgspec.structs.replace(
             settings, n_batch=max(settings.n_batch, least), n_ubatch=max(settings.n_ubatch, least)
         )
-    n_ctx = _n_ctx(settings, model, fit, embedding_n_ctx)
+    n_ctx = _n_ctx(settings, model, plan, embedding_n_ctx)
     parallel = settings.parallel or memory_fit.default_parallel(n_ctx)
     cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
     if model.is_recurrent:
@@ -129,13 +145,13 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
             n_ctx,
             min_n_ctx=n_ctx if settings.n_ctx is not None else MIN_DEFAULT_N_CTX,
         )
-    facts = _facts(model, settings, n_ctx, parallel, threads.count, layers, devices, pooling, embedding_only)
+    facts = _facts(model, settings, n_ctx, parallel, threads.count, plan, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
     scorer = make_scorer(settings, model, facts, adapters, threads)
     states = StateCache(0) if embedding_only else _states(request, model)
-    draft = None if context is None else _draft_model(settings, context, parallel, threads, layers)
+    draft = None if context is None else _draft_model(settings, context, parallel, threads, plan.local)
     settings = resolved(settings, facts, cache_sequences)
     media = None
     if projector is not None and context is not None:
@@ -150,17 +166,17 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
 
 
 def _projector(
-    settings: EngineSettings, model: LlamaModel, threads: ThreadPool, layers: int
+    settings: EngineSettings, model: LlamaModel, threads: ThreadPool, device: str | None
 ) -> Projector | None:
-    """The projector, on the accelerator if the model is. None without one, or with a useless one that is not required.
+    """The projector, on a device of this machine if the model is.
 
-    Raises InvalidModel.
+    None without one, or with a useless one that is not required. Raises InvalidModel.
     """
     if settings.projector is None:
         return None
     try:
         return Projector(
-            settings.projector, model, threads=threads.count, use_gpu=layers > 0, device=settings.device
+            settings.projector, model, threads=threads.count, use_gpu=device is not None, device=device
         )
     except InvalidModel as error:
         if settings.projector_required:
@@ -170,16 +186,15 @@ def _projector(
 
 
 def _draft_model(
-    settings: EngineSettings, context: LlamaContext, parallel: int, threads: ThreadPool, layers: int
+    settings: EngineSettings, context: LlamaContext, parallel: int, threads: ThreadPool, device: str | None
 ) -> DraftModel | None:
-    """The draft model, on the accelerator if the large model is. Raises as `load`."""
+    """The draft model, on a device of this machine if the large model is. Raises as `load`."""
     if settings.draft_path is None:
         return None
     name = Path(settings.draft_path).name
     model = LlamaModel(
         settings.draft_path,
-        n_gpu_layers=_ALL_LAYERS if layers else 0,
-        device=settings.device,
+        placement=LlamaPlacement(ALL_LAYERS, (device,)) if device is not None else None,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
         use_repack=settings.use_repack,
@@ -235,53 +250,29 @@ def default_threads(weight_bytes: int) -> int:
     return max(1, min(physical, usable))
 
 
-def _fit(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> memory_fit.MemoryFit:
-    requested = settings.n_gpu_layers
-    if requested is not None and requested < 0:
-        requested = len(settings.layer_bytes) + 1
-    free = sum(device.free_bytes for device in _accelerators(settings, devices)) - _projector_bytes(settings)
-    if free <= 0 or requested == 0 or not settings.layer_bytes:
-        return memory_fit.MemoryFit(requested or 0, settings.n_ctx)
-    return memory_fit.fit_to_memory(
-        settings.layer_bytes,
-        settings.other_bytes,
-        _kv_bytes_per_token(settings),
-        free,
-        n_ctx=settings.n_ctx,
-        n_ctx_train=settings.n_ctx_train,
-        n_gpu_layers=requested,
-        max_bytes=settings.context_bytes,
-    )
-
-
-def _projector_bytes(settings: EngineSettings) -> int:
-    """Of the projector, with a quarter more for its compute buffers; 0 without one, or if it cannot be read."""
-    if settings.projector is None:
-        return 0
-    try:
-        return Path(settings.projector).stat().st_size * 5 // 4
-    except OSError:
-        return 0  # the load names the reason
-
-
-def _accelerators(settings: EngineSettings, devices: tuple[DeviceInfo, ...]) -> list[DeviceInfo]:
-    found = [device for device in devices if device.kind in ("gpu", "igpu")]
-    if settings.device is not None:
-        found = [device for device in found if device.name.lower() == settings.device.lower()]
-    return found
-
-
-def _check_memory(settings: EngineSettings, devices: tuple[DeviceInfo, ...], layers: int) -> None:
+def _check_memory(settings: EngineSettings, plan: DevicePlan) -> None:
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
-    weights = sum(settings.layer_bytes) + settings.other_bytes + _projector_bytes(settings)
-    memory = psutil.virtual_memory().total + (
-        sum(device.free_bytes for device in _accelerators(settings, devices)) if layers else 0
+    weights = settings.parts.weights + _extra_bytes(settings)
+    memory = psutil.virtual_memory().total + sum(
+        part.free for part in plan.placed if part.kind in ("gpu", "rpc")
     )
     if weights > memory:
         raise InsufficientMemory(
             f"the model needs {weights / 2**30:.1f} GiB for its weights, and this machine has {memory / 2**30:.1f} GiB",
             retry_after=None,
         )
+
+
+def _extra_bytes(settings: EngineSettings) -> int:
+    """Of the projector and the draft model, with a quarter more for their buffers; 0 for files that cannot be read."""
+    total = 0
+    for file in (settings.projector, settings.draft_path):
+        if file is not None:
+            try:
+                total += Path(file).stat().st_size * 5 // 4
+            except OSError:
+                continue  # the load names the reason
+    return total
 
 
 def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
@@ -296,35 +287,27 @@ def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
     return (pooling if pooling in ("mean", "cls", "last", "rank") else "mean"), embedding_only
 
 
-def _n_ctx(
-    settings: EngineSettings, model: LlamaModel, fit: memory_fit.MemoryFit, embedding_n_ctx: int | None
-) -> int:
+def _n_ctx(settings: EngineSettings, model: LlamaModel, plan: DevicePlan, embedding_n_ctx: int | None) -> int:
     """embedding_n_ctx: the default of a model that only embeds; None for other models."""
     if embedding_n_ctx is not None:
         n_ctx = settings.n_ctx or embedding_n_ctx
         return min(n_ctx, model.n_ctx_train) if model.n_ctx_train else n_ctx
     if settings.n_ctx is not None:
         return settings.n_ctx
-    if fit.n_ctx is not None:
-        return fit.n_ctx
-    per_token = _kv_bytes_per_token(settings)
+    if plan.n_ctx is not None:
+        return plan.n_ctx
+    per_token = kv_bytes_per_token(settings)
     # "available" still includes the memory for mmap-ed weights.
     free = max(0, psutil.virtual_memory().available - model.size_bytes)
     return default_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
 
 
-def _kv_bytes_per_token(settings: EngineSettings) -> int:
-    """Size of one KV cell over all blocks; 0 if the header was not read."""
-    k_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
-    return int(k_bytes + settings.v_elements * BYTES_PER_ELEMENT.get(settings.type_v, 2.0))
-
-
 def _context(
     model: LlamaModel, settings: EngineSettings, n_ctx: int, n_seq_max: int, threads: ThreadPool
 ) -> LlamaContext:
-    needed = n_ctx * _kv_bytes_per_token(settings)
+    needed = n_ctx * kv_bytes_per_token(settings)
     available = psutil.virtual_memory().total
-    if needed > available and not any(d.kind == "gpu" for d in backend.devices()):
+    if needed > available and not any(d.kind in ("gpu", "rpc") for d in backend.accelerators()):
         raise InsufficientMemory(
             f"a context of {n_ctx} tokens needs {needed / 2**30:.1f} GiB, and this machine has"
             f" {available / 2**30:.1f} GiB: use a smaller --n-ctx, or --type-k q8_0 --type-v q8_0",
@@ -349,13 +332,13 @@ def _facts(
     n_ctx: int,
     parallel: int,
     threads: int,
-    layers: int,
+    plan: DevicePlan,
     devices: tuple[DeviceInfo, ...],
     pooling: str,
     embedding_only: bool,
 ) -> ModelFacts:
     metadata = model.metadata()
-    used = _accelerators(settings, devices) if layers else []
+    used = [part.device for part in plan.placed if part.kind != "cpu"] or plan.llama.devices
     return ModelFacts(
         description=model.description,
         architecture=model.architecture,
@@ -367,9 +350,9 @@ def _facts(
         size_bytes=model.size_bytes,
         parallel=parallel,
         threads=threads,
-        n_gpu_layers=min(layers, model.n_layer + 1) if used else 0,
+        n_gpu_layers=min(plan.n_gpu_layers, model.n_layer + 1) if used else 0,
         n_layer=model.n_layer,
-        device=", ".join(device.name for device in used) or "CPU",
+        device=", ".join(used) or "CPU",
         devices=devices,
         pooling=pooling,
         is_embedding_model=embedding_only,
@@ -380,6 +363,7 @@ def _facts(
         add_eos=model.vocab.add_eos,
         chat_templates=model.chat_templates(),
         metadata=metadata,
-        kv_bytes=0 if embedding_only else n_ctx * _kv_bytes_per_token(settings),
+        kv_bytes=0 if embedding_only else n_ctx * kv_bytes_per_token(settings),
         score_labels=model.score_labels() if pooling == "rank" else (),
+        placement=plan.placed,
     )

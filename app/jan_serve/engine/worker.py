@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import sys
 import threading
 import traceback
@@ -21,11 +20,13 @@ import msgspec
 import psutil
 
 from jan_serve.core.engine_stats import EngineStats
+from jan_serve.engine.command_queue import Command, CommandQueue, MediaEncoded
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
+from jan_serve.engine.intake_thread import IntakeThread
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.loader import LoadedModel, load
@@ -34,26 +35,17 @@ from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scoring.option_job import OptionJob
-from jan_serve.engine.sequence import Sequence
 from jan_serve.errors import (
-    EngineFailure,
     JanServeError,
     Overloaded,
     ProtocolError,
     SettingsError,
-    UnsupportedOperation,
 )
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
-    Accepted,
-    Counted,
-    CountRequest,
-    Detokenized,
-    DetokenizeRequest,
     DropState,
-    EmbedRequest,
     EngineRequest,
     Failed,
     LoadFailed,
@@ -68,59 +60,12 @@ from jan_serve.ipc.messages import (
     ShutdownRequest,
     Step,
     StoreState,
-    Tokenized,
-    TokenizeRequest,
 )
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
-from jan_serve.ipc.scoring import RankRequest, WeighOptions
-
-PreparedItem = (
-    EngineRequest
-    | EmbedRequest
-    | RankRequest
-    | WeighOptions
-    | CountRequest
-    | TokenizeRequest
-    | DetokenizeRequest
-)
-IntakeItem = PreparedItem | AbortRequest
-
-
-class MediaEncoded:
-    """The encoder has finished a chunk."""
-
-
-InboxItem = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | MediaEncoded
-
-_REST_S = 0.5
-"""After the last request, until the worker uses its rest for work ahead."""
 
 # At shutdown: the wait for the current step, then for the disk. Together below WorkerLimits.stop_s.
 _SAVE_BEGINS_S = 1.0
 _SAVE_S = 5.0
-
-
-class CommandQueue(msgspec.Struct):
-    """Commands for the engine thread, in order."""
-
-    _items: deque[InboxItem] = msgspec.field(default_factory=deque[InboxItem])
-    _ready: threading.Condition = msgspec.field(default_factory=threading.Condition)
-
-    def put(self, item: InboxItem) -> None:
-        with self._ready:
-            self._items.append(item)
-            self._ready.notify()
-
-    def take(self, *, wait: bool) -> list[InboxItem]:
-        """All items; blocks for the first one if `wait`."""
-        if not wait and not self._items:
-            return []
-        with self._ready:
-            while not self._items:
-                self._ready.wait()
-            items = list(self._items)
-            self._items.clear()
-            return items
 
 
 class Worker:
@@ -130,11 +75,10 @@ class Worker:
         self._channel = channel
         self._request = request
         self._phase = PhaseClock()
-        self._inbox = CommandQueue()
+        self._commands = CommandQueue()
         self._attachments = Attachments(attachments_bytes())
         self._outbox = Outbox(channel.send)
-        self._intake_queue: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
-        self._aborted: set[int] = set()
+        self._intake = IntakeThread(channel.send, self._commands, self._attachments)
         self._jobs: deque[EmbedJob | OptionJob] = deque()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
         self._process = psutil.Process()
@@ -152,9 +96,10 @@ class Worker:
         loaded = _load(self._channel, self._request)
         if loaded is None:
             return 1
-        self._set_up(loaded)
+        intake = self._set_up(loaded)
         default_stack = threading.stack_size(STACK_BYTES)
-        threading.Thread(target=_ending_process(self._run_intake), name="intake", daemon=True).start()
+        prepare = _ending_process(lambda: self._intake.run(loaded, intake, self._engine))
+        threading.Thread(target=prepare, name="intake", daemon=True).start()
         threading.stack_size(default_stack)
         threading.Thread(target=_ending_process(self._transfer.run), name="transfer", daemon=True).start()
         threading.Thread(target=_ending_process(self._outbox.run), name="writer", daemon=True).start()
@@ -163,8 +108,7 @@ class Worker:
         _ending_process(self._serve)()
         return 0
 
-    def _set_up(self, loaded: LoadedModel) -> None:
-        self._model = loaded.model
+    def _set_up(self, loaded: LoadedModel) -> Intake:
         self._embedder, self._scorer = loaded.embedder, loaded.scorer
         if loaded.context is not None:
             self._engine = Engine(
@@ -180,7 +124,7 @@ class Worker:
         self._interrupts = (loaded.embedder.interrupt, loaded.scorer.interrupt)
         if self._engine is not None:
             self._interrupts += (self._engine.interrupt_prefill,)
-        self._intake = Intake(
+        return Intake(
             loaded.model.vocab,
             loaded.settings,
             n_ctx=loaded.facts.n_ctx,
@@ -194,7 +138,7 @@ class Worker:
         if projector is None:
             return None
         done = MediaEncoded()
-        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._inbox.put(done))
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._commands.put(done))
         threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
         return encoder
 
@@ -222,11 +166,11 @@ class Worker:
                 case ReadState() | StoreState() | DropState():
                     self._transfer.put(message)
                 case _:
-                    self._intake_queue.put(message)
+                    self._intake.put(message)
 
     def _accept(self, message: EngineRequest) -> None:
         try:
-            self._intake_queue.put(self._attachments.complete(message))
+            self._intake.put(self._attachments.complete(message))
         except Overloaded as error:
             self._channel.send(_failed(message.id, error))
 
@@ -234,19 +178,19 @@ class Worker:
         """Let the engine thread save its cache to disk, unless a step keeps it busy for too long."""
         if self._engine is None:
             return
-        self._inbox.put(message)
+        self._commands.put(message)
         if self._saving.wait(_SAVE_BEGINS_S):
             self._saved.wait(_SAVE_S + _SAVE_BEGINS_S)
 
     def _abort(self, message: AbortRequest) -> None:
         """Abort a request that waits for the intake, is in it (the message follows it there), or is in the engine."""
-        self._aborted.add(message.id)
+        self._intake.skip(message.id)
         self._attachments.release(message.id)
-        # First: the engine finds the abort in its inbox when its decode is interrupted.
-        self._inbox.put(message)
+        # First: the engine finds the abort among its commands when its decode is interrupted.
+        self._commands.put(message)
         for interrupt in self._interrupts:
             interrupt(message.id)
-        self._intake_queue.put(message)
+        self._intake.put(message)
 
     def _pong(self, nonce: int) -> Pong:
         phase, seconds, request_id = self._phase.read()
@@ -256,85 +200,14 @@ class Worker:
         )
         return Pong(nonce=nonce, phase=phase, phase_s=seconds, phase_id=request_id, stats=stats)
 
-    # The intake thread
-
-    def _run_intake(self) -> None:
-        while True:
-            message = self._next_for_intake()
-            if isinstance(message, AbortRequest):
-                self._aborted.discard(message.id)
-                self._inbox.put(message)
-            elif message.id not in self._aborted:
-                try:
-                    self._prepare(message)
-                except JanServeError as error:
-                    self._attachments.release(message.id)
-                    self._channel.send(_failed(message.id, error))
-                except Exception:
-                    # A bug of ours that did not reach the engine: only this request fails.
-                    traceback.print_exc()
-                    self._attachments.release(message.id)
-                    failure = EngineFailure(
-                        "The engine could not prepare the request. Its log has the reason."
-                    )
-                    self._channel.send(_failed(message.id, failure))
-
-    def _next_for_intake(self) -> IntakeItem:
-        """Waits. While the worker rests, makes the tables that its first grammar would wait for."""
-        engine, tables, wait_s = self._engine, self._intake.token_tables, _REST_S
-        while engine is not None and not tables.complete:
-            try:
-                return self._intake_queue.get(timeout=wait_s)
-            except queue.Empty:
-                wait_s = _REST_S
-                if not engine.has_work:
-                    tables.advance()
-                    wait_s = 0.0
-        return self._intake_queue.get()
-
-    def _prepare(self, message: PreparedItem) -> None:
-        match message:
-            case EngineRequest():
-                if self._engine is None:
-                    raise UnsupportedOperation(
-                        "this model only embeds: it cannot generate text", param="model"
-                    )
-                sequences = self._intake.prepare(message)
-                self._channel.send(Step((Accepted(message.id, sequences[0].state.prompt_length),)))
-                self._inbox.put(sequences)
-            case EmbedRequest():
-                self._inbox.put(self._embedder.start(message))
-            case RankRequest():
-                self._inbox.put(self._scorer.intake.rank(message))
-            case WeighOptions():
-                self._inbox.put(self._scorer.intake.weigh(message))
-            case CountRequest():
-                self._channel.send(Counted(message.id, self._intake.count(message)))
-            case TokenizeRequest():
-                self._channel.send(self._tokenized(message))
-            case DetokenizeRequest():
-                self._intake.check_token_ids(message.tokens, "tokens")
-                data = self._model.vocab.detokenize(
-                    message.tokens, remove_special=message.skip_special_tokens
-                )
-                self._channel.send(Detokenized(message.id, data.decode("utf-8", "replace")))
-
-    def _tokenized(self, message: TokenizeRequest) -> Tokenized:
-        vocab = self._model.vocab
-        ids = vocab.tokenize(
-            message.text, add_special=message.add_special, parse_special=message.parse_special
-        )
-        pieces = tuple(vocab.piece(token, special=True) for token in ids) if message.with_pieces else ()
-        return Tokenized(message.id, tuple(ids), pieces)
-
     # The engine thread
 
     def _serve(self) -> None:
         engine = self._engine
         while True:
             busy = bool(self._jobs) or (engine is not None and engine.can_step)
-            for item in self._inbox.take(wait=not busy):
-                self._handle(item)
+            for command in self._commands.take(wait=not busy):
+                self._handle(command)
             if engine is not None and engine.can_step:
                 with self._embed_pacing.step():
                     events = engine.step()
@@ -352,17 +225,17 @@ class Worker:
                     with self._embed_pacing.batch(room):
                         self._embed(self._jobs[0], room)
 
-    def _handle(self, item: InboxItem) -> None:
-        match item:
+    def _handle(self, command: Command) -> None:
+        match command:
             case AbortRequest():
-                self._jobs = deque(job for job in self._jobs if job.request_id != item.id)
+                self._jobs = deque(job for job in self._jobs if job.request_id != command.id)
                 if self._engine is not None:
-                    self._engine.abort(item.id)
+                    self._engine.abort(command.id)
             case MediaEncoded():
                 if self._engine is not None:
                     self._engine.wake()
             case EmbedJob() | OptionJob():
-                self._jobs.append(item)
+                self._jobs.append(command)
             case ShutdownRequest():
                 self._saving.set()
                 if self._engine is not None:
@@ -370,7 +243,7 @@ class Worker:
                 self._saved.set()
             case _:
                 if self._engine is not None:
-                    self._engine.add(item)
+                    self._engine.add(command)
 
     def _piece_tokens(self, job: EmbedJob | OptionJob) -> int:
         return self._scorer.batch_tokens if isinstance(job, OptionJob) else self._embedder.piece_tokens
@@ -449,6 +322,7 @@ def probe() -> None:
     facts = {
         **backend.build_features(),
         "devices": [msgspec.to_builtins(device) for device in backend.devices()],
+        "accelerators": [msgspec.to_builtins(device) for device in backend.accelerators()],
     }
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()

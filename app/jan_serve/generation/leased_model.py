@@ -14,7 +14,7 @@ from jan_serve.core.events import (
     TextDelta,
     Usage,
 )
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import ModelLeases

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.ipc.compiling import Compiled
 from jan_serve.ipc.image_decoding import DecodeImage
 from jan_serve.ipc.messages import (

@@ -15,7 +15,7 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import detect_format, knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.messages import Tool
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
@@ -41,7 +41,7 @@ from jan_serve.generation.image_reader import ImageReader, MarkedMessages, ReadI
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, with_defaults
-from jan_serve.generation.template_choice import template_of
+from jan_serve.generation.template_choice import TemplateOverride, template_of
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
 
@@ -208,12 +208,16 @@ class RequestPreparer:
 
         templates: its own, by name. requested: its name in the request.
         """
-        override = self._profile(model, requested).template
+        override = self.template_override(model, requested)
         return template_of(model, templates, override, with_tools=with_tools)
 
-    async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """As GrammarCache.compile."""
-        return await self._grammars.compile(constraint)
+    def template_override(self, model: str, requested: str | None = None) -> TemplateOverride | None:
+        """The configured template of a model, or of its variant `requested`. May read a file."""
+        return self._profile(model, requested).template
+
+    async def compile_to_show(self, constraint: Constraint) -> CompiledGrammar:
+        """As GrammarCache.compile, with its GBNF."""
+        return await self._grammars.compile(constraint, with_gbnf=True)
 
     def _profile(self, model: str, requested: str | None) -> ModelProfile:
         return ModelProfile() if self._profile_of is None else self._profile_of(model, requested)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from jan_serve.core.events import GenerationEvent
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jan_serve.core.constraint import Whitespace
+from jan_serve.core.text_memory import TextMemory
 from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.collector import paused_collection
 from jan_serve.grammar.json_schema.translate import translate as translate_schema
@@ -24,6 +25,7 @@ __all__ = [
     "Whitespace",
     "json_schema_to_gbnf",
     "json_schema_to_grammar",
+    "json_schema_with_memory",
     "matches",
     "parse_gbnf",
     "print_gbnf",
@@ -44,7 +46,15 @@ def json_schema_to_grammar(schema: Any, *, whitespace: Whitespace = Whitespace.C
     not a schema, GrammarTooComplex above a limit.
     """
     with paused_collection():
-        return translate_schema(schema, whitespace=whitespace)
+        return translate_schema(schema, whitespace=whitespace)[0]
+
+
+def json_schema_with_memory(
+    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT
+) -> tuple[Grammar, TextMemory | None]:
+    """As `json_schema_to_grammar`, for an executor with a memory: unique items of large sets are not refused."""
+    with paused_collection():
+        return translate_schema(schema, whitespace=whitespace, remembers=True)
 
 
 def json_schema_to_gbnf(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> str:

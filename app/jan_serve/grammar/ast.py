@@ -66,6 +66,17 @@ class Special(msgspec.Struct, frozen=True):
     text: str
 
 
+class Until(msgspec.Struct, frozen=True):
+    """`low` to `high` characters without `stop` in them, then `stop`; `high` None means no bound.
+
+    Only the Lark print and readers of text know it. No other terminal is allowed where it begins.
+    """
+
+    low: int
+    high: int | None
+    stop: str
+
+
 class OneLayout(msgspec.Struct, frozen=True):
     """`item` in any one `Layout`, the same for all `Brackets` and `Mark` of it and of the rules that it refers to."""
 
@@ -87,7 +98,18 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 Expr: TypeAlias = (
-    Literal | CharClass | Sequence | Choice | Repeat | RuleRef | Token | Special | OneLayout | Brackets | Mark
+    Literal
+    | CharClass
+    | Sequence
+    | Choice
+    | Repeat
+    | RuleRef
+    | Token
+    | Special
+    | Until
+    | OneLayout
+    | Brackets
+    | Mark
 )
 
 _SMALL = (Literal, CharClass, RuleRef)

@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 
 from jan_serve.grammar.components import components
 from jan_serve.grammar.lark_layout import PARAMETER
+from jan_serve.grammar.lark_quoting import LAZY
 from jan_serve.grammar.print_lark import LarkText
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
+_CHARACTER: Final = re.compile(r'"(?:[^"\\]|\\(?:u[0-9a-f]{4}|[^u]))"')
 _HASH_BYTES: Final = 8
 _IN_CYCLE: Final = "@"
 
@@ -27,21 +29,45 @@ class Definitions(NamedTuple):
 def by_content(lark: LarkText) -> Definitions:
     """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay."""
     lines = [line.split(": ", 1) for line in lark.text.splitlines()]
-    bodies = {header.removesuffix(PARAMETER): body for header, body in lines}
+    bodies = {_own_name(header): body for header, body in lines}
     uses = {name: _names_in(body, bodies) for name, body in bodies.items()}
     special = {rule: f"special_{_hash(text)}" for rule, text in lark.specials}
     names: dict[str, str] = dict(special)
     for group in components("start", uses.__getitem__):
         names.update(_names_of(group, bodies, uses, names))
+    named = {
+        names[name] + header[len(name) :]: _renamed(body, names)
+        for header, body in lines
+        if (name := _own_name(header)) in names
+    }
     return Definitions(
         names["start"],
-        {
-            names[name] + header[len(name) :]: _renamed(body, names)
-            for header, body in lines
-            if (name := header.removesuffix(PARAMETER)) in names
-        },
+        _with_named_characters(named),
         tuple((special[rule], text) for rule, text in lark.specials),
     )
+
+
+def _with_named_characters(bodies: Mapping[str, str]) -> dict[str, str]:
+    """The definitions with a rule for each text of one character in a rule: llguidance counts every text in a rule as
+    another symbol, and references to a rule not at all."""
+    characters: dict[str, str] = {}
+
+    def named(piece: re.Match[str]) -> str:
+        text = piece[0]
+        if text[0] != '"' or not _CHARACTER.fullmatch(text):
+            return text
+        name = "c_" + text[1:-1].encode("utf-8").hex()
+        characters[name] = text
+        return name
+
+    written = {
+        header: body if header[0].isupper() else _PIECES.sub(named, body) for header, body in bodies.items()
+    }
+    return written | characters
+
+
+def _own_name(header: str) -> str:
+    return header.removesuffix(PARAMETER).removesuffix(LAZY)
 
 
 def _names_of(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from jan_serve.grammar.ast import Repeat
+from typing import Final
+
+from jan_serve.grammar.ast import Repeat, Until
 from jan_serve.grammar.charset import MAX_CODE_POINT, CharSet, complement
 
 _SURROGATES = ((0xD800, 0xDFFF),)
+
+
+LAZY: Final = "[lazy]"
+"""After the name of a rule that ends with its first text."""
 
 
 def spelled_out(text: str) -> str:
@@ -38,6 +44,14 @@ def quote_literal(text: str) -> str:
             parts.append(c)
     parts.append('"')
     return "".join(parts)
+
+
+def quote_until(expr: Until) -> str:
+    """The body of a lazy rule, which ends with the first `stop`."""
+    stop = "".join(map(_code, map(ord, expr.stop)))
+    body = f"/(?s:.{{{expr.low},{'' if expr.high is None else expr.high}}}){stop}/"
+    # Lazy is up to the first text of the body: one that is shorter than `low` is none.
+    return f"{body} & ~/(?s:.{{0,{expr.low - 1}}}){stop}(?s:.+)/" if expr.low else body
 
 
 def quote_class(chars: CharSet) -> str:

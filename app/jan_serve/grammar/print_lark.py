@@ -31,6 +31,7 @@ from jan_serve.grammar.ast import (
     Sequence,
     Special,
     Token,
+    Until,
 )
 from jan_serve.grammar.charset import CharSet
 from jan_serve.grammar.components import components
@@ -43,7 +44,7 @@ from jan_serve.grammar.lark_layout import (
     mark_rule,
     opening_rule,
 )
-from jan_serve.grammar.lark_quoting import bounds, quote_class, quote_literal, spelled_out
+from jan_serve.grammar.lark_quoting import LAZY, bounds, quote_class, quote_literal, quote_until, spelled_out
 from jan_serve.grammar.layout import (
     LAYOUTS,
     SPACED,
@@ -161,7 +162,7 @@ class _Printer:
         """The start rule, where needed with an alternative that no text takes: it refers to rules far down, so that
         no chain of references is long when llguidance follows it."""
         headed = [line.split(": ", 1) for line in lines]
-        bodies = {header.removesuffix(PARAMETER): body for header, body in headed}
+        bodies = {header.removesuffix(PARAMETER).removesuffix(LAZY): body for header, body in headed}
         arguments = {
             header.removesuffix(PARAMETER): "::0" for header, _ in headed if header.endswith(PARAMETER)
         }
@@ -230,6 +231,8 @@ class _Printer:
             return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
         if isinstance(expr, Repeat):
             return self._nested(self._rule, expr.item, "g") + bounds(expr)
+        if isinstance(expr, Until):
+            return self._until(expr)
         if isinstance(expr, Mark):
             return self._mark(expr)
         if isinstance(expr, Brackets):
@@ -237,6 +240,14 @@ class _Printer:
         if isinstance(expr, Sequence) and not expr.items:
             return '""'
         return self._nested(self._rule, expr, "g")
+
+    def _until(self, expr: Until) -> str:
+        body = quote_until(expr)
+        name = self._by_text.get(body)
+        if name is None:
+            name = self._by_text[body] = self._fresh("until")
+            self._add(name + LAZY, body)
+        return name
 
     def _nested(self, write: Callable[[Expr], str], expr: Expr, stem: str) -> str:
         """A group; one nested too deep becomes a separate rule or terminal."""

@@ -6,7 +6,7 @@ Generation uses llguidance instead.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import charset
@@ -24,6 +24,7 @@ from jan_serve.grammar.ast import (
     Sequence,
     Special,
     Token,
+    Until,
 )
 from jan_serve.grammar.layout import LAYOUTS, Place
 
@@ -31,7 +32,15 @@ _MAX_CONFIGURATIONS = 200_000
 
 # A continuation is a linked list of the expressions still to match, innermost first, each with its place in a layout.
 # Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
-_Cell: TypeAlias = tuple[Expr, Place | None, int]
+_Cell: TypeAlias = tuple["Expr | _Open", Place | None, int]
+
+
+class _Open(NamedTuple):
+    """An `Until` after some characters. end: the last of them, as many as its stop has."""
+
+    until: Until
+    written: int
+    end: str
 
 
 class Recognizer:
@@ -76,10 +85,26 @@ class Recognizer:
                 return frozenset()
             left = Literal(expr.text[1:])
             return self._closure(self._cell(left, None, rest) if left.text else rest)
+        if isinstance(expr, _Open):
+            return self._step_until(expr, c, rest)
         assert isinstance(expr, CharClass)
         return self._closure(rest) if charset.contains(expr.chars, ord(c)) else frozenset()
 
-    def _cell(self, expr: Expr, place: Place | None, rest: int) -> int:
+    def _step_until(self, expr: _Open, c: str, rest: int) -> frozenset[int]:
+        until = expr.until
+        written, end = expr.written + 1, (expr.end + c)[-len(until.stop) :]
+        before = written - len(until.stop)
+        if end == until.stop:
+            fits = until.low <= before and (until.high is None or before <= until.high)
+            return self._closure(rest) if fits else frozenset()
+        if until.high is None:
+            # All that is above the lower bound is alike.
+            written = min(written, until.low + len(until.stop))
+        elif before >= until.high:
+            return frozenset()
+        return self._closure(self._cell(_Open(until, written, end), None, rest))
+
+    def _cell(self, expr: Expr | _Open, place: Place | None, rest: int) -> int:
         key = (expr, place, rest)
         known = self._ids.get(key)
         if known is None:
@@ -103,7 +128,7 @@ class Recognizer:
                 found.add(cell)
                 continue
             expr, place, rest = self._cells[cell]
-            if isinstance(expr, Literal | CharClass):
+            if isinstance(expr, Literal | CharClass | _Open):
                 found.add(cell)
                 continue
             for target in self._unfold(expr, place, rest):
@@ -120,6 +145,8 @@ class Recognizer:
             return [self._cell(expr.item, place, rest)]
         if isinstance(expr, Special):
             return [self._cell(Literal(expr.text), None, rest)]
+        if isinstance(expr, Until):
+            return [self._cell(_Open(expr, 0, ""), None, rest)]
         if isinstance(expr, Choice):
             return [self._cell(item, place, rest) for item in expr.items]
         if isinstance(expr, Sequence):

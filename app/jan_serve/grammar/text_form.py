@@ -113,6 +113,29 @@ class JsonText:
         return options[0] if len(options) == 1 else self._rules.define("hex", choice(options), complete=True)
 
 
+class OneSpelling(JsonText):
+    """As JsonText, with one spelling for each character: escaped where JSON asks for it, as `json.dumps` does."""
+
+    def chars(self, chars: CharSet) -> Expr:
+        expr = self._memo.get(chars)
+        if expr is None:
+            raw = charset.intersect(chars, _RAW)
+            expr = choice([_one_of(raw)] if raw else [])
+            special = charset.intersect(chars, _MUST_ESCAPE)
+            if special:
+                expr = self._rules.define("char", choice([expr, self._escape(special)]), complete=True)
+            self._memo[chars] = expr
+        return expr
+
+    def _escape(self, chars: CharSet) -> Expr:
+        short = [code for code in _SHORT_ESCAPES if charset.contains(chars, code)]
+        coded = charset.subtract(chars, charset.char_set((code, code) for code in short))
+        escaped: list[Expr] = [Literal(_SHORT_ESCAPES[code]) for code in short]
+        for low, high in coded:
+            escaped += [Literal(f"u{code:04x}") for code in range(low, high + 1)]
+        return sequence([Literal("\\"), choice(escaped)])
+
+
 def _one_of(chars: CharSet) -> Expr:
     """A class, or the literal of a single character."""
     return Literal(chr(chars[0][0])) if chars[0][0] == chars[-1][1] else CharClass(chars)

@@ -16,9 +16,10 @@ from jan_serve.ipc.helper import HelperReply, framed
 
 
 class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
-    """Compile a constraint on a whole answer."""
+    """Compile a constraint on a whole answer. with_gbnf: as GBNF too, to show it."""
 
     constraint: Constraint
+    with_gbnf: bool = False
 
 
 class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):

@@ -18,7 +18,9 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Finished, Timings, TokenInfo
 from jan_serve.core.guide import Guide
 from jan_serve.core.media import PromptPiece
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_parts import ModelParts
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.ipc.adapter_use import AdapterUse as AdapterUse
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
@@ -38,7 +40,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker loads its model and paces its steps. None: decided from the model and the machine.
 
     n_ctx: KV cells shared by all sequences, and the longest single sequence. parallel: sequences that run at once.
-    n_batch: max tokens of a step. n_gpu_layers: -1 all, None fits the free device memory.
+    n_batch: max tokens of a step.
     cache_sequences: finished sequences kept as prefix cache.
     draft_path: a GGUF of the same vocabulary, as draft model.
     projector: a GGUF (mmproj) through which the model sees or hears. projector_required: without it the load fails;
@@ -48,7 +50,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
     state_bytes: memory for states in transfer from or to other servers.
     context_bytes: max size of the KV cache if n_ctx is None; None: a share of the free memory.
-    layer_bytes, other_bytes: tensor sizes from the GGUF header (per block; the rest), to fit layers into devices.
+    parts: sizes from the GGUF header; placement: what the user decides of the devices they go to.
     n_ctx_train, k_elements, v_elements: from the header; the trained length, and the elements of one token in the KV
     cache over all blocks.
     stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.sequence_memory.
@@ -61,7 +63,6 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     n_batch: int = 512
     n_ubatch: int = 512
     threads: int | None = None
-    n_gpu_layers: int | None = None
     device: str | None = None
     flash_attn: Literal["auto", "on", "off"] = "auto"
     type_k: str = "f16"
@@ -88,8 +89,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_ceiling: int = 0
     state_bytes: int = 2 << 30
     context_bytes: int | None = None
-    layer_bytes: tuple[int, ...] = ()
-    other_bytes: int = 0
+    parts: ModelParts = ModelParts()
+    placement: PlacementOptions = PlacementOptions()
     n_ctx_train: int = 0
     k_elements: int = 0
     v_elements: int = 0

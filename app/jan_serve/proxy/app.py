@@ -245,7 +245,7 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
     """Outermost last, in the order of the server: the Host check precedes all others."""
     forms = envelopes()
     managers = settings.management_keys or settings.api_keys
-    app = BodyGuard(app, envelopes=forms, max_bytes=settings.max_body_bytes)
+    app = BodyGuard(app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes)
     app = DrainGuard(app, envelopes=forms, lifecycle=lifecycle, open_paths=("/extras/nodes", "/nodes/status"))
     app = ManagementGuard(
         app,

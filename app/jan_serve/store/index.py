@@ -7,6 +7,7 @@ first file are unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -16,8 +17,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 STATE_FOLDER: Final = ".jan-serve"
@@ -84,10 +86,12 @@ class ModelIndex:
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
 
     def records(self) -> dict[str, ModelRecord]:
-        """All readable records by model name. Reads only changed files."""
+        """All readable records by model name. Reads only changed files. Raises Unavailable."""
         try:
-            entries = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json")]
-        except OSError:
+            with os.scandir(self._folder) as folder:
+                entries = [entry for entry in folder if entry.name.endswith(".json")]
+        except OSError as error:
+            raise_if_exhausted(error)
             return {}
         found: dict[str, ModelRecord] = {}
         with self._lock:
@@ -99,10 +103,13 @@ class ModelIndex:
                     continue
                 stamp = (status.st_mtime_ns, status.st_size)
                 cached = known.get(entry.name)
-                record = cached[1] if cached and cached[0] == stamp else _read_record(Path(entry.path))
-                self._read[entry.name] = (stamp, record)
-                if record is not None and _file_name(record.name) == entry.name:
-                    found[record.name] = record
+                if cached is None or cached[0] != stamp:
+                    record = _read_record(Path(entry.path))
+                    is_own = record is not None and _file_name(record.name) == entry.name
+                    cached = stamp, record if is_own else None
+                self._read[entry.name] = cached
+                if cached[1] is not None:
+                    found[cached[1].name] = cached[1]
         return found
 
     def put(self, record: ModelRecord) -> None:
@@ -110,6 +117,15 @@ class ModelIndex:
         current = msgspec.structs.replace(record, version=latest(RECORD_STEPS))
         content = msgspec.json.format(msgspec.json.encode(current), indent=1)
         write_atomically(self._folder / _file_name(record.name), content)
+
+    def add(self, record: ModelRecord) -> None:
+        """As `put`, but a record that a later version wrote stays: it says more. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
+            try:
+                _read_values(self._folder / _file_name(record.name))
+            except LaterVersion:
+                return
+        self.put(record)
 
     def remove(self, name: str) -> None:
         """Delete the record of a model, if there is one."""
@@ -121,17 +137,24 @@ def _file_name(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
 
+def _read_values(path: Path) -> dict[str, Any]:
+    """Of a record, in the latest version. Raises LaterVersion; OSError, ValueError, TypeError, RecursionError."""
+    with path.open("rb") as file:
+        content = file.read(_MAX_RECORD_BYTES + 1)
+    values = msgspec.json.decode(content, type=dict[str, Any])
+    upgrade(values, "version", RECORD_STEPS)
+    return values
+
+
 def _read_record(path: Path) -> ModelRecord | None:
     """None if damaged or of a later version: the file stays, and the model is listed without it."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_RECORD_BYTES + 1)
-        values = msgspec.json.decode(content, type=dict[str, Any])
-        upgrade(values, "version", RECORD_STEPS)
-        record = msgspec.convert(values, ModelRecord)
+        record = msgspec.convert(_read_values(path), ModelRecord)
     except LaterVersion:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         _log.warning(
             "a record of the model index cannot be read", extra={"file": path.name, "reason": str(error)}
         )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_source import MAX_ADAPTERS
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_source import MAX_ADAPTERS
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex
@@ -201,12 +201,13 @@ class ModelLibrary:
         return projector.senses if projector is not None else ()
 
     def _is_known(self, entry: ModelEntry) -> bool:
-        return _stamp(entry) in self._facts or (entry.record is not None and entry.record.facts is not None)
+        record = entry.record
+        return _stamp(entry) in self._facts or (record is not None and self._resolver.has_all_facts(record))
 
     def _listed(self, entry: ModelEntry) -> ListedModel:
         record = entry.record
         read = self._facts.get(_stamp(entry))
-        facts = record.facts if record is not None and record.facts is not None else read
+        facts = read or (record.facts if record is not None else None)
         is_in_folder = entry.origin == "models folder"
         return ListedModel(
             name=entry.name,

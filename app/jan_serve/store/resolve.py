@@ -9,24 +9,25 @@ from __future__ import annotations
 import contextlib
 import difflib
 import logging
+import operator
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from stat import S_ISREG
 from typing import Final
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
-from jan_serve.store.gguf.model_file import ModelFile, PartName, read_model_file
+from jan_serve.store.gguf.model_file import ModelFile, read_model_file
 from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.model_folder import ModelFolder, entry_of_file
 from jan_serve.store.name_matching import (
     adapter_matches,
     best_matches,
@@ -35,16 +36,16 @@ from jan_serve.store.name_matching import (
     exact_matches,
     without_suffix,
 )
-from jan_serve.store.projectors import is_projector_name, projectors_among, projectors_for
+from jan_serve.store.projectors import projectors_for
 from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
-_MAX_DEPTH: Final = 8
-_MAX_FILES: Final = 10_000
 _MAX_CACHED_HEADERS: Final = 64
 _SUFFIX: Final = ".gguf"
 
 _log: Final = logging.getLogger(__name__)
+
+_name_of: Final = operator.attrgetter("name")
 
 
 class DefaultModel(msgspec.Struct, frozen=True):
@@ -66,10 +67,12 @@ class ModelResolver:
         index: ModelIndex | None = None,
         variants: VariantIndex | None = None,
         names: Callable[[], Mapping[str, ConfiguredNames]] | None = None,
+        thinks: Callable[[str], bool] | None = None,
     ) -> None:
         """default: --model, a path or a name. builtin: name and file of the shipped model. index: gives sources and
         aliases; without it, models have only their names. variants: their names also mean their models. names: returns
-        the current configuration, by full model name; called for each list.
+        the current configuration, by full model name; called for each list. thinks: whether a chat template writes
+        thoughts; without it, facts do not say so.
 
         Raises ModelNotFound if `default` is unknown, SettingsError if it is a path without a GGUF file.
         """
@@ -77,10 +80,12 @@ class ModelResolver:
         self._builtin = builtin
         self._index = index
         self._variants = variants
+        self._thinks = thinks
         self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
+        self._folder = ModelFolder(models_dir, index)
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
@@ -93,11 +98,11 @@ class ModelResolver:
         found: dict[str, ModelEntry] = {}
         if self._named is not None:
             found[self._named.name] = self._named
-        for entry in sorted(self._scan(), key=lambda entry: entry.name):
+        for entry in sorted(self._folder.entries(), key=_name_of):
             found.setdefault(entry.name, entry)
         if self._builtin is not None:
             name, path = self._builtin
-            built_in = _entry(name, path, origin="built in")
+            built_in = entry_of_file(name, path, origin="built in")
             if built_in is not None:
                 found.setdefault(name, msgspec.structs.replace(built_in, projectors=self._beside_builtin))
         entries = tuple(found.values())
@@ -194,18 +199,30 @@ class ModelResolver:
         return known
 
     def facts(self, entry: ModelEntry) -> HeaderFacts:
-        """The facts of a model from the index, else from its header; the index then keeps them.
+        """The facts of a model from the index if it has all, else from its header; the index then keeps them.
 
         Raises InvalidModel, and ModelNotFound if the file is missing.
         """
-        if entry.record is not None and entry.record.facts is not None:
-            return entry.record.facts
-        facts = self.model_file(entry.path, entry.name).facts()
-        if self._index is not None and entry.origin == "models folder" and entry.record is None:
+        record = entry.record
+        if record is not None and self.has_all_facts(record):
+            assert record.facts is not None
+            return record.facts
+        model = self.model_file(entry.path, entry.name)
+        facts = model.facts()
+        if self._thinks is not None:
+            template = model.chat_template
+            facts = msgspec.structs.replace(facts, thinks=template is not None and self._thinks(template))
+        if self._index is not None and entry.origin == "models folder":
+            new = _folder_record(entry, facts, self._models_dir)
+            kept = msgspec.structs.replace(record, facts=facts) if record is not None else new
             # Without a record, the header is read again next time.
             with contextlib.suppress(OSError):
-                self._index.put(_folder_record(entry, facts, self._models_dir))
+                self._index.add(kept)
         return facts
+
+    def has_all_facts(self, record: ModelRecord) -> bool:
+        """Whether no header must be read. Those of a download, or of an earlier version, lack some."""
+        return record.facts is not None and (record.facts.thinks is not None or self._thinks is None)
 
     def projector(self, entry: ModelEntry) -> ProjectorFile | None:
         """The first of the model's possible projectors that fits it, None if none does.
@@ -237,15 +254,6 @@ class ModelResolver:
                 self._projectors[key] = found
         return self._projectors.get(key)
 
-    def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
-        if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
-            return entry
-        if record.projector is None:
-            return msgspec.structs.replace(entry, record=record)
-        own = self._models_dir / record.projector.path
-        others = (path for path in entry.projectors if path != own)
-        return msgspec.structs.replace(entry, record=record, projectors=(own, *others))
-
     def _resolve_default(self) -> ModelEntry:
         chosen = self.default()
         if chosen.entry is None:
@@ -259,31 +267,10 @@ class ModelResolver:
             return None
         inside = path.is_relative_to(self._models_dir)
         name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
-        entry = _entry(name, path, origin="models folder" if inside else "--model")
+        entry = entry_of_file(name, path, origin="models folder" if inside else "--model")
         return (
             msgspec.structs.replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
         )
-
-    def _scan(self) -> Iterator[ModelEntry]:
-        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders."""
-        count = 0
-        records = self._index.records() if self._index is not None else {}
-        for folder, subfolders, files in os.walk(self._models_dir):
-            relative = Path(folder).relative_to(self._models_dir)
-            keep = len(relative.parts) < _MAX_DEPTH
-            subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
-            projectors_of = projectors_among(files)
-            for file in sorted(files):
-                if not _is_model_name(file):
-                    continue
-                count += 1
-                if count > _MAX_FILES:
-                    return
-                entry = _entry(canonical_name(relative / file), Path(folder, file), origin="models folder")
-                if entry is not None:
-                    beside = tuple(Path(folder, each) for each in projectors_of(file))
-                    entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
-                    yield self._with_record(entry, records.get(entry.name))
 
 
 def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
@@ -310,25 +297,6 @@ def _projectors_beside(path: Path) -> tuple[Path, ...]:
     except OSError:
         return ()
     return tuple(path.with_name(file) for file in projectors_for(path.name, files))
-
-
-def _is_model_name(file: str) -> bool:
-    """Excludes projectors, later parts of split models and hidden files."""
-    if file.startswith(".") or not file.lower().endswith(_SUFFIX) or is_projector_name(file):
-        return False
-    part = PartName.parse(file)
-    return part is None or part.number == 1
-
-
-def _entry(name: str, path: Path, *, origin: str) -> ModelEntry | None:
-    """None unless it is a regular file: a FIFO or a device would block its reader."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    if not S_ISREG(status.st_mode):
-        return None
-    return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
 
 
 def _folder_record(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> ModelRecord:

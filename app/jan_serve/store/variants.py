@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.variant import Variant
 from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.name_matching import without_latest
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
@@ -35,18 +36,24 @@ class VariantIndex:
         self._known: dict[str, Variant] = {}
 
     def all(self) -> tuple[Variant, ...]:
-        """By name. Reads the files again if one was added, replaced or removed."""
+        """By name. Reads the files again if one was added, replaced or removed. Raises Unavailable."""
         try:
             stamp = self._folder.stat().st_mtime_ns
         except OSError:
             return ()
         with self._lock:
             if stamp != self._stamp:
-                paths = sorted(Path(entry.path) for entry in os.scandir(self._folder))[:_MAX_VARIANTS]
-                read = (_read(path) for path in paths if path.suffix == ".json")
+                read = (_read(path) for path in self._paths() if path.suffix == ".json")
                 self._known = {_key(variant.name): variant for variant in read if variant is not None}
                 self._stamp = stamp
             return tuple(sorted(self._known.values(), key=lambda variant: variant.name))
+
+    def _paths(self) -> list[Path]:
+        try:
+            return sorted(Path(entry.path) for entry in os.scandir(self._folder))[:_MAX_VARIANTS]
+        except OSError as error:
+            raise_if_exhausted(error)
+            raise
 
     def get(self, name: str) -> Variant | None:
         """Ignores case, and the tag `latest`."""
@@ -99,5 +106,7 @@ def _read(path: Path) -> Variant | None:
     except LaterVersion:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         _log.warning("a variant of a model cannot be read", extra={"file": path.name, "reason": str(error)})
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.errors import InvalidGrammar
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 
 MAX_FILE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
@@ -25,7 +26,7 @@ class GrammarFiles(Mapping[str, str]):
         self._folder = folder
 
     def __getitem__(self, name: str) -> str:
-        """Raises KeyError for an unknown name, InvalidGrammar for an unusable file."""
+        """Raises KeyError for an unknown name, InvalidGrammar for an unusable file, Unavailable."""
         if not _NAME.match(name):
             raise KeyError(name)
         path = self._folder / f"{name}.gbnf"
@@ -35,6 +36,7 @@ class GrammarFiles(Mapping[str, str]):
         except FileNotFoundError:
             return self._shipped[name]
         except OSError as error:
+            raise_if_exhausted(error)
             raise InvalidGrammar(f"the grammar {name} cannot be read: {error.strerror}") from error
         if len(data) > MAX_FILE_BYTES:
             raise InvalidGrammar(f"the grammar {name} is longer than {MAX_FILE_BYTES} bytes")

@@ -13,8 +13,8 @@ import msgspec
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.core.messages import Message
-from jan_serve.core.model_source import ModelSource
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.generation.profiles import ModelProfile
 from jan_serve.generation.template_choice import TemplateOverride
@@ -49,6 +49,9 @@ class ModelSources:
         self._lock = threading.Lock()
         self._entries: dict[str, ModelEntry] = {}
         """Each resolved model: every request resolves its model first."""
+        self._common = ModelSettings(options=self._book.common())
+        self._defaults: dict[str | None, tuple[ModelSettings, dict[str, Any]]] = {}
+        """Of requests, by table, with the settings that they are from."""
 
     def resolve(self, name: str | None) -> ModelSource:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
@@ -127,7 +130,7 @@ class ModelSources:
             type_k=settings.type_k,
             type_v=settings.type_v,
             n_ubatch=settings.n_ubatch,
-            gpu_layers=settings.n_gpu_layers,
+            gpu_layers=settings.placement.n_gpu_layers,
             mapped=settings.use_mmap and not settings.use_mlock,
             flash_attn=settings.flash_attn != "off",
         )
@@ -141,10 +144,19 @@ class ModelSources:
         return tuple(self._source(entry) for entry in self._resolver.entries())
 
     def model_settings(self, name: str) -> ModelSettings:
-        """The current settings of a model by its canonical name, once it was resolved or listed."""
+        """The current settings of a model by its canonical name."""
+        return self._table_of(name)[1]
+
+    def _table_of(self, name: str) -> tuple[str | None, ModelSettings]:
         with self._lock:
             entry = self._entries.get(name)
-        return self._settings(entry.table if entry is not None else None)
+        if entry is None and self._book.tables():
+            entries = {each.name: each for each in self._resolver.entries()}
+            with self._lock:
+                self._entries = entries | self._entries
+            entry = entries.get(name)
+        table = entry.table if entry is not None else None
+        return table, self._settings(table)
 
     def _variant_adapters(self, name: str) -> tuple[tuple[str, Path], ...]:
         with self._lock:
@@ -153,9 +165,12 @@ class ModelSources:
 
     def profile(self, model: str, requested: str | None = None) -> ModelProfile:
         """The defaults for requests to a model, or to its variant `requested`. May read a template file."""
-        settings = self.model_settings(model)
+        table, settings = self._table_of(model)
         template = None if settings.template is None else self._templates.get(settings.template)
-        profile = ModelProfile(template=template, defaults=settings.sampling.model_dump(exclude_none=True))
+        defaults = self._defaults.get(table)
+        if defaults is None or defaults[0] is not settings:
+            defaults = self._defaults[table] = settings, settings.sampling.model_dump(exclude_none=True)
+        profile = ModelProfile(template=template, defaults=defaults[1])
         variant = self._resolver.variant(requested) if requested is not None else None
         return profile if variant is None or variant.base != model else _of_variant(profile, variant)
 
@@ -163,7 +178,7 @@ class ModelSources:
         tables = self._book.tables()
         if table is not None and table in tables:
             return tables[table]
-        return ModelSettings(options=self._book.common())
+        return self._common
 
     def _source(self, entry: ModelEntry) -> ModelSource:
         with self._lock:

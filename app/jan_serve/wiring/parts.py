@@ -38,7 +38,15 @@ def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelRe
         index=ModelIndex(settings.models_dir),
         variants=VariantIndex(settings.models_dir),
         names=lambda: configured_names(tables),
+        thinks=_thinks,
     )
+
+
+def _thinks(template: str) -> bool:
+    # Imported late: most commands look at no template.
+    from jan_serve.chat.detect import knows_thoughts
+
+    return knows_thoughts(template)
 
 
 def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | None = None) -> Puller:

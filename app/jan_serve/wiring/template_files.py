@@ -9,6 +9,7 @@ from typing import Final
 
 from jan_serve.errors import SettingsError
 from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.files.file_stamp import file_stamp
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class TemplateFiles:
 
 
 def read_template(path: Path) -> TemplateOverride:
-    """Blocks on the disk. Raises SettingsError."""
+    """Blocks on the disk. Raises SettingsError, Unavailable."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -53,6 +54,7 @@ def read_template(path: Path) -> TemplateOverride:
             raise SettingsError(f"template: {path} is longer than {MAX_FILE_BYTES} bytes")
         return TemplateOverride(path.name, data.decode("utf-8"))
     except OSError as error:
+        raise_if_exhausted(error)
         raise SettingsError(f"template: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"template: {path} is not UTF-8 at byte {error.start}") from None

@@ -59,6 +59,28 @@ async def test_questions_branch_from_the_state() -> None:
 
 
 @anyio
+@pytest.mark.parametrize(
+    ("threshold", "answer", "probability"), [({}, ["a", "b", 2], 2 / 3), ({"threshold": 0.7}, [], 1 / 3)]
+)
+async def test_each_of_several_options_is_decided(
+    threshold: dict[str, float], answer: list[Any], probability: float
+) -> None:
+    models = model()
+    tags = {"question": "Which?", "type": "several", "options": ["a", {"text": "b", "description": "B"}, 2]}
+    questions = {"tags": {**tags, **threshold}, "sure": {"question": "?", "type": "yes_no"}}
+    _, reply = await call("/v1/decide", {"state": "s", "questions": questions}, models)
+    asked = models.clients[0].weighed[0].questions
+    assert [question.options for question in asked] == [("yes", "no")] * 4
+    assert "Which?\nDoes this apply: b (B)?" in str(asked[1].prompt[0])
+    found = reply["answers"]["tags"]
+    assert (found["answer"], found["probability"]) == (answer, pytest.approx(probability))
+    assert [(item["option"], item["probability"]) for item in found["options"]] == [
+        (value, pytest.approx(2 / 3)) for value in ("a", "b", 2)
+    ]
+    assert reply["answers"]["sure"]["answer"] is True
+
+
+@anyio
 async def test_numbers_are_written_as_they_were_sent() -> None:
     models = model()
     options = [0.1234567, 2.0, 3, -1.5]
@@ -129,6 +151,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a duplicate": ({"q": {"question": "?", "options": ["a", "b", "a"]}}, "'a' occurs twice"),
     "an empty option": ({"q": {"question": "?", "options": ["a", " "]}}, "option 1 is empty"),
     "options of yes or no": ({"q": {"question": "?", "type": "yes_no", "options": ["a"]}}, "only a choice"),
+    "no options of several": (
+        {"q": {"question": "?", "type": "several"}},
+        "questions.q.options: at least one",
+    ),
+    "too many of several": (
+        {
+            str(i): {"question": "?", "type": "several", "options": list(map(str, range(250)))}
+            for i in range(5)
+        },
+        "1250 with each option of `several`, the limit is 1024",
+    ),
     "a number without a range": ({"q": {"question": "?", "type": "number", "min": 1}}, "`min` and `max`"),
     "too many numbers": ({"q": {"question": "?", "type": "number", "min": 0, "max": 999}}, "255 values"),
     "too many options": ({"q": {"question": "?", "options": list(map(str, range(300)))}}, "limit is 255"),
@@ -179,6 +212,7 @@ REFUSED_EXAMPLES: dict[str, tuple[list[dict[str, Any]], str]] = {
         [{"state": "s", "question": "?", "type": "number", "min": 0, "max": 1, "answer": True}],
         "examples.0.answer: 'True' is not an option",
     ),
+    "several": ([EXAMPLE | {"type": "several"}], "examples.0.type: ask `yes_no` of each option"),
     "one option": ([EXAMPLE | {"options": ["a"]}], "examples.0.options: at least two"),
     "a duplicate": ([EXAMPLE | {"options": ["a", "a"]}], "examples.0.options: 'a' occurs twice"),
 }

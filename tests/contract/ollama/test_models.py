@@ -68,7 +68,7 @@ async def test_every_usable_model_is_listed_with_all_that_clients_require(manage
         "jan-tiny:latest",
     }  # fmt: skip
     row = rows["chat:latest"]
-    assert list(row) == ["name", "model", "modified_at", "size", "digest", "details"]
+    assert list(row) == ["name", "model", "modified_at", "size", "digest", "details", "capabilities"]
     assert row["model"] == "chat:latest"
     assert row["size"] == (managed.folder / "chat.gguf").stat().st_size
     assert re.fullmatch(r"[0-9a-f]{64}", row["digest"])
@@ -79,6 +79,20 @@ async def test_every_usable_model_is_listed_with_all_that_clients_require(manage
     assert datetime.fromisoformat(row["modified_at"]).tzinfo is not None
     again = {row["name"]: row for row in (await managed.client.get("/api/tags")).json()["models"]}
     assert again == rows
+
+
+async def test_lists_have_the_capabilities_that_show_has(managed: Managed) -> None:
+    created = {"model": "taught", "from": "no-template", "template": THINKING_TEMPLATE, "stream": False}
+    await post(managed, "/api/create", **created)
+    rows = (await managed.client.get("/api/tags")).json()["models"]
+    assert {row["name"]: row["capabilities"] for row in rows} == {
+        row["name"]: (await post(managed, "/api/show", model=row["name"]))["capabilities"] for row in rows
+    }
+    listed = {row["name"]: row["capabilities"] for row in rows}
+    assert listed["taught:latest"] == ["completion", "tools", "thinking"]
+    assert listed["no-template:latest"] == ["completion"]
+    for name, (expected, _) in SHOWN.items():
+        assert listed[name if ":" in name else f"{name}:latest"] == expected
 
 
 async def test_the_list_never_waits_for_a_load(tmp_path: Path) -> None:

@@ -132,8 +132,10 @@ async def test_keys_cookies_and_addresses_of_clients_do_not_reach_nodes() -> Non
 
 
 async def test_clients_and_managers_have_keys_of_their_own() -> None:
-    keys = {"api_keys": ("client",), "management_keys": ("manager",)}
-    async with fake_nodes(FakeNode()) as (node,), running_proxy(**keys) as front:
+    async with (
+        fake_nodes(FakeNode()) as (node,),
+        running_proxy(api_keys=("client",), management_keys=("manager",)) as front,
+    ):
         client = {"authorization": "Bearer client"}
         manager = {"authorization": "Bearer manager"}
         body = {"url": node.url}

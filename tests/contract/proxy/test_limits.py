@@ -25,7 +25,7 @@ async def test_redirects_are_not_followed() -> None:
 
 async def test_retries_end_when_everything_fails() -> None:
     nodes = [FakeNode(str(number), answer=sending(b"", close=True)) for number in range(6)]
-    async with fake_nodes(*nodes), running_proxy(*nodes) as front:
+    async with fake_nodes(*nodes), running_proxy(*nodes, clock=lambda: 1.0) as front:
         answers = [await front.chat() for _ in range(30)]
         assert {answer.status_code for answer in answers} == {502}
         assert front.proxy.forwarder.counts.retries <= 3 + 0.2 * 30 + 1

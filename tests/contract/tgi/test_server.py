@@ -153,9 +153,10 @@ async def test_what_the_framework_refuses(body: str, status: int, words: str) ->
     assert words in response.text
 
 
-async def test_a_body_without_its_type() -> None:
+async def test_a_page_must_name_the_type_of_its_body() -> None:
+    page = {"origin": "http://localhost:3000"}
     async with http_client() as client:
-        response = await client.post("/tgi/generate", content=json.dumps(NATIVE))
+        response = await client.post("/tgi/generate", content=json.dumps(NATIVE), headers=page)
     assert response.status_code == 415
     assert response.text == "Expected request with `Content-Type: application/json`"
 

@@ -78,7 +78,7 @@ def test_a_port_of_another_program(tmp_path: Path, tiny_llama: Path) -> None:
 def test_a_further_port_serves_the_same(tmp_path: Path, tiny_llama: Path) -> None:
     with serving(tmp_path, "--port", "0", "--also-listen", str(port := free_port())) as server:
         server.url()
-        assert f"also    http://127.0.0.1:{port}" in server.log
+        wait_until(lambda: f"also    http://127.0.0.1:{port}" in server.log)
         assert ask(f"http://127.0.0.1:{port}", "/api/version")["version"]
         assert ask(server.url(), "/health")["pid"] == ask(f"http://127.0.0.1:{port}", "/health")["pid"]
         with serving(tmp_path, "--port", "0", "--also-listen", str(port)) as second:

@@ -14,7 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve import __version__
+from jan_serve.cli.errors import CommandError
 from jan_serve.cli.main import main
+from jan_serve.cli.output import Output
+from jan_serve.config import LoadedSettings
+from jan_serve.core.self_check import SelfCheck
+from jan_serve.store.self_checks import SelfChecks
 from tests.support.deadline import deadline
 from tests.support.fake_systemctl import FakeSystemctl
 from tests.support.models import model_folder, tiny_llama
@@ -58,6 +64,9 @@ class Machine:
             patch.delenv(name)
         patch.setenv("HOME", str(self.home))
         patch.setenv("PATH", f"{self.systemctl.folder}{os.pathsep}{os.environ['PATH']}")
+        patch.setattr(
+            "jan_serve.cli.commands.service.builtin_model", lambda: None
+        )  # nothing to check a version with
         self.variables = dict(os.environ)
 
     def run(self, *words: str, **variables: str) -> Result:
@@ -113,6 +122,39 @@ def test_from_install_to_uninstall(machine: Machine) -> None:
     stopped = machine.run("stop")
     assert stopped.returncode == 1
     assert "no jan-serve service is installed for this user" in stopped.stderr
+
+
+def test_a_version_that_has_not_run_here_is_checked_before_the_restart(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Path] = []
+
+    def check(loaded: LoadedSettings, output: Output) -> SelfCheck:
+        ran.append(loaded.settings.data_dir)
+        result = SelfCheck(
+            version=__version__, llama_cpp="1", at=1.0, answers={}, prompt_per_s=1.0, tokens_per_s=1.0,
+            devices={}, free_bytes=1, findings=("It writes slower.",),
+        )  # fmt: skip
+        SelfChecks(loaded.settings.data_dir).put(result)
+        return result
+
+    machine.run("install")
+    monkeypatch.setattr("jan_serve.cli.commands.service.builtin_model", lambda: Path("any"))
+    monkeypatch.setattr("jan_serve.cli.commands.service.run_check", check)
+    told = [machine.run("restart") for _ in range(2)]
+    assert [each.returncode for each in told] == [0, 0]
+    assert ["It writes slower." in each.stderr for each in told] == [True, False]
+    assert len(ran) == 1
+
+    def fails(loaded: LoadedSettings, output: Output) -> SelfCheck:
+        raise CommandError("no worker starts")
+
+    monkeypatch.setattr("jan_serve.cli.commands.service.run_check", fails)
+    monkeypatch.setattr("jan_serve.cli.commands.service.__version__", "99.0")
+    machine.systemctl.calls()
+    failed = machine.run("restart")
+    assert (failed.returncode, "no worker starts" in failed.stderr) == (0, True)
+    assert machine.systemctl.calls() == ["--user restart jan-serve.service"]
 
 
 def test_from_one_kind_of_start_to_the_other(machine: Machine) -> None:

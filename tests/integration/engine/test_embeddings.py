@@ -96,7 +96,7 @@ def test_vectors_are_those_of_the_tokens_pooled(
     with running_worker(path, pooling=pooling, **EXACT) as worker:
         inputs = inputs_of(lengths, min(500, worker.facts.n_vocab))
         vectors = embedded(worker, inputs)
-    raw = LlamaModel(str(path), n_gpu_layers=0)
+    raw = LlamaModel(str(path))
     try:
         wanted = [pooled(vectors_of_tokens(raw, tokens), pooling) for tokens in inputs]
     finally:
@@ -124,7 +124,7 @@ def test_under_adapters_each_input_keeps_its_own_over_all_its_pieces(
         while len(answers) < len(asked):
             if isinstance(event := worker.receive(), Embedded):
                 answers[event.id] = event
-    raw = LlamaModel(str(exact_llama), n_gpu_layers=0)
+    raw = LlamaModel(str(exact_llama))
     try:
         adapter = LlamaAdapter(raw, str(path), "one")
         wanted = [

@@ -206,3 +206,7 @@ def test_the_command(server: Served) -> None:
     abstained = run("--threshold", "1", "--json")
     assert abstained.returncode == 1 and json.loads(abstained.stdout)["answer"] is None
     assert run("--options", " , ").returncode == 2
+    every = json.loads(run(*options, "--several", "--threshold", "0", "--json").stdout)
+    assert every["answer"] == CHOICE["options"]
+    assert "What applies: nothing." in run(*options, "--several", "--threshold", "1").stderr.decode()
+    assert run("--several").returncode == 2

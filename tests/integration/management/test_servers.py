@@ -181,26 +181,37 @@ def test_without_a_network_it_starts_serves_and_reports_offline(tmp_path: Path, 
     assert pulled[0] == 503 and pulled[1]["error"]["code"] == "offline"
 
 
-def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
-    tmp_path: Path,
-) -> None:
+@contextlib.contextmanager
+def no_descriptors(process: psutil.Process) -> Generator[None]:
+    """The process can open nothing more."""
     resource = pytest.importorskip("resource")
+    soft, hard = process.rlimit(resource.RLIMIT_NOFILE)
+    is_open = {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
+    process.rlimit(resource.RLIMIT_NOFILE, (min(set(range(len(is_open) + 1)) - is_open), hard))
+    try:
+        yield
+    finally:
+        process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("before", "code"),
+    [("/health", "unavailable"), ("/v1/models", "model_failed")],
+    ids=["for the modules of the path", "for a worker"],
+)
+def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
+    tmp_path: Path, before: str, code: str
+) -> None:
     with fake_server(tmp_path) as served, contextlib.ExitStack() as held:
         url = served.url()
         first = held.enter_context(connect(url))
-        first.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        first.send(f"GET {before} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         assert first.response().status == 200
-        process = psutil.Process(served.process.pid)
-        soft, hard = process.rlimit(resource.RLIMIT_NOFILE)
-        process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 3, hard))
-        with contextlib.ExitStack() as flood:
+        with no_descriptors(psutil.Process(served.process.pid)), contextlib.ExitStack() as flood:
             for _ in range(40):
                 flood.enter_context(connect(url))
             first.send(post_bytes(url, "/v1/completions", {"prompt": "!say a"}))
             refused = first.response()
-            assert refused.status == 503
-            # Either the server lacks descriptors for a worker, or the worker lacks them for its model.
-            assert refused.json()["error"]["code"] in ("unavailable", "model_failed")
-        process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert (refused.status, refused.json()["error"]["code"]) == (503, code)
         wait_until(lambda: post(url, "/v1/completions", {"prompt": "!say back"}).status == 200)
         assert served.process.poll() is None

@@ -135,6 +135,7 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
     )
 
 
+PAGE = {"origin": "http://localhost:3000"}
 ALL = (*DIALECTS, small_dialect)
 
 
@@ -157,7 +158,7 @@ async def test_errors_have_its_form_on_its_paths_only() -> None:
             "route": await client.post("/small/ask", json={"text": ""}),
             "schema": await client.post("/small/ask", json={}),
             "body guard": await client.post(
-                "/small/ask", content=b"a=1", headers={"content-type": "text/plain"}
+                "/small/ask", content=b"a=1", headers={"content-type": "text/plain", **PAGE}
             ),
             "unknown path": await client.get("/small/none"),
             "other dialect": await client.post("/v1/chat/completions", json={}),

@@ -10,7 +10,7 @@ from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import Metrics
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
 
 READY = ModelStatus(
     name="a",

@@ -8,7 +8,11 @@ import pytest
 
 from jan_serve.config import LoadedSettings, ModelOptions, engine_settings, load_settings
 from jan_serve.config.engine import SAME_NAME
-from jan_serve.store.gguf.model_file import ModelFile
+from jan_serve.core.models.model_parts import LayerParts, ModelParts
+from jan_serve.core.models.placement import PlacementOptions
+from jan_serve.errors import SettingsError
+from jan_serve.store.gguf.model_file import ModelFile, read_model_file
+from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +22,7 @@ def _no_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  #
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(path))
 
 
+PARTS = ModelParts(layers=(LayerParts(3), LayerParts(4)), input_bytes=5)
 MODEL = ModelFile(
     paths=(Path("/m.gguf"),),
     architecture="llama",
@@ -25,9 +30,9 @@ MODEL = ModelFile(
     file_bytes=10,
     n_ctx_train=None,
     n_layer=2,
-    layer_bytes=(3, 4),
-    other_bytes=5,
-    has_chat_template=False,
+    parts=PARTS,
+    tensor_bytes=12,
+    chat_template=None,
     pooling=None,
 )
 
@@ -35,7 +40,7 @@ MODEL = ModelFile(
 @pytest.mark.parametrize(("layers", "expected"), [("auto", None), ("all", -1), ("0", 0), ("17", 17)])
 def test_layers_for_the_worker(layers: str, expected: int | None) -> None:
     engine = engine_settings(load_settings({"n_gpu_layers": layers}).settings, MODEL)
-    assert engine.n_gpu_layers == expected
+    assert engine.placement.n_gpu_layers == expected
 
 
 def test_options_reach_the_worker() -> None:
@@ -67,10 +72,47 @@ def test_options_reach_the_worker() -> None:
         "mean",
     )
     assert (engine.cache_sequences, engine.max_tokens_ceiling) == (4, 9)
-    assert (engine.layer_bytes, engine.other_bytes) == ((3, 4), 5)
+    assert engine.parts == PARTS
 
 
 def test_every_other_option_is_converted_or_stays_in_the_front() -> None:
-    converted = {"mmap", "mlock", "repack", "cache_ram_mib", "cache_disk_mib"}
+    converted = {
+        "mmap",
+        "mlock",
+        "repack",
+        "cache_ram_mib",
+        "cache_disk_mib",
+        *PlacementOptions.__struct_fields__,
+    }
     in_front = {"ttl_s", "draft_model"}
     assert ModelOptions.model_fields.keys() - set(SAME_NAME) == converted | in_front
+
+
+def test_the_placement_of_a_model_reaches_the_worker() -> None:
+    flags = {
+        "n_cpu_moe": "3",
+        "tensor_split": ["3,1"],
+        "split_mode": "row",
+        "main_gpu": "1",
+        "require_accelerator": True,
+    }
+    engine = engine_settings(load_settings(flags).settings, MODEL)
+    assert engine.placement == PlacementOptions(
+        n_cpu_moe=3, tensor_split=(3.0, 1.0), split_mode="row", main_gpu=1, require_accelerator=True
+    )
+
+
+def test_tensors_of_a_pattern_are_counted_apart(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    tensors = (Tensor("token_embd.weight"), Tensor("blk.0.ffn_up.weight"), Tensor("blk.0.ffn_down.weight"))
+    path.write_bytes(GgufBytes(tensors=tensors, n_layer=1).build())
+    settings = load_settings({"override_tensor": [r"blk\.0\.ffn_(up|gate)=CPU", "ffn_up=never"]}).settings
+    parts = engine_settings(settings, read_model_file(path)).parts
+    assert parts.pinned == (("CPU", 34),)
+    assert (parts.layers[0].dense, parts.weights) == (34, 3 * 34)
+
+
+@pytest.mark.parametrize("text", ["no-device", "=CPU", "x=", "(=CPU"])
+def test_an_override_that_is_none(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"REGEX=DEVICE|not a regular expression|at least 3"):
+        load_settings({"override_tensor": [text]})

@@ -16,7 +16,12 @@ def test_a_table_overrides_the_options_of_all_models(config_file: Path) -> None:
     loaded = load_settings({"parallel": "5"})
     table = loaded.models["org/repo/Model-Q4"]
     engine = engine_settings(table.options, MODEL)
-    assert (engine.n_ctx, engine.type_k, engine.parallel, engine.n_gpu_layers) == (512, "q8_0", 5, 7)
+    assert (engine.n_ctx, engine.type_k, engine.parallel, engine.placement.n_gpu_layers) == (
+        512,
+        "q8_0",
+        5,
+        7,
+    )
     assert engine_settings(loaded.settings, MODEL).n_ctx == 4096
     assert (table.options.ttl_s, loaded.settings.ttl_s) == (-1, 600)
     assert (table.aliases, table.pin, table.group) == (("gpt-4o", "local"), True, "large")

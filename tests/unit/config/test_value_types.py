@@ -47,6 +47,12 @@ def test_what_is_no_size_is_left_to_the_type_of_the_field(value: object) -> None
     assert bytes_of_size(value) is value
 
 
+@pytest.mark.parametrize("text", ["1.5", "1.0", "0.5", "1.5b"])
+def test_a_part_of_a_byte_lacks_a_unit(text: str) -> None:
+    with pytest.raises(ValueError, match=f"{text} is no number of bytes: it lacks a unit, as in 8GB"):
+        bytes_of_size(text)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [

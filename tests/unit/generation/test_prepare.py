@@ -9,7 +9,7 @@ import pytest
 
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
-from jan_serve.core.model_facts import SpecialToken
+from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,

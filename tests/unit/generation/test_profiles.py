@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.messages import Message
-from jan_serve.core.model_facts import AdapterFacts
+from jan_serve.core.models.model_facts import AdapterFacts
 from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, error_from_payload

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
-from jan_serve.core.model_facts import SpecialToken
+from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt
 from jan_serve.errors import (
     DeadlineExceeded,

@@ -18,6 +18,7 @@ from jan_serve.grammar.ast import (
     Sequence,
     Special,
     Token,
+    Until,
 )
 
 
@@ -47,6 +48,10 @@ def _ends(expr: Expr, text: str, at: int, rules: dict[str, Expr]) -> set[int]:
         return _ends(rules[expr.name], text, at, rules)
     if isinstance(expr, Token):
         return _ends(expr.item, text, at, rules)
+    if isinstance(expr, Until):
+        stop = text.find(expr.stop, at)
+        most = len(text) if expr.high is None else expr.high
+        return {stop + len(expr.stop)} if stop >= 0 and expr.low <= stop - at <= most else set()
     if isinstance(expr, Choice):
         return set[int]().union(*(_ends(item, text, at, rules) for item in expr.items))
     if isinstance(expr, Sequence):

@@ -18,6 +18,7 @@ from jan_serve.grammar.ast import (
     Sequence,
     Special,
     Token,
+    Until,
 )
 from jan_serve.grammar.layout import LAYOUTS, Layout, Place
 
@@ -70,6 +71,10 @@ class Sampler:
             # llama.cpp ends a text at NUL.
             code = random.randint(low, min(high, low + 90)) or min(high, 1)
             parts.append(chr(code if not 0xD800 <= code < 0xE000 else low))
+        elif isinstance(expr, Until):
+            most = expr.low + 9 if expr.high is None else min(expr.high, expr.low + 9)
+            count = random.randint(expr.low, most)
+            parts.append("".join(random.choices("ab \n", k=count)) + expr.stop)
         elif isinstance(expr, RuleRef):
             self._write(self._grammar.rules[expr.name], random, depth + 1, parts)
         elif isinstance(expr, Token):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jan_serve.grammar import json_schema_to_grammar, print_lark_open
 from jan_serve.grammar.lark_definitions import Definitions, by_content
 from jan_serve.grammar.print_lark import LarkText
@@ -22,13 +24,22 @@ def test_names_do_not_depend_on_the_names_before() -> None:
 def test_another_body_anywhere_below_is_another_name() -> None:
     one = by_content(LarkText(CYCLE.format("a", "b"), ()))
     other = by_content(LarkText(CYCLE.format("a", "b").replace('","', '";"'), ()))
-    assert not one.bodies.keys() & other.bodies.keys()
+    shared = one.bodies.keys() & other.bodies.keys()
+    assert {one.bodies[name] for name in shared} == {'"x"', '"("', '")"'}
 
 
 def test_texts_that_look_like_names_stay() -> None:
-    found = by_content(LarkText('start: "a" a /[a-b]/\na: "b"\n', ()))
-    assert found.bodies[found.root].startswith('"a" r_')
+    found = by_content(LarkText('start: "aa" a /[a-b]/\na: "b"\n', ()))
+    assert found.bodies[found.root].startswith('"aa" r_')
     assert found.bodies[found.root].endswith("/[a-b]/")
+
+
+@pytest.mark.parametrize("character", ['"a"', '"\\""', '"\\\\"', '"\\n"', '"\\u00e9"', '"😀"'])
+def test_a_character_in_rules_has_a_name(character: str) -> None:
+    found = by_content(LarkText(f"start: {character} {character} T\nT: {character} /x/\n", ()))
+    [name] = [name for name, body in found.bodies.items() if body == character]
+    bodies = sorted(body for body in found.bodies.values() if body != character)
+    assert bodies[0] == f"{character} /x/" and bodies[1].startswith(f"{name} {name} T_")
 
 
 def test_control_tokens_are_named_by_their_text() -> None:

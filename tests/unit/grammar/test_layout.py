@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from random import Random
 from sys import modules
@@ -13,7 +14,16 @@ import pytest
 from jan_serve.core.constraint import Whitespace
 from jan_serve.grammar import Grammar, Recognizer, json_schema_to_grammar, print_gbnf, print_lark
 from jan_serve.grammar.ast import CharClass, Literal, Mark, OneLayout, RuleRef, brackets, repeat, sequence
-from jan_serve.grammar.layout import COMPACT, LAYOUTS, SPACED, Place, has_layouts, laid_rules, on_one_line
+from jan_serve.grammar.layout import (
+    COMPACT,
+    LAYOUTS,
+    SPACED,
+    Place,
+    has_layouts,
+    laid_rules,
+    on_one_line,
+    with_optional_spaces,
+)
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -186,3 +196,22 @@ def test_a_place_writes_its_white_space() -> None:
     assert [written[name].line() for name in FORMS] == ["", "", "\n  ", "\n    ", "\n\t"]
     assert [written[name].after(Mark(",")) for name in FORMS] == ["", " ", "\n  ", "\n    ", "\n\t"]
     assert [written[name].after(Mark(":")) for name in FORMS] == ["", " ", " ", " ", " "]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_with_optional_spaces_is_every_text_on_one_line(schema: Any) -> None:
+    random = Random(5)
+    grammar = json_schema_to_grammar(schema)
+    one_line = with_optional_spaces(grammar)
+    assert not has_layouts(one_line) and len(one_line.rules) == len(grammar.rules) + 2
+    laid_out, judged = judges(grammar), judges(one_line)
+    for item in (value(random, 3) for _ in range(60)):
+        for name, options in FORMS.items():
+            text = json.dumps(item, **options)
+            expected = laid_out[0](text) and (name in ("compact", "spaced") or "\n" not in text)
+            assert [accepts(text) for accepts in judged] == [expected] * 2, text
+        mixed = re.sub(
+            "[,:]", lambda mark: mark[0] + random.choice(("", " ")), json.dumps(item, separators=(",", ":"))
+        )
+        assert len({accepts(mixed) for accepts in judged}) == 1
+        assert judged[0](mixed) == laid_out[0](json.dumps(item)), mixed

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.grammar import Recognizer, parse_gbnf
-from jan_serve.grammar.ast import Grammar, RuleRef, Sequence, Token, choice, sequence
+from jan_serve.grammar import Recognizer, parse_gbnf, print_lark
+from jan_serve.grammar.ast import Grammar, Literal, RuleRef, Sequence, Token, Until, choice, sequence
 from jan_serve.grammar.recognizer import matches
+from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.grammar.matching import EXPRESSIONS, GRAMMARS, belongs, language, texts
 from tests.unit.grammar.sampling import Sampler
 
@@ -56,3 +57,17 @@ def test_samples_of_a_grammar_belong_to_it(grammar: Grammar, seed: int) -> None:
     sampler, random, recognizer = Sampler(grammar), Random(seed), Recognizer(grammar)
     for _ in range(5):
         assert recognizer.matches(sampler.text(random))
+
+
+@pytest.mark.parametrize("stop", ["</>", "|", "ab", "aab"])
+@pytest.mark.parametrize(("low", "high"), [(0, None), (0, 2), (1, 1), (2, 3), (1, None)])
+def test_text_until_a_stop(stop: str, low: int, high: int | None) -> None:
+    """The readers of trees, the Lark print and the definition agree."""
+    grammar = Grammar({"root": sequence([Literal("."), Until(low, high, stop), Literal(".")])})
+    recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for inner in texts("".join(sorted({*"a", *stop})), 5):
+        for text in (f".{inner}.", f".{inner}{stop}."):
+            expected = belongs(grammar, text)
+            assert recognizer.matches(text) == expected, text
+            assert oracle.accepts(matcher, text) == expected, text

@@ -12,6 +12,8 @@ from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Timings, TokenInfo, TokenLogprob
 from jan_serve.core.media import AudioPiece, ImagePiece
+from jan_serve.core.models.model_parts import LayerParts, ModelParts
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc import codec
@@ -46,7 +48,14 @@ from jan_serve.ipc.messages import (
 TOKEN = TokenInfo(7, b"\xf0\x9f", False, -0.25, (TokenLogprob(8, b"\x98", -1.5),))
 
 REQUESTS: list[WorkerRequest] = [
-    LoadModel(path="/models/mödel 模型.gguf", settings=EngineSettings(n_ctx=512, layer_bytes=(1, 2))),
+    LoadModel(
+        path="/models/mödel 模型.gguf",
+        settings=EngineSettings(
+            n_ctx=512,
+            parts=ModelParts(layers=(LayerParts(1), LayerParts(2, 3)), pinned=(("CPU", 4),)),
+            placement=PlacementOptions(tensor_split=(3.0, 1.0), override_tensor=("x=CPU",)),
+        ),
+    ),
     EngineRequest(
         id=1,
         prompt=(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 

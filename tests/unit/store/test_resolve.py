@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
+from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
-from tests.unit.store.gguf_builder import GgufBytes
+from tests.unit.store.gguf_builder import GgufBytes, string_key
 
 FILES = (
     "Qwen3-0.6B-Q8_0.gguf",
@@ -221,3 +223,26 @@ def test_headers_are_read_once_per_change(builtin: tuple[str, Path], tmp_path: P
     path.unlink()
     with pytest.raises(ModelNotFound):
         resolver.model_file(path, name)
+
+
+def test_a_record_that_lacks_facts_is_completed_once(tmp_path: Path) -> None:
+    """As an earlier version wrote it, or a download."""
+    template = string_key("tokenizer.chat_template", "a template")
+    (tmp_path / "m.gguf").write_bytes(GgufBytes(keys=[template]).build())
+    index, asked = ModelIndex(tmp_path), list[str]()
+    ModelResolver(tmp_path, index=index).facts(ModelResolver(tmp_path).entries()[0])
+    old = index.records()["m"]
+    assert old.facts is not None and old.facts.thinks is None
+    index.put(replace(old, aliases=("mine",)))
+
+    def thinks(template: str) -> bool:
+        asked.append(template)
+        return True
+
+    resolver = ModelResolver(tmp_path, index=index, thinks=thinks)
+    for _ in range(2):
+        [entry] = resolver.entries()
+        assert resolver.facts(entry).thinks is True
+    assert asked == ["a template"]
+    [record] = index.records().values()
+    assert (record.aliases, record.facts) == (("mine",), replace(old.facts, thinks=True))

@@ -61,7 +61,7 @@ import os, signal, sys, time
 sys.path.insert(0, {app!r})
 import jan_serve.compiling.worker as worker
 from jan_serve.core.constraint import CompiledGrammar
-def compiled(constraint):
+def compiled(constraint, with_gbnf=False):
     text, _, place = constraint.text.partition(" ")
     if text == "once":
         try:

@@ -89,6 +89,15 @@ def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: P
     assert (sources.profile("two").template, sources.profile("two").defaults) == (None, {})
 
 
+def test_a_model_that_nobody_named_yet_has_its_template(sources: ModelSources) -> None:
+    """Lists show what models can do, without resolving them."""
+    for _ in range(2):
+        assert sources.profile("one").template == TemplateOverride("t.jinja", "T")
+        assert sources.profile("one").defaults == {"temperature": 0.5, "stop": ("x",)}
+        assert sources.profile("two").template is None
+    assert sources.profile("absent").template is None
+
+
 @pytest.mark.parametrize(
     ("name", "adapter"), [("one", None), ("alias:sql", "sql"), ("sql", "sql"), ("two", None)]
 )

@@ -28,7 +28,7 @@ def test_names_become_sources_and_engine_settings(settings: Settings, tmp_path: 
     assert source == sources.resolve("A.gguf")
     assert {"a", "broken"} <= {each.name for each in sources.list()}
     engine = sources.engine_settings(source)
-    assert (engine.n_ctx, engine.layer_bytes, engine.other_bytes) == (256, (34,), 34)
+    assert (engine.n_ctx, engine.parts.layers[0].dense, engine.parts.weights) == (256, 34, 68)
     with pytest.raises(InvalidModel):
         sources.engine_settings(sources.resolve("broken"))
     with pytest.raises(ModelNotFound):
@@ -42,7 +42,7 @@ def test_a_changed_file_is_another_revision(settings: Settings, tmp_path: Path) 
     os.utime(tmp_path / "a.gguf", ns=(5, 5))
     after = sources.resolve("a")
     assert after.revision != before.revision
-    assert sources.engine_settings(after).layer_bytes == (0,)
+    assert sources.engine_settings(after).parts.layers[0].dense == 0
 
 
 def test_limits_are_the_configured_ones() -> None:

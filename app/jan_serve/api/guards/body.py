@@ -10,8 +10,10 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, http_problem
+from jan_serve.api.guards.drain import draining_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.api.guards.paths import is_below
+from jan_serve.api.lifecycle import Lifecycle
 
 BODY_TIMEOUT_S: Final = 30.0
 BYTES_PER_EXTRA_S: Final = 1 << 20
@@ -30,20 +32,20 @@ class BodyGuard(Guard):
         app: ASGIApp,
         *,
         envelopes: Envelopes,
+        lifecycle: Lifecycle,
         max_bytes: int,
-        json_paths: Iterable[str] = (),
         upload_paths: Iterable[str] = (),
     ) -> None:
-        """json_paths, upload_paths: see Dialect."""
+        """upload_paths: see Dialect."""
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
         self._timeout_s = BODY_TIMEOUT_S
-        self._json_paths = tuple(json_paths)
+        self._lifecycle = lifecycle
         self._upload_paths = tuple(upload_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = (
-            _LimitedBody(receive, self._max_of(scope), self._timeout_s)
+            _LimitedBody(receive, self._max_of(scope), self._timeout_s, self._lifecycle)
             if scope["type"] == "http"
             else receive
         )
@@ -53,7 +55,7 @@ class BodyGuard(Guard):
         return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
 
     def check(self, scope: Scope) -> None:
-        """Raises 413 or 415. A body that is JSON whatever its type says gets the type of JSON."""
+        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send."""
         lengths = header_values(scope, b"content-length")
         limit = self._max_of(scope)
         if any(value.isdigit() and int(value[:20]) > limit for value in lengths):
@@ -68,12 +70,10 @@ class BodyGuard(Guard):
         if scope["method"] in SAFE_METHODS:
             return
         if not _is_from_page(scope):
-            if is_below(scope["path"], self._upload_paths):
-                return
-            if is_below(scope["path"], self._json_paths):
+            if not is_below(scope["path"], self._upload_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
-                return
+            return
         # Web pages can send any other type without a preflight (CORS-safelisted types).
         types = header_values(scope, b"content-type")
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
@@ -86,12 +86,14 @@ class BodyGuard(Guard):
 
 
 class _LimitedBody:
-    """An ASGI receive that raises HttpError if the body is too long or too slow."""
+    """An ASGI receive that raises HttpError if the body is too long or slow, or not complete when a drain begins."""
 
-    def __init__(self, receive: Receive, max_bytes: int, timeout_s: float) -> None:
+    def __init__(self, receive: Receive, max_bytes: int, timeout_s: float, lifecycle: Lifecycle) -> None:
         self._receive = receive
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
+        self._lifecycle = lifecycle
+        self._began_in_drain = lifecycle.draining
         self._until: float | None = None
         self._size = 0
         self._complete = False
@@ -99,12 +101,17 @@ class _LimitedBody:
     async def __call__(self) -> Message:
         if self._complete:
             return await self._receive()
+        if self._lifecycle.draining and not self._began_in_drain:
+            raise HttpError(draining_problem())
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + self._timeout_s
         try:
-            async with asyncio.timeout_at(self._until):
-                message = await self._receive()
+            async with asyncio.timeout_at(self._until) as timeout:
+                with self._lifecycle.body(timeout):
+                    message = await self._receive()
         except TimeoutError:
+            if self._lifecycle.draining and not self._began_in_drain:
+                raise HttpError(draining_problem()) from None
             raise http_problem(
                 HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The body took too long to arrive.", _CLOSE
             ) from None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from types import FrameType
 from typing import Final
 
@@ -26,7 +30,8 @@ _TICK_S: Final = 1.0
 class DrainingServer(uvicorn.Server, ABC):
     """First SIGTERM or SIGINT: new requests are rejected, running ones get `drain_s`. Second: everything ends now.
 
-    Does not re-raise the signal: a server that stops on request exits with status 0.
+    SIGHUP, the end of a terminal, does the same unless it is ignored (nohup). Does not re-raise the signal: a server
+    that stops on request exits with status 0.
     """
 
     def __init__(
@@ -55,6 +60,24 @@ class DrainingServer(uvicorn.Server, ABC):
 
     async def attend(self, idle_s: float) -> None:
         """Called each second while the server runs."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        with super().capture_signals(), self._hang_ups_captured():
+            yield
+
+    @contextlib.contextmanager
+    def _hang_ups_captured(self) -> Generator[None]:
+        is_main = threading.current_thread() is threading.main_thread()
+        number = getattr(signal, "SIGHUP", None)  # Windows has none
+        if not is_main or number is None or signal.getsignal(number) is signal.SIG_IGN:
+            yield
+            return
+        before = signal.signal(number, self.handle_exit)
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._loop is not None:
@@ -90,7 +113,7 @@ class DrainingServer(uvicorn.Server, ABC):
         drain_s = self._drain_s if first else 0.0
         # Logged before the drain is visible, because followers of the log disconnect then.
         logger.info("stopping: running requests have %.0f s", drain_s)
-        self._lifecycle.draining = True
+        self._lifecycle.drain()
         self._observer.stopping(drain_s)
         task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
         self._tasks.add(task)
@@ -111,7 +134,7 @@ class DrainingServer(uvicorn.Server, ABC):
 def server_config(
     app: ASGIApp, connection: type[HttpConnection] = HttpConnection, *, believes_forwarded: bool = True
 ) -> uvicorn.Config:
-    """Connections close one second after the last answer.
+    """Connections close two seconds after the last answer, which is longer than they linger.
 
     believes_forwarded: take the client's address and scheme from X-Forwarded-For and -Proto of a proxy on this machine.
     """
@@ -124,5 +147,6 @@ def server_config(
         access_log=False,
         server_header=False,
         proxy_headers=believes_forwarded,
-        timeout_graceful_shutdown=1,
+        forwarded_allow_ips=["127.0.0.1", "::1"],  # uvicorn would ask the environment
+        timeout_graceful_shutdown=2,
     )

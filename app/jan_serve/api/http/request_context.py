@@ -74,7 +74,8 @@ class RequestContext:
             await send(message)
 
         probe = scope["path"] in self._probe_paths
-        with self._lifecycle.request(counted=not probe):
+        # The end of the server waits for those that it took, not for those that it refuses meanwhile.
+        with self._lifecycle.request(counted=not probe and not self._lifecycle.draining):
             try:
                 await self._app(scope, receive, send_with_headers)
             except Exception:

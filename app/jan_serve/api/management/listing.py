@@ -8,8 +8,10 @@ from typing import Final
 from jan_serve.api.management import wire
 from jan_serve.api.management.pulls import PullProgress, progress_of
 from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.models.placement import PlacedPart
+from jan_serve.placement.report import advice, lines
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
     "loading": "loading",
@@ -93,7 +95,34 @@ def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
         "memory": _memory(state),
         "parallel": facts.parallel if facts is not None else None,
         "device": facts.device if facts is not None else None,
+        "placement": placement(facts.placement) if facts is not None and facts.placement else None,
     }
+
+
+def placement(parts: Sequence[PlacedPart]) -> wire.Placement:
+    """Main memory first."""
+    return {
+        "parts": [
+            {
+                "device": part.device,
+                "kind": part.kind,
+                "blocks": _range(part.first, part.last),
+                "experts": _range(part.experts_first, part.experts_last),
+                "output": part.output,
+                "weights": part.weights,
+                "cache": part.cache,
+                "compute": part.compute,
+                "allocated": part.allocated,
+                "text": text,
+            }
+            for part, text in zip(parts, lines(parts), strict=True)
+        ],
+        "advice": advice(parts),
+    }
+
+
+def _range(first: int | None, last: int | None) -> list[int] | None:
+    return [first, last] if first is not None and last is not None else None
 
 
 def _memory(state: ModelStatus | None) -> wire.Memory | None:

@@ -84,6 +84,32 @@ class Architecture(TypedDict):
     output_modalities: list[str]
 
 
+class DevicePart(TypedDict):
+    """What one device holds. Sizes in bytes; blocks: first and last.
+
+    kind: cpu is main memory; igpu uses it too; rpc is another machine's. allocated: as llama.cpp reports. text: all of
+    it for people.
+    """
+
+    device: str
+    kind: str
+    blocks: list[int] | None
+    experts: list[int] | None
+    output: bool
+    weights: int
+    cache: int
+    compute: int
+    allocated: int
+    text: str
+
+
+class Placement(TypedDict):
+    """Where a loaded model is. advice: what would make it faster, as sentences."""
+
+    parts: list[DevicePart]
+    advice: list[str]
+
+
 class ManagedModel(TypedDict):
     """A model on disk. Lengths in tokens, sizes in bytes. running, queued: requests that hold it or wait for it.
 
@@ -112,6 +138,7 @@ class ManagedModel(TypedDict):
     memory: Memory | None
     parallel: int | None
     device: str | None
+    placement: Placement | None
 
 
 class ManagedModels(TypedDict):

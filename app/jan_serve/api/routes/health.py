@@ -7,6 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Literal
 
+import msgspec
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -18,6 +19,7 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.metrics import CONTENT_TYPE, Metrics
 from jan_serve.api.served_models import ServedModels
+from jan_serve.core.self_check import SelfCheck
 
 
 class ModelHealth(BaseModel):
@@ -26,6 +28,17 @@ class ModelHealth(BaseModel):
     name: str
     state: str
     lost_devices: list[str]
+
+
+class SelfCheckHealth(BaseModel):
+    """The newest run of `jan-serve selfcheck` when the server started. at: seconds since 1970. findings: what is worse
+    than with the version that it was compared with.
+    """
+
+    version: str
+    compared_with: str | None
+    at: float
+    findings: list[str]
 
 
 class Health(BaseModel):
@@ -40,6 +53,7 @@ class Health(BaseModel):
     uptime_s: float
     open_requests: int
     models: list[ModelHealth]
+    selfcheck: SelfCheckHealth | None = None
 
 
 class Readiness(BaseModel):
@@ -50,9 +64,13 @@ class Readiness(BaseModel):
 
 
 def health_of(
-    models: ServedModels, lifecycle: Lifecycle, control: ControlPlane | None = None
+    models: ServedModels,
+    lifecycle: Lifecycle,
+    control: ControlPlane | None = None,
+    self_check: SelfCheck | None = None,
 ) -> Callable[[], Health]:
-    """A function that returns the current state. control: None if the server cannot sleep."""
+    """A function that returns the current state. control: None if the server cannot sleep. self_check: the newest."""
+    checked = None if self_check is None else SelfCheckHealth(**msgspec.to_builtins(self_check))
 
     def current() -> Health:
         states = models.snapshot().models
@@ -72,6 +90,7 @@ def health_of(
                 ModelHealth(name=model.name, state=model.state, lost_devices=list(model.lost_devices))
                 for model in states
             ],
+            selfcheck=checked,
         )
 
     return current

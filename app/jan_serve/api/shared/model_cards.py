@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_status import ModelStatus
 
 OWNER: Final = "jan-serve"
 

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +33,12 @@ def any_server(
     *,
     model: str | Path | None = None,
     n_ctx: int | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Generator[ServerClient]:
     """The running server; if none runs and none was named, one that runs until the block ends. Raises CommandError.
 
     model: the model that the command will use. A path names a GGUF file, which only such a server can serve.
-    n_ctx: the context that the command wants, which also only such a server has.
+    n_ctx: the context that the command wants, which also only such a server has. variables: of its environment.
     """
     if not isinstance(model, Path) and n_ctx is None and has_address(loaded, url):
         address = server_address(loaded, url)
@@ -50,13 +51,20 @@ def any_server(
             else:
                 yield client
                 return
-    with _own_server(loaded, model, output, n_ctx) as address, ServerClient(address) as client:
+    with (
+        _own_server(loaded, model, output, n_ctx, variables or {}) as address,
+        ServerClient(address) as client,
+    ):
         yield client
 
 
 @contextlib.contextmanager
 def _own_server(
-    loaded: LoadedSettings, model: str | Path | None, output: Output, n_ctx: int | None
+    loaded: LoadedSettings,
+    model: str | Path | None,
+    output: Output,
+    n_ctx: int | None,
+    variables: Mapping[str, str],
 ) -> Generator[ServerAddress]:
     command = [*_python_command(), "own-server"]
     if loaded.config_file_read:
@@ -72,7 +80,7 @@ def _own_server(
         command += ["--n-ctx", str(n_ctx)]
     with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
         log = Path(folder) / "log"
-        process = _start(command, log)
+        process = _start(command, log, variables)
         assert process.stdin is not None and process.stdout is not None
         try:
             url = process.stdout.readline().decode().strip()
@@ -91,13 +99,14 @@ def _own_server(
             _stop(process)
 
 
-def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+def _start(command: list[str], log: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
+            env={**os.environ, **variables},
             start_new_session=os.name == "posix",
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )

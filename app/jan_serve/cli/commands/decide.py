@@ -33,9 +33,18 @@ def decide(
         str | None,
         typer.Option("--options", metavar="A,B,C", help="The options; default: yes or no."),
     ] = None,
+    several: Annotated[
+        bool, typer.Option("--several", help="Any of the options may apply: each is decided.")
+    ] = False,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", metavar="P", min=0, max=1, help="Abstain below this probability."),
+        typer.Option(
+            "--threshold",
+            metavar="P",
+            min=0,
+            max=1,
+            help="Abstain below this probability; with --several: options apply from here on, default 0.5.",
+        ),
     ] = None,
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Correct the probabilities by the model's calibration.")
@@ -72,7 +81,9 @@ def decide(
         names = [name.strip() for name in options.split(",") if name.strip()]
         if not names:
             raise CommandError("--options names no option.", status=WRONG_USE)
-        asked |= {"type": "choice", "options": names}
+        asked |= {"type": "several" if several else "choice", "options": names}
+    elif several:
+        raise CommandError("--several needs --options.", status=WRONG_USE)
     with any_server(loaded, url, output, model=model) as client:
         name = load_model(client, model, output)
         body = {"model": model, "state": state, "questions": {"answer": asked}, "calibrated": calibrated}
@@ -86,6 +97,8 @@ def decide(
             for item in sorted(answer["options"], key=lambda item: -item["probability"])
         ]
         output.table(("option", "probability", ""), rows)
+        if several:
+            output.note(f"What applies: {', '.join(map(str, answer['answer'])) or 'nothing'}.")
         output.note(f"The model would write one of them with probability {answer['mass']:.2g}.")
     if answer["abstained"]:
         output.note(f"It abstains: no option reaches {threshold}.")

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
 from jan_serve.config import LoadedSettings, Settings, load_settings
 from jan_serve.errors import JanServeError
+from jan_serve.store.self_checks import SelfChecks
 from jan_serve.wiring.parts import build_resolver
 
 _PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
@@ -81,6 +83,7 @@ def examine(loaded: LoadedSettings) -> Findings:
     findings.facts["packages"] = ", ".join(f"{name} {_version_of(name)}" for name in _PACKAGES)
     _examine_folders(loaded, findings)
     _examine_models(loaded.settings, findings)
+    _examine_self_check(loaded.settings, findings)
     try:
         findings.engine = probe_engine()
     except ProbeFailed as error:
@@ -134,6 +137,18 @@ def _examine_models(settings: Settings, findings: Findings) -> None:
         resolver.model_file(default.entry.path, default.entry.name)
     except JanServeError as error:
         findings.problems.append(error.message)
+
+
+def _examine_self_check(settings: Settings, findings: Findings) -> None:
+    """The last run of `jan-serve selfcheck`."""
+    known = SelfChecks(settings.data_dir).all()
+    if not known:
+        return
+    last = known[-1]
+    at = time.strftime("%Y-%m-%d", time.localtime(last.at))
+    stale = "" if last.version == __version__ else f"; `jan-serve selfcheck` compares it with {__version__}"
+    findings.facts["selfcheck"] = f"{at} with version {last.version}, {len(last.findings)} findings{stale}"
+    findings.warnings += [f"selfcheck of {at}: {finding}" for finding in last.findings]
 
 
 def _print_engine(engine: dict[str, Any], output: Output) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from jan_serve import __version__
 from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.commands.selfcheck import run_check
 from jan_serve.cli.commands.service_run import run
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption
@@ -25,6 +26,8 @@ from jan_serve.cli.tail import follow_lines, last_lines
 from jan_serve.config import LoadedSettings, server_address
 from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
 from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, ServiceState, Start
+from jan_serve.resources import builtin_model
+from jan_serve.store.self_checks import SelfChecks
 
 SystemOption = Annotated[
     bool, typer.Option("--system", help="Manage the service of this machine instead of that of this user.")
@@ -154,8 +157,24 @@ def stop(system: SystemOption = False) -> None:
 
 @service_app.command()
 def restart(system: SystemOption = False) -> None:
-    """Restart the service, with changed settings and a new version."""
+    """Restart the service, with changed settings and a new version. A new version first runs `jan-serve selfcheck`."""
+    if not system:  # the data of the machine's service belongs to its account
+        _check_new_version(Installation(system).loaded, Output())
     _control("restart", "restarted", system)
+
+
+def _check_new_version(loaded: LoadedSettings, output: Output) -> None:
+    """Compare a version that has not run here with the last one. The service restarts whatever is found."""
+    known = {check.version for check in SelfChecks(loaded.settings.data_dir).all()}
+    if __version__ in known or builtin_model() is None:
+        return
+    try:
+        check = run_check(loaded, output)
+    except CommandError as error:
+        output.warning(f"selfcheck: {error.message}")
+        return
+    for finding in check.findings:
+        output.warning(f"selfcheck: {finding}")
 
 
 def _control(action: Any, done: str, system: bool) -> None:

@@ -7,30 +7,38 @@ import importlib.util
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 import psutil
 
 from jan_serve.cli.server.cgroup_memory import cgroup_memory_left
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
+from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.resources import bundled_packages
 from jan_serve.store.memory.free_memory import FreeMemory
 
 _BACKEND: Final = re.compile(r"(?:lib)?ggml-(?P<name>[a-z0-9]+)")
-_NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas"})
+_NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas", "rpc"})
 
 
 def free_memory() -> FreeMemory:
     """Blocks for about a second if llama.cpp may have devices: asks it in a separate process."""
-    devices: list[dict[str, Any]] = []
-    if not is_cpu_only():
-        # If llama.cpp does not start, only the main memory counts; `jan-serve doctor` reports the failure.
-        with contextlib.suppress(ProbeFailed):
-            devices = probe_engine().get("devices", [])
     # Integrated devices share the main memory, which must not count twice.
-    dedicated = [int(device["free_bytes"]) for device in devices if device.get("kind") == "gpu"]
+    dedicated = [device.free_bytes for device in accelerators() if device.kind in ("gpu", "rpc")]
     available, left = int(psutil.virtual_memory().available), cgroup_memory_left()
     return FreeMemory(main=available if left is None else min(available, left), accelerators=dedicated)
+
+
+def accelerators() -> list[DeviceInfo]:
+    """The devices beside the CPU. Blocks for about a second if llama.cpp may have some."""
+    if is_cpu_only():
+        return []
+    # If llama.cpp does not start, only the main memory counts; `jan-serve doctor` reports the failure.
+    with contextlib.suppress(ProbeFailed):
+        found = msgspec.convert(probe_engine().get("accelerators", []), list[DeviceInfo])
+        return found
+    return []
 
 
 def is_cpu_only() -> bool:

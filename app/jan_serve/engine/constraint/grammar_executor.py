@@ -43,7 +43,7 @@ class GrammarExecutor:
 
     def copy(self) -> GrammarExecutor:
         """A copy in the same state. Cheap: both share the compiled grammar."""
-        twin = object.__new__(GrammarExecutor)
+        twin = object.__new__(type(self))
         twin._matcher = self._matcher.deep_copy()
         twin._vocab = self._vocab
         twin._bits = np.zeros_like(self._bits)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from hashlib import sha256
 from typing import Final
+
+import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
+from jan_serve.core.text_memory import TextMemory
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
+from jan_serve.engine.constraint.remembering_executor import ItemTokens, RememberingExecutor
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
@@ -29,8 +34,10 @@ class GrammarFactory:
         self._vocab = vocab
         self.tables = TokenTables(vocab)
         self._search: TokenSearch | None = None
+        self._item_tokens: ItemTokens | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
-        """At their start, by Lark text, the least recently used first. Only the calling thread uses them."""
+        """At their start, by Lark text and a hash of the memory, the least recently used first. Only the calling thread
+        uses them."""
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
@@ -38,16 +45,28 @@ class GrammarFactory:
         The calling thread needs `lark_limits.STACK_BYTES` of stack.
         """
         lark = self._with_specials(grammar)
-        kept = self._kept.get(lark)
+        key = lark if grammar.memory is None else lark + _hash(grammar.memory)
+        kept = self._kept.get(key)
         if kept is None:
             check_lark(lark)
-            kept = GrammarExecutor(self.tables.tokenizer(), lark, self._vocab)
+            kept = self._made(lark, grammar.memory)
             if not self.tables.complete:  # its masks take longer than those of the next one
                 return kept
-            self._kept[lark] = kept
+            self._kept[key] = kept
             self._forget_old()
-        self._kept.move_to_end(lark)
+        self._kept.move_to_end(key)
         return kept.copy()
+
+    def _made(self, lark: str, memory: TextMemory | None) -> GrammarExecutor:
+        tokenizer = self.tables.tokenizer()
+        if memory is None:
+            return GrammarExecutor(tokenizer, lark, self._vocab)
+        return RememberingExecutor(tokenizer, lark, self._vocab, memory, self._tokens_of_items)
+
+    def _tokens_of_items(self) -> ItemTokens:
+        if self._item_tokens is None:
+            self._item_tokens = ItemTokens(self.tables.pieces(), self._token_search())
+        return self._item_tokens
 
     def _forget_old(self) -> None:
         """The newest stays, whatever its size."""
@@ -80,3 +99,7 @@ class GrammarFactory:
         if token is None:
             return special.spelled
         return '""' if self._vocab.is_eog(token) else f"<[{token}]>"
+
+
+def _hash(memory: TextMemory) -> str:
+    return sha256(msgspec.msgpack.encode(memory)).hexdigest()

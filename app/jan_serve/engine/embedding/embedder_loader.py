@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.embedder import Embedder, InputPooling
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputsInPieces, WholeInputs

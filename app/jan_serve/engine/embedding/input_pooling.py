@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +16,9 @@ from jan_serve.ipc.messages import EmbedRequest
 Floats = npt.NDArray[np.float32]
 
 MAX_SEQUENCES = 16
+TOGETHER = 256
+"""Max tokens of several inputs in a batch. llama.cpp computes the attention between all tokens of a batch, of different
+inputs too, and then masks it; the rest costs no less a token in larger batches."""
 
 Decode = Callable[[LlamaContext, Batch], bool]
 """Compute a batch. False if it was interrupted: the job is no longer wanted."""
@@ -49,6 +53,12 @@ class EmbedJob(msgspec.Struct, eq=False):
         return sum(len(row) for row in self.rows)
 
 
+def num_together(lengths: Sequence[int]) -> int:
+    """How many of the first inputs, in tokens, a batch holds: one at least, more within TOGETHER."""
+    totals = accumulate(lengths)
+    return max(1, sum(total <= TOGETHER for total in totals))
+
+
 class WholeInputs:
     """Every token attends to all others: an input is computed in one batch, several short inputs together.
 
@@ -73,12 +83,10 @@ class WholeInputs:
         context, batch = self._context, self._batch
         batch.clear()
         context.clear()
-        first, count = len(job.vectors), 0
-        for row in job.rows[first : first + MAX_SEQUENCES]:
-            if batch.size + len(row) > self._n_ctx:
-                break
-            batch.add(np.asarray(row, np.int32), 0, count, outputs="all")
-            count += 1
+        first = len(job.vectors)
+        count = num_together([len(row) for row in job.rows[first : first + MAX_SEQUENCES]])
+        for seq_id, row in enumerate(job.rows[first : first + count]):
+            batch.add(np.asarray(row, np.int32), 0, seq_id, outputs="all")
         if decode(context, batch):
             job.vectors += [context.sequence_embedding(seq_id, self._size) for seq_id in range(count)]
 

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Generator
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from jan_serve.core.model_facts import DeviceInfo
+from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.engine.llama.bindings import bindings_version, ggml_function, lib
 
 # enum ggml_backend_dev_type
@@ -22,10 +23,18 @@ _DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
 _LOG_WARN = 3
 _LOG_ERROR = 4
 _LOG_CONTINUE = 5
+_MAIN_MEMORY = "CPU"
 
-# Harmless warnings: embeddings of a model that names no pooling are pooled anyway, and adapters are computed beside
-# reordered weights.
-_EXPECTED = ("model default pooling_type is [-1]", "cannot use buft")
+# Harmless warnings: embeddings of a model that names no pooling are pooled anyway, adapters are computed beside
+# reordered weights, and experts may be left in the mapped file.
+_EXPECTED = (
+    "model default pooling_type is [-1]",
+    "cannot use buft",
+    "tensor overrides to CPU are used with mmap enabled",
+)
+
+# As in "load_tensors:   CPU_Mapped model buffer size =   123.45 MiB".
+_BUFFER = re.compile(r":\s+(?P<name>\S+)\s+[A-Za-z0-9 ]*buffer size =\s+(?P<size>[0-9.]+) MiB")
 
 _state: dict[str, Any] = {}
 
@@ -41,6 +50,8 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
         shown = last["shown"] if level == _LOG_CONTINUE else (verbose or (level >= _LOG_WARN))
         last["shown"] = shown
         line = text.decode("utf-8", "replace") if text else ""
+        if "allocated" in _state and (found := _BUFFER.search(line)):
+            _state["allocated"].append((found["name"], float(found["size"])))
         if level == _LOG_ERROR and "errors" in _state:
             _state["errors"].append(line)
         if shown and line and (verbose or not any(part in line for part in _EXPECTED)):
@@ -66,6 +77,33 @@ def _load_backends() -> None:
 def log_to(set_log: Callable[[Any, Any], None]) -> None:
     """Give the log callback of `start` to another library of llama.cpp."""
     set_log(_state["log_callback"], ctypes.c_void_p(0))
+
+
+@contextlib.contextmanager
+def allocations() -> Generator[dict[str, int]]:
+    """Bytes that llama.cpp reports as allocated during the block, by device; known at its end. One thread at a time.
+
+    llama.cpp has no such function in C; its log has the figures.
+    """
+    found: dict[str, int] = {}
+    rows: list[tuple[str, float]] = []
+    _state["allocated"] = rows
+    try:
+        yield found
+    finally:
+        del _state["allocated"]
+        devices = _buffer_names()
+        for name, mib in rows:
+            device = devices.get(name, _MAIN_MEMORY)
+            found[device] = found.get(device, 0) + int(mib * 2**20)
+
+
+def _buffer_names() -> dict[str, str]:
+    """Devices by the names of their buffers. Those of main memory have several: CPU, CPU_Mapped, CUDA_Host, ..."""
+    get_type = ggml_function("ggml_backend_dev_buffer_type", ctypes.c_void_p, [ctypes.c_void_p])
+    get_name = ggml_function("ggml_backend_buft_name", ctypes.c_char_p, [ctypes.c_void_p])
+    get_device = ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])
+    return {_text(get_name(get_type(each))): _text(get_device(each)) for each in _device_pointers()}
 
 
 class LastError(msgspec.Struct):
@@ -102,31 +140,59 @@ def _device_pointers() -> list[int]:
     return [int(get(i)) for i in range(count())]
 
 
+class _Caps(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_bool)
+        for name in ("async_", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
+    ]
+
+
+class _Props(ctypes.Structure):
+    """ggml_backend_dev_props."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("memory_free", ctypes.c_size_t),
+        ("memory_total", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("device_id", ctypes.c_char_p),
+        ("caps", _Caps),
+    ]
+
+
 def _device_info(pointer: int) -> DeviceInfo:
-    name = ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])
-    description = ggml_function("ggml_backend_dev_description", ctypes.c_char_p, [ctypes.c_void_p])
-    kind = ggml_function("ggml_backend_dev_type", ctypes.c_int, [ctypes.c_void_p])
-    memory = ggml_function(
-        "ggml_backend_dev_memory",
-        None,
-        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)],
-    )
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    memory(pointer, ctypes.byref(free), ctypes.byref(total))
-    device_kind = _kind(kind(pointer))
-    # ggml reports all main memory as free (ggml_backend_cpu_device_get_memory).
-    available = psutil.virtual_memory().available if device_kind == "cpu" else free.value
+    props = _Props()
+    get = ggml_function("ggml_backend_dev_get_props", None, [ctypes.c_void_p, ctypes.POINTER(_Props)])
+    get(pointer, ctypes.byref(props))
+    kind = _kind(int(props.type), _backend_name(pointer))
+    free = int(props.memory_free)
+    if kind == "cpu":  # ggml reports all main memory as free (ggml_backend_cpu_device_get_memory)
+        free = min(free, int(psutil.virtual_memory().available))
     return DeviceInfo(
-        name=(name(pointer) or b"").decode("utf-8", "replace"),
-        description=(description(pointer) or b"").decode("utf-8", "replace"),
-        kind=device_kind,
-        free_bytes=min(free.value, available),
-        total_bytes=total.value,
+        name=_text(props.name),
+        description=_text(props.description),
+        kind=kind,
+        free_bytes=free,
+        total_bytes=int(props.memory_total),
+        id=_text(props.device_id),
     )
 
 
-def _kind(ggml_kind: int) -> str:
-    """ggml's kind, except that the GPU of Apple silicon, which uses main memory, is an integrated one."""
+def _backend_name(device: int) -> str:
+    registry = ggml_function("ggml_backend_dev_backend_reg", ctypes.c_void_p, [ctypes.c_void_p])
+    name = ggml_function("ggml_backend_reg_name", ctypes.c_char_p, [ctypes.c_void_p])
+    return _text(name(registry(device)))
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "replace")
+
+
+def _kind(ggml_kind: int, backend: str) -> str:
+    """ggml's kind, except for Apple silicon, whose GPU uses main memory, and for devices of other machines."""
+    if backend.startswith("RPC"):
+        return "rpc"
     if _DEVICE_KINDS.get(ggml_kind) == "gpu" and sys.platform == "darwin" and platform.machine() == "arm64":
         return "igpu"
     return _DEVICE_KINDS.get(ggml_kind, "other")
@@ -137,12 +203,31 @@ def devices() -> tuple[DeviceInfo, ...]:
     return tuple(_device_info(pointer) for pointer in _device_pointers())
 
 
+def accelerators() -> tuple[DeviceInfo, ...]:
+    """The devices that hold weights, each once although several backends may see it."""
+    found: list[DeviceInfo] = []
+    for device in devices():
+        if device.kind in ("gpu", "igpu", "rpc") and not (
+            device.id and device.id in [each.id for each in found]
+        ):
+            found.append(device)
+    return tuple(found)
+
+
 def device_pointer(name: str) -> int | None:
     """`ggml_backend_dev_t` of the device with this name (case-insensitive), for llama_model_params.devices."""
+    get_name = ggml_function("ggml_backend_dev_name", ctypes.c_char_p, [ctypes.c_void_p])
     for pointer in _device_pointers():
-        if _device_info(pointer).name.lower() == name.lower():
+        if _text(get_name(pointer)).lower() == name.lower():
             return pointer
     return None
+
+
+def buffer_type(device: str) -> int | None:
+    """`ggml_backend_buffer_type_t` of the device with this name, for overrides of tensors."""
+    pointer = device_pointer(device)
+    get = ggml_function("ggml_backend_dev_buffer_type", ctypes.c_void_p, [ctypes.c_void_p])
+    return None if pointer is None else int(get(pointer))
 
 
 def version() -> str:

@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from jan_serve.engine.llama import backend
+from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine.llama.bindings import lib
+from jan_serve.engine.llama.placement_params import placement_params
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.errors import InvalidModel, SettingsError
+from jan_serve.errors import InvalidModel
 
 _MAX_METADATA_VALUE = 4096
 _POOLING_NAMES = {-1: "unspecified", 0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
@@ -24,8 +25,7 @@ class LlamaModel:
         self,
         path: str,
         *,
-        n_gpu_layers: int = 0,
-        device: str | None = None,
+        placement: LlamaPlacement | None = None,
         use_mmap: bool = True,
         use_mlock: bool = False,
         use_repack: bool = True,
@@ -34,22 +34,15 @@ class LlamaModel:
     ) -> None:
         """Load a GGUF file (the first part, if it is split).
 
-        on_progress: gets the loaded fraction and returns whether to continue. use_repack: weights may be reordered for
-        the kernels of this CPU (`use_extra_bufts`), into copies that are not mapped.
+        placement: None: on the CPU. on_progress: gets the loaded fraction and returns whether to continue. use_repack:
+        weights may be reordered for the kernels of this CPU (`use_extra_bufts`), into copies that are not mapped.
         Raises InvalidModel if llama.cpp rejects the file, SettingsError for an unknown device.
         """
         params = lib.llama_model_default_params()
-        params.n_gpu_layers = n_gpu_layers
+        self._placed = placement_params(params, placement or LlamaPlacement())
         params.vocab_only = vocab_only
         params.load_mode = _load_mode(use_mmap, use_mlock)
         params.use_extra_bufts = use_repack
-        if device is not None:
-            pointer = backend.device_pointer(device)
-            if pointer is None:
-                known = ", ".join(info.name for info in backend.devices())
-                raise SettingsError(f"device: ggml has no device {device!r}; it has {known}")
-            self._devices = (ctypes.c_void_p * 2)(pointer, None)
-            params.devices = ctypes.cast(self._devices, ctypes.c_void_p)
         if on_progress is not None:
             self._progress = _progress_callback(on_progress)
             params.progress_callback = self._progress

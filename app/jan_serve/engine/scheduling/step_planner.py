@@ -1,4 +1,4 @@
-"""Decides what the next step computes: tokens of prompts, the next token of each stream, or both. Pure.
+"""Decides what the next step computes: a prefill chunk of prompts, the next token of each stream, or both. Pure.
 
 A step with rows of both kinds rarely costs less than two steps, so streams pause while prompts are read, and then run
 until they have had their share. docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are in

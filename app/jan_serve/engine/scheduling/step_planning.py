@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Items
 
 import msgspec
 
 from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.prompt_groups import Group
+from jan_serve.engine.scheduling.scheduler import PlanItem
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.scheduling.step_planner import Balance, Prompt, Streams, plan_step
 from jan_serve.engine.sequence import Sequence
@@ -65,6 +67,21 @@ class StepPlanning:
         self._group = step.group
         reads = [(prompts[index], count) for index, count in step.reads]
         return Turn(streams if step.decodes else [], reads, step.prefill_tokens)
+
+    def observe_prefill(
+        self, plan: Items[PlanItem], media: Items[PlanItem], seconds: float, *, cells: int
+    ) -> None:
+        """Learn from a step with a prefill. plan: its tokens, not committed yet; media: its images, committed.
+
+        cells: in use before the plan is committed.
+        """
+        decode = sum(item.size for item in plan if item.is_decode)
+        tokens = sum(item.size for item in plan)
+        prefill = sum(item.count for item in media) + tokens - decode
+        depths = sum(
+            item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
+        ) + sum(item.count * (item.sequence.num_computed - item.count / 2) for item in media)
+        self.observe(decode, prefill, seconds, CachePosition(depths / prefill, cells + tokens))
 
     def observe(
         self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = _START

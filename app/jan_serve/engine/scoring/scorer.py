@@ -7,7 +7,7 @@ from typing import Final
 import psutil
 
 from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.embedder_loader import check_memory
 from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode

@@ -11,9 +11,10 @@ from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.guide import CallGrammars
 from jan_serve.errors import GrammarTooComplex
 
-MAX_COST: Final = 65_000
-"""Of all definitions of one grammar together. llguidance counts the symbols of a grammar in 16 bits, and needs at most
-about one for each unit of `cost_of`."""
+MAX_COST: Final = 45_000
+"""Of all definitions of one grammar together, by `cost_of`. llguidance takes about a second to compile that much, and
+panics at about twice as much: it counts symbols in 16 bits."""
+_ITEMS_A_SYMBOL: Final = 4
 
 _NAMES_SHOWN: Final = 40
 
@@ -64,14 +65,14 @@ def _within_limit(
     """The grammar of each tool; the most expensive schemas go first, of equal ones the last."""
     chosen = [tool.grammar for tool in tools]
     used = Counter(name for piece in others for name in piece.definitions)
-    costs = {name: cost_of(body) for piece in others for name, body in piece.definitions.items()}
+    costs = {name: cost_of(name, body) for piece in others for name, body in piece.definitions.items()}
     for tool in tools:
         used.update(tool.grammar.piece.definitions.keys())
-        costs.update((name, cost_of(body)) for name, body in tool.grammar.piece.definitions.items())
+        costs.update((name, cost_of(name, body)) for name, body in tool.grammar.piece.definitions.items())
     total = sum(costs.values())
     if total <= MAX_COST:
         return chosen
-    total += sum(cost_of(body) for name, body in loosened.definitions.items() if name not in used)
+    total += sum(cost_of(name, body) for name, body in loosened.definitions.items() if name not in used)
     used.update(loosened.definitions.keys())
     order = sorted(
         (
@@ -97,13 +98,17 @@ def _within_limit(
 
 
 def _cost_of_piece(piece: GrammarPiece) -> int:
-    return sum(map(cost_of, piece.definitions.values()))
+    return sum(cost_of(name, body) for name, body in piece.definitions.items())
 
 
-def cost_of(body: str) -> int:
-    """At most about the symbols that a definition needs: for each item, group and bounded repetition."""
+def cost_of(name: str, body: str) -> int:
+    """About the symbols that llguidance (1.9) needs for a definition: one for each text, class and terminal in a rule,
+    group and bounded repetition, none for a reference to a rule; and a share for each item, which take time."""
+    if name[0].isupper():
+        return 1
+    texts = body.count('"') // 2 + body.count("/") // 2 + body.count("T_")
     items = 1 + body.count(" ") - body.count(" | ")
-    return items + body.count("(") + 8 * body.count("){")
+    return 1 + texts + body.count("(") + 8 * body.count("){") + items // _ITEMS_A_SYMBOL
 
 
 def _joined(frame: GrammarPiece, fillings: Mapping[str, GrammarPiece]) -> CompiledGrammar:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from jan_serve import grammar
 from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import (
@@ -28,9 +30,14 @@ _ANY_OBJECT: Final = {"type": "object"}
 _DEFAULT: Final = Whitespace.CONSISTENT
 
 
-def compile_constraint(constraint: Constraint) -> CompiledGrammar:
-    """Translate and print. Raises as `translate_constraint`."""
-    return print_grammar(translate_constraint(constraint))
+def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> CompiledGrammar:
+    """Translate and print. with_gbnf: to show it; GBNF has no memory. Raises as `translate_constraint`."""
+    if with_gbnf or not isinstance(constraint, JsonSchemaConstraint):
+        return print_grammar(translate_constraint(constraint), with_gbnf=with_gbnf)
+    translated, memory = grammar.json_schema_with_memory(
+        constraint.schema, whitespace=constraint.whitespace or _DEFAULT
+    )
+    return msgspec.structs.replace(print_grammar(translated), memory=memory)
 
 
 def translate_constraint(constraint: Constraint) -> grammar.Grammar:
@@ -49,15 +56,16 @@ def translate_constraint(constraint: Constraint) -> grammar.Grammar:
             return grammar.parse_gbnf(text)
 
 
-def print_grammar(translated: grammar.Grammar, *, tokens: bool = True) -> CompiledGrammar:
-    """Print a grammar for the engine. tokens: see `print_lark_open`. Raises GrammarTooComplex.
+def print_grammar(translated: grammar.Grammar, *, with_gbnf: bool = False) -> CompiledGrammar:
+    """Print a grammar for the engine. Raises GrammarTooComplex.
 
     A grammar over llguidance's limits is rejected. llama.cpp's sampler, which takes GBNF, is no substitute: it has no
     limits, and a short grammar can fill its memory or never end.
     """
-    lark = _lark(translated, tokens=tokens)
+    lark = _lark(translated, tokens=True)
     specials = tuple(SpecialText(rule, text, grammar.spelled_out(text)) for rule, text in lark.specials)
-    return CompiledGrammar(gbnf=grammar.print_gbnf(translated), lark=lark.text, specials=specials)
+    gbnf = grammar.print_gbnf(translated) if with_gbnf else ""
+    return CompiledGrammar(gbnf=gbnf, lark=lark.text, specials=specials)
 
 
 def print_piece(

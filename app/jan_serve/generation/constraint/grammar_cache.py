@@ -70,12 +70,12 @@ class GrammarCache:
     def __len__(self) -> int:
         return len(self._done) + len(self._joined)
 
-    async def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """Raises as ConstraintTranslator."""
+    async def compile(self, constraint: Constraint, *, with_gbnf: bool = False) -> CompiledGrammar:
+        """with_gbnf: as GBNF too, to show it. Raises as ConstraintTranslator."""
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
             # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
-        return cast(CompiledGrammar, await self._get(CompileConstraint(self._settled(constraint))))
+        return cast(CompiledGrammar, await self._get(CompileConstraint(self._settled(constraint), with_gbnf)))
 
     def _settled(self, constraint: Constraint) -> Constraint:
         if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:

@@ -32,13 +32,14 @@ from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repea
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.compose import Composer, embed
 from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+from jan_serve.grammar.layout import has_layouts, with_optional_spaces
 
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _SCALAR: Final = r"true|false|null|-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?"
-MAX_BOUND: Final = 4_096
+BOUNDS: Final = (4_096, 256)
+"""Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
-LONG_BOUNDS: Final = f"lengths above {MAX_BOUND} are not enforced in the notation of this model"
 FREE_CONTAINERS: Final = (
     "arrays and objects among its arguments are held to the notation of this model, not to their schemas"
 )
@@ -59,8 +60,8 @@ def tool_grammar(
 ) -> ToolGrammar:
     """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
 
-    whitespace: of JSON in the arguments. strict: raise UnsupportedSchema, InvalidSchema, UnsupportedPattern or
-    GrammarTooComplex instead.
+    whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
+    InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
     translated, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
     return ToolGrammar(print_piece(translated, tokens=not has_free_text(chat_format)), warnings)
@@ -81,15 +82,21 @@ def tool_arguments(
         if strict:
             raise
         refused = error
-    if (shorter := without_large_bounds(schema)) != schema:
-        try:
-            translated, warnings = _translated(chat_format, shorter, whitespace)
-        except _REFUSALS as error:
-            refused = error
-        else:
-            return translated, (*warnings, LONG_BOUNDS)
+    for bound in BOUNDS:
+        if (shorter := without_large_bounds(schema, bound)) != schema:
+            try:
+                translated, warnings = _translated(chat_format, shorter, whitespace)
+            except _REFUSALS as error:
+                refused = error
+            else:
+                return translated, (*warnings, long_bounds(bound))
     translated, _ = _translated(chat_format, ANY_ARGUMENTS, whitespace)
     return translated, (any_object(str(refused)),)
+
+
+def long_bounds(bound: int) -> str:
+    """The warning of a tool whose lengths above this are not enforced."""
+    return f"lengths above {bound} are not enforced in the notation of this model"
 
 
 def has_free_text(chat_format: ChatFormat) -> bool:
@@ -98,6 +105,14 @@ def has_free_text(chat_format: ChatFormat) -> bool:
 
 
 def _translated(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace
+) -> tuple[Grammar, tuple[str, ...]]:
+    grammar, warnings = _in_any_layout(chat_format, schema, whitespace)
+    # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
+    return with_optional_spaces(grammar) if has_layouts(grammar) else grammar, warnings
+
+
+def _in_any_layout(
     chat_format: ChatFormat, schema: Any, whitespace: Whitespace
 ) -> tuple[Grammar, tuple[str, ...]]:
     syntax = chat_format.calls.arguments
@@ -114,19 +129,19 @@ def _translated(
     return translated.grammar, warnings
 
 
-def without_large_bounds(schema: Any) -> Any:
-    """The schema without each `maxLength` above MAX_BOUND, which no notation of free text can be held to.
+def without_large_bounds(schema: Any, bound: int) -> Any:
+    """The schema without each `maxLength` above the bound.
 
     Data in it (`const`, `enum`) stays.
     """
     if isinstance(schema, list):
-        return [without_large_bounds(item) for item in cast(list[Any], schema)]
+        return [without_large_bounds(item, bound) for item in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: value if key in ("const", "enum") else without_large_bounds(value)
+        key: value if key in ("const", "enum") else without_large_bounds(value, bound)
         for key, value in cast(dict[str, Any], schema).items()
-        if not (key == "maxLength" and isinstance(value, int | float) and value > MAX_BOUND)
+        if not (key == "maxLength" and isinstance(value, int | float) and value > bound)
     }
 
 

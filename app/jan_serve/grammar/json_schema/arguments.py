@@ -23,6 +23,8 @@ from jan_serve.grammar.ast import (
     Expr,
     Grammar,
     Literal,
+    Sequence,
+    Until,
     choice,
     optional,
     repeat,
@@ -53,6 +55,8 @@ _NAME = repeat(
     CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
 )
 _LONG_MARK = 4
+_FEW = 64
+_MOST_COUNTED = 4_096
 _READS_AS_JSON = r"^\s*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
 
 
@@ -109,9 +113,23 @@ def translate_arguments(
 class _Writer:
     def __init__(self, emitter: Emitter, notation: ArgumentNotation) -> None:
         self._emit = emitter
+        self._closing = self._closing_of(notation)
         self._notation = msgspec.structs.replace(notation, argument=self._shared(notation.argument))
         self._plain = PlainText()
         self.exact = True
+
+    def _closing_of(self, notation: ArgumentNotation) -> tuple[int, Expr] | None:
+        """How many characters stand between a raw string and its stop, and what follows; None where a control token
+        belongs to the stop."""
+        parts = notation.argument
+        if notation.stop is None or notation.quote != EMPTY or parts[-1] is ArgumentSlot.VALUE:
+            return None
+        after = parts[parts.index(ArgumentSlot.VALUE) + 1]
+        if not isinstance(after, Literal) or notation.stop not in after.text:
+            return None
+        before, _, rest = after.text.partition(notation.stop)
+        follows = Literal(rest) if rest else EMPTY
+        return len(before), self._emit.rules.define("mark", follows) if len(rest) >= _LONG_MARK else follows
 
     def _shared(self, parts: tuple[Expr | ArgumentSlot, ...]) -> tuple[Expr | ArgumentSlot, ...]:
         """The marks of the notation as rules: each is written once, and not for every argument."""
@@ -147,6 +165,9 @@ class _Writer:
         """One argument, in each spelling of its type."""
         sets = self._emit.expander.expand(conj)
         slots = self._notation.argument
+        until = self._until_stop(key, sets)
+        if until is not None:
+            return until
         if ArgumentSlot.JSON_TYPE in slots or ArgumentSlot.IS_STRING in slots:
             kinds = self._by_type(sets, hint)
         else:
@@ -158,6 +179,26 @@ class _Writer:
             )
             kinds = [("string", whole)]
         return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
+
+    def _until_stop(self, key: Expr, sets: TypeSets) -> Expr | None:
+        """An argument that is any raw string, or one of a bounded length: a terminal, whose masks are fast.
+
+        A line break before the stop counts as a part of the string.
+        """
+        text, stop = sets.string, self._notation.stop
+        if self._closing is None or stop is None or self._has_others(sets):
+            return None
+        before, follows = self._closing
+        if isinstance(text, strings.AnyString):
+            until = Until(0, None, stop)
+        elif isinstance(text, strings.Length) and _is_inexact_by_one(text):
+            until = Until(text.low + before if text.low else 0, text.high, stop)
+        else:
+            return None
+        filled = self._filled(key, "string", until)
+        assert isinstance(filled, Sequence)
+        at = filled.items.index(until)
+        return sequence([*filled.items[: at + 1], follows, *filled.items[at + 2 :]])
 
     def _filled(self, key: Expr, kind: str, value: Expr) -> Expr:
         words: dict[ArgumentSlot, Expr] = {
@@ -207,3 +248,8 @@ class _Writer:
         scalars = msgspec.structs.replace(sets, array=(), object=())
         nested = containers(self._emit.rules, self._string(ANY_STRING, "any"))
         return choice([NEVER if scalars.is_nothing() else self._emit.alternatives(scalars, hint), nested])
+
+
+def _is_inexact_by_one(length: strings.Length) -> bool:
+    """Whether a character more or less does no harm to who is refused it, and a terminal can count so far."""
+    return length.low <= _MOST_COUNTED and (length.high is None or _FEW < length.high <= _MOST_COUNTED)

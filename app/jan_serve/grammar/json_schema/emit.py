@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.core.constraint import Whitespace
+from jan_serve.core.text_memory import ItemTexts
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
     EMPTY,
@@ -28,7 +29,7 @@ from jan_serve.grammar.json_schema.emit_arrays import array_expr
 from jan_serve.grammar.json_schema.emit_objects import object_expr
 from jan_serve.grammar.json_schema.emit_strings import string_expr
 from jan_serve.grammar.json_schema.expand import Expander
-from jan_serve.grammar.json_schema.ir import ANY_BOOLEAN, ANY_VALUE, FALSE_ONLY, Conj, TypeSets
+from jan_serve.grammar.json_schema.ir import ANY_BOOLEAN, ANY_VALUE, FALSE_ONLY, ArraySpec, Conj, TypeSets
 from jan_serve.grammar.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.grammar.json_schema.numbers import NumberSpec
 from jan_serve.grammar.json_schema.strings import StringSet
@@ -42,10 +43,13 @@ _MAX_INDENT = 32
 class Emitter:
     """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
-    def __init__(self, expander: Expander, *, whitespace: Whitespace) -> None:
+    def __init__(self, expander: Expander, *, whitespace: Whitespace, remembers: bool = False) -> None:
+        """remembers: items of `unique` may repeat in the grammar: the executor sees to it that they do not."""
         self.expander = expander
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
+        self.remembers = remembers and whitespace is not Whitespace.FLEXIBLE
+        self.unique: dict[ArraySpec, ItemTexts] = {}
         self._whitespace = whitespace
         self._plain = PlainText()
         self._names: dict[Conj, Expr] = {}

@@ -22,6 +22,7 @@ from jan_serve.grammar.ast import (
 )
 from jan_serve.grammar.json_schema import numbers, strings
 from jan_serve.grammar.json_schema.ir import ArraySpec, Conj, TypeSets
+from jan_serve.grammar.json_schema.unique_items import remembered_items
 from jan_serve.grammar.limits import spend
 
 if TYPE_CHECKING:
@@ -197,10 +198,14 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
         sets = emit.expander.expand(conj)
         found = _finite_values(emit, sets, hint)
         if found is None:
+            if emit.remembers:
+                return _remembered(emit, spec, hint)
             raise UnsupportedSchema(
                 _place(conj), "uniqueItems", "only decidable where the items have few possible values"
             )
         keys.update(found)
+    if len(keys) > _MAX_UNIQUE_VALUES and emit.remembers:
+        return _remembered(emit, spec, hint)
     if len(keys) > _MAX_UNIQUE_VALUES:
         raise UnsupportedSchema(
             _place(spec.rest),
@@ -235,6 +240,11 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
         used = todo.pop()
         emit.rules.fill(names[used], body(used))
     return start
+
+
+def _remembered(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    items, emit.unique[spec] = remembered_items(emit, spec, hint, _place(spec.rest))
+    return items
 
 
 def _place(conj: Conj) -> str:

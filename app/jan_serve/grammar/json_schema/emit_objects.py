@@ -5,6 +5,7 @@ A name that is not listed may repeat: no grammar can remember it, and JSON leave
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,7 @@ from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.grammar.json_schema.terms import Terms
 
 if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
@@ -140,8 +142,23 @@ def _extras(
     """Entries with unlisted names, one per class of names that obey the same rules."""
     terms = emit.expander.terms
     start = (ANY_STRING, TRUE) if wanted is None else (wanted.names, wanted.conj)
-    classes: list[tuple[StringSet, Conj]] = [start]
-    for rule in spec.rules:
+    classes = name_classes(terms, spec.rules, *start)
+    entries: list[Expr] = []
+    for names, conj in classes:
+        if conj == terms.false or emit.expander.is_nothing(conj):
+            continue
+        name = _name_expr(emit, names, listed, hint)
+        if name != NEVER:
+            entries.append(sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
+    return entries
+
+
+def name_classes(
+    terms: Terms, rules: Iterable[NameRule], names: StringSet, conj: Conj
+) -> list[tuple[StringSet, Conj]]:
+    """Names, whose values satisfy `conj`, by the rules that they obey, with all that their values satisfy."""
+    classes = [(names, conj)]
+    for rule in rules:
         if rule.names == ANY_STRING:
             classes = [(names, terms.conjoin(conj, rule.conj)) for names, conj in classes]
             continue
@@ -156,14 +173,7 @@ def _extras(
         classes = split
         if len(classes) > _MAX_NAME_CLASSES:
             raise GrammarTooComplex("patternProperties split the names into too many classes")
-    entries: list[Expr] = []
-    for names, conj in classes:
-        if conj == terms.false or emit.expander.is_nothing(conj):
-            continue
-        name = _name_expr(emit, names, listed, hint)
-        if name != NEVER:
-            entries.append(sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
-    return entries
+    return classes
 
 
 def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> Expr:

@@ -8,6 +8,7 @@ from jan_serve.grammar.ast import NEVER, Expr, sequence
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.bounded_uri import bounded_uri
 from jan_serve.grammar.json_schema.strings import AllOf, Length, OneOfStrings, Pattern, StringSet
 from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import search_regex
@@ -22,6 +23,9 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
     pieces = _pieces(allowed)
     if pieces is not None:
         return sequence([*pieces_expr(pieces, form), form.tail])
+    high = strings.uri_bound(allowed)
+    if high is not None:
+        return bounded_uri(form, high)
     if strings.is_empty(allowed):
         return NEVER
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint)

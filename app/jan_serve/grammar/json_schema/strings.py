@@ -14,6 +14,7 @@ import msgspec
 
 from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa
+from jan_serve.grammar.json_schema.bounded_uri import LARGEST_LOW, SHORTEST
 from jan_serve.grammar.json_schema.formats import format_dfa
 from jan_serve.grammar.limits import spend
 from jan_serve.grammar.regex.ast import Alternation, Chars, Concat, Regex
@@ -71,6 +72,8 @@ StringSet: TypeAlias = AnyString | OneOfStrings | Length | Pattern | Format | Al
 
 # The usual ways to write no constraint: each finds the empty text in any string.
 _FOUND_EVERYWHERE = frozenset({"", "^", "$", ".*", "^.*", ".*$"})
+
+_URIS = frozenset({"uri", "uri-reference", "iri", "iri-reference"})
 
 ANY_STRING = AnyString()
 NO_STRING = OneOfStrings(())
@@ -258,6 +261,17 @@ def is_empty(s: StringSet) -> bool:
     """Whether no string is in the set."""
     if isinstance(s, OneOfStrings):
         return not s.values
-    if isinstance(s, AnyString | Length):
+    if isinstance(s, AnyString | Length) or uri_bound(s) is not None:
         return False
     return string_dfa(s).is_empty()
+
+
+def uri_bound(s: StringSet) -> int | None:
+    """The greatest length of a set of URIs, where `bounded_uri` can write some of it."""
+    if not isinstance(s, AllOf) or len(s.items) != 2:
+        return None
+    uris, length = s.items
+    if not isinstance(uris, Format) or uris.name not in _URIS or not isinstance(length, Length):
+        return None
+    fits = length.high is not None and length.low <= LARGEST_LOW and length.high >= SHORTEST
+    return length.high if fits else None

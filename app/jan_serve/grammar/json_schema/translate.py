@@ -5,26 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from jan_serve.core.constraint import Whitespace
+from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.json_value import as_object
+from jan_serve.grammar.json_schema.memory_places import text_memory
 from jan_serve.grammar.limits import budget
 from jan_serve.grammar.transform import prune
 
 
-def translate(schema: Any, *, whitespace: Whitespace) -> Grammar:
-    """The grammar of the JSON texts that satisfy `schema`."""
+def translate(
+    schema: Any, *, whitespace: Whitespace, remembers: bool = False
+) -> tuple[Grammar, TextMemory | None]:
+    """The grammar of the JSON texts that satisfy `schema`, if they also obey the memory.
+
+    remembers: whether a memory is allowed; without, there is none.
+    """
     with budget():
         document = Document(schema)
         expander = Expander(document)
-        emitter = Emitter(expander, whitespace=whitespace)
-        grammar = prune(emitter.grammar(expander.terms.positive(document.root)), emitter.rules.complete)
+        emitter = Emitter(expander, whitespace=whitespace, remembers=remembers)
+        root = expander.terms.positive(document.root)
+        grammar = prune(emitter.grammar(root), emitter.rules.complete)
+        memory = text_memory(expander, root, emitter.unique)
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
-    return grammar
+    return grammar, memory
 
 
 def _culprit(schema: Any) -> str:

@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from jan_serve.errors import InvalidModel
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
 
 MAX_HEADER_BYTES: Final = 512 << 20
@@ -26,6 +27,7 @@ MAX_TENSOR_NAME_BYTES: Final = 63
 MAX_DIMENSIONS: Final = 4
 MAX_ALIGNMENT: Final = 1 << 20
 _INT64_MAX: Final = (1 << 63) - 1
+_FIRST_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 1 << 20
 _KEPT_ARRAY_LENGTH: Final = 256
 
@@ -106,12 +108,13 @@ class GgufHeader(msgspec.Struct, frozen=True):
 def read_gguf_header(path: Path) -> GgufHeader:
     """Read and check the header of `path`. Blocks on the disk (about 0.2 s for a vocabulary of 150,000 tokens).
 
-    Raises InvalidModel, also if the file cannot be read.
+    Raises InvalidModel, also if the file cannot be read; Unavailable.
     """
     try:
         with path.open("rb") as file:
             return _HeaderReader(path, file).read()
     except OSError as error:
+        raise_if_exhausted(error)
         raise InvalidModel(f"{path.name}: cannot be read: {error.strerror}") from None
 
 
@@ -185,7 +188,9 @@ class _HeaderReader:
         if end > MAX_HEADER_BYTES:
             raise _Malformed(f"its header is larger than {MAX_HEADER_BYTES} bytes")
         while len(self._data) < end:
-            piece = self._file.read(max(_READ_BYTES, end - len(self._data)))
+            # Most headers without a large vocabulary fit the first piece.
+            size = min(max(_FIRST_BYTES, len(self._data)), _READ_BYTES)
+            piece = self._file.read(max(size, end - len(self._data)))
             if not piece:
                 raise _Malformed(f"it ends inside {part}")
             self._data += piece

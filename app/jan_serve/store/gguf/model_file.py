@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models.model_parts import ModelParts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.ggml_types import FILE_TYPES
-from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, read_gguf_header
+from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+from jan_serve.store.gguf.model_parts import parts_of
 from jan_serve.store.gguf.quantisation import quantisation_of
 
 MAX_PARTS: Final = 1024
 _PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
-_BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
 _POOLING_NAMES: Final = ("none", "mean", "cls", "last", "rank")
 _MAX_BLOCKS: Final = 4096
-_MAX_LENGTH: Final = 1 << 24
 
 
 class ModelFile(msgspec.Struct, frozen=True):
@@ -32,11 +33,10 @@ class ModelFile(msgspec.Struct, frozen=True):
 
     paths: the file, or all parts of a split model in order; llama.cpp loads the first.
     file_bytes: of all parts.
-    layer_bytes: tensor bytes of each block; other_bytes: of all other tensors (embeddings, output).
+    parts: where its bytes are.
     pooling: None if the header has none.
     n_parameters: elements of all tensors. quantisation: from general.file_type, for example Q4_K_M.
-    k_elements, v_elements: KV cache elements per token, over all blocks.
-    n_head: the maximum over the blocks.
+    n_head: the maximum over the blocks. fills_gaps: the header names tokens for fill-in-the-middle.
     """
 
     paths: tuple[Path, ...]
@@ -45,17 +45,16 @@ class ModelFile(msgspec.Struct, frozen=True):
     file_bytes: int
     n_ctx_train: int | None
     n_layer: int
-    layer_bytes: tuple[int, ...]
-    other_bytes: int
-    has_chat_template: bool
+    parts: ModelParts
+    tensor_bytes: int
+    chat_template: str | None
     pooling: str | None
     n_parameters: int = 0
     quantisation: str | None = None
     n_embd: int = 0
     n_vocab: int = 0
-    k_elements: int = 0
-    v_elements: int = 0
     n_head: int = 0
+    fills_gaps: bool = False
 
     @property
     def path(self) -> Path:
@@ -63,9 +62,14 @@ class ModelFile(msgspec.Struct, frozen=True):
         return self.paths[0]
 
     @property
-    def tensor_bytes(self) -> int:
-        """About the memory of the weights."""
-        return sum(self.layer_bytes) + self.other_bytes
+    def k_elements(self) -> int:
+        """Of K in the KV cache per token, over all blocks."""
+        return sum(layer.k_elements for layer in self.parts.layers)
+
+    @property
+    def v_elements(self) -> int:
+        """Of V in the KV cache per token, over all blocks."""
+        return sum(layer.v_elements for layer in self.parts.layers)
 
     def facts(self) -> HeaderFacts:
         """The facts that the index keeps. A quantisation in the file's name is more exact than the header's."""
@@ -75,8 +79,9 @@ class ModelFile(msgspec.Struct, frozen=True):
             n_ctx_train=self.n_ctx_train,
             n_parameters=self.n_parameters,
             quantisation=quantisation_of(self.path.name) or self.quantisation,
-            has_chat_template=self.has_chat_template,
+            has_chat_template=self.chat_template is not None,
             pooling=self.pooling,
+            fills_gaps=self.fills_gaps,
         )
 
 
@@ -112,17 +117,8 @@ def read_model_file(path: Path) -> ModelFile:
     n_layer = header.integer(f"{architecture}.block_count") or 0
     if not 0 <= n_layer <= _MAX_BLOCKS:
         raise InvalidModel(f"{path.name}: it has {n_layer} blocks, more than {_MAX_BLOCKS}")
-    layers = [0] * n_layer
-    other = 0
-    n_parameters = 0
-    for tensor in (tensor for part in headers for tensor in part.tensors):
-        n_parameters += math.prod(tensor.shape)
-        match = _BLOCK_TENSOR.match(tensor.name)
-        if match and int(match[1]) < n_layer:
-            layers[int(match[1])] += tensor.n_bytes
-        else:
-            other += tensor.n_bytes
-    k_elements, v_elements = _cache_elements(header, architecture, n_layer)
+    tensors = [tensor for part in headers for tensor in part.tensors]
+    parts = parts_of(header, tensors, n_layer)
     return ModelFile(
         paths=tuple(part.path for part in headers),
         architecture=architecture,
@@ -130,55 +126,34 @@ def read_model_file(path: Path) -> ModelFile:
         file_bytes=sum(part.file_size for part in headers),
         n_ctx_train=header.integer(f"{architecture}.context_length"),
         n_layer=n_layer,
-        layer_bytes=tuple(layers),
-        other_bytes=other,
-        has_chat_template="tokenizer.chat_template" in header.metadata,
+        parts=parts,
+        tensor_bytes=sum(tensor.n_bytes for tensor in tensors),
+        chat_template=_template(header),
         pooling=_pooling(header, architecture),
-        n_parameters=n_parameters,
+        n_parameters=sum(math.prod(tensor.shape) for tensor in tensors),
         quantisation=_file_type(header),
-        n_embd=_length(header, f"{architecture}.embedding_length"),
-        n_vocab=_n_vocab(header),
-        k_elements=k_elements,
-        v_elements=v_elements,
-        n_head=max(_per_layer(header, f"{architecture}.attention.head_count", n_layer), default=0),
+        n_embd=parts.n_embd,
+        n_vocab=parts.n_vocab,
+        n_head=parts.n_head,
+        fills_gaps=all(_has_gap_token(header, role) for role in ("prefix", "suffix", "middle")),
     )
 
 
-def _cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> tuple[int, int]:
-    """KV cache elements of K and V per token, as llama.cpp computes them (llama_hparams).
-
-    Blocks without attention have no KV heads. Sliding windows of some blocks are not subtracted.
-    """
-    prefix = f"{architecture}.attention"
-    heads = _per_layer(header, f"{prefix}.head_count", n_layer)
-    kv_heads = _per_layer(header, f"{prefix}.head_count_kv", n_layer) or heads
-    n_embd = _length(header, f"{architecture}.embedding_length")
-    width = n_embd // max(heads) if any(heads) else 0
-    k_width = _length(header, f"{prefix}.key_length") or width
-    v_width = _length(header, f"{prefix}.value_length") or width
-    total = sum(kv_heads)
-    return total * k_width, total * v_width
+def read_model_parts(model: ModelFile, overrides: Sequence[str]) -> ModelParts:
+    """The parts without the tensors that match REGEX=DEVICE. Blocks on the disk. Raises InvalidModel, SettingsError."""
+    headers = [read_gguf_header(path) for path in model.paths]
+    tensors = [tensor for part in headers for tensor in part.tensors]
+    return parts_of(headers[0], tensors, model.n_layer, overrides)
 
 
-def _per_layer(header: GgufHeader, key: str, n_layer: int) -> list[int]:
-    """A value per block, given as one number or an array; empty if missing."""
-    value = header.metadata.get(key)
-    if isinstance(value, ArrayValue):
-        items = [item for item in value.items if isinstance(item, int) and 0 <= item <= _MAX_LENGTH]
-        return items[:n_layer]
-    number = _length(header, key)
-    return [number] * n_layer if number else []
+def _template(header: GgufHeader) -> str | None:
+    value = header.metadata.get("tokenizer.chat_template")
+    return value if isinstance(value, str) else None
 
 
-def _length(header: GgufHeader, key: str) -> int:
-    """0 if missing or invalid: it only feeds an estimate, and llama.cpp rejects unusable values."""
-    value = header.integer(key) or 0
-    return value if 0 <= value <= _MAX_LENGTH else 0
-
-
-def _n_vocab(header: GgufHeader) -> int:
-    tokens = header.metadata.get("tokenizer.ggml.tokens")
-    return tokens.length if isinstance(tokens, ArrayValue) else 0
+def _has_gap_token(header: GgufHeader, role: str) -> bool:
+    """Whether the header names this fill-in-the-middle token, by its newer or older key."""
+    return any(f"tokenizer.ggml.{key}_token_id" in header.metadata for key in (f"fim_{role[:3]}", role))
 
 
 def _file_type(header: GgufHeader) -> str | None:

@@ -11,10 +11,11 @@ import os
 import time
 from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 import msgspec
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import JanServeError
 from jan_serve.store.files.disk_space import storage_error
 from jan_serve.store.gguf.model_file import read_model_file
@@ -22,6 +23,8 @@ from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.imports.found import FoundFile, FoundModel
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.name_matching import canonical_name
+
+NAME_TAKEN: Final = "another file has its name here"
 
 
 class ImportState(Enum):
@@ -60,7 +63,7 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
         target for file, target in targets if os.path.lexists(target) and not _is_same(file.path, target)
     ]
     if taken and not all(_is_dangling(target) for target in taken):
-        return Assessment(found, name, ImportState.UNUSABLE, "another file has its name here")
+        return Assessment(found, name, ImportState.UNUSABLE, NAME_TAKEN)
     try:
         facts = read_model_file(found.files[0].path).facts()
     except JanServeError as error:

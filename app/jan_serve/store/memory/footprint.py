@@ -85,14 +85,16 @@ def footprint(
 
 
 def _on_device(model: ModelFile, context: int, gpu_layers: int | None) -> int:
-    """Weights and cache of the layers on accelerators, counted from the last, as llama.cpp does."""
-    if gpu_layers is None or gpu_layers == 0 or not model.layer_bytes:
+    """Weights and cache of the layers on accelerators, counted from the output layer, as llama.cpp does.
+
+    Experts do not count: they stay in main memory as far as they do not fit.
+    """
+    layers = model.parts.layers
+    if gpu_layers is None or gpu_layers == 0 or not layers:
         return 0
-    n_layer = len(model.layer_bytes)
-    n_on_device = n_layer + 1 if gpu_layers < 0 else min(gpu_layers, n_layer + 1)
-    blocks = min(n_on_device, n_layer)
-    weights = sum(model.layer_bytes[n_layer - blocks :]) + (model.other_bytes if n_on_device > n_layer else 0)
-    return weights + context * blocks // n_layer
+    blocks = len(layers) if gpu_layers < 0 else min(gpu_layers - 1, len(layers))
+    weights = sum(layer.dense for layer in layers[len(layers) - blocks :]) + model.parts.output_bytes
+    return weights + context * blocks // len(layers)
 
 
 def memory_needed(file_bytes: int, bits: int = 4) -> int:

@@ -51,11 +51,13 @@ class KeptStates:
         return handle
 
     def bind(self, handle: int, session: int) -> None:
-        """Let peers fetch it by this session number. Drops the state that had the number before."""
+        """Let peers fetch it by this session number alone. Drops another state that had the number before."""
         kept = self._by_handle.get(handle)
-        if kept is None:
+        if kept is None or kept.session == session:
             return
         self.free(session)
+        if kept.session is not None:
+            del self._by_session[kept.session]
         kept.session = session
         self._by_session[session] = handle
 

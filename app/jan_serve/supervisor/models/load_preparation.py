@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import JanServeError, ModelFailed
+from jan_serve.placement.report import advice, lines
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.crash_backoff import Pause, Refuse
@@ -148,6 +149,9 @@ class LoadedModels:
                 history = self.histories[slot.source.name]
                 history.loaded(facts)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
+                if len(facts.placement) > 1:
+                    for line in (*lines(facts.placement), *advice(facts.placement)):
+                        logger.info("%s: %s", slot.source.name, line)
                 if history.lost_devices:
                     lost = ", ".join(history.lost_devices)
                     logger.warning("%s: devices lost since an earlier load: %s", slot.source.name, lost)

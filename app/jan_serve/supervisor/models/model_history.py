@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import ModelFailed
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, Verdict

@@ -12,8 +12,8 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-from jan_serve.core.model_source import ModelSource
-from jan_serve.core.model_status import ManagerSnapshot
+from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits

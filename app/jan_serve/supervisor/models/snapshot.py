@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.model_status import ModelState, ModelStatus
+from jan_serve.core.models.model_status import ModelState, ModelStatus
 from jan_serve.supervisor.models.crash_backoff import Pause, Refuse
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.source_resolver import Retention, SourceResolver

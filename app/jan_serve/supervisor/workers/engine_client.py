@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
     EngineFailure,

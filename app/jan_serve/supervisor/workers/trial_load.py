@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidModel, JanServeError
 from jan_serve.ipc.messages import EmbedRequest, EngineRequest, EngineSettings, LoadModel
@@ -73,7 +74,7 @@ def _small(settings: EngineSettings) -> EngineSettings:
         settings,
         n_ctx=_N_CTX,
         parallel=1,
-        n_gpu_layers=0,
+        placement=PlacementOptions(n_gpu_layers=0),
         use_mmap=True,
         use_mlock=False,
         cache_sequences=0,

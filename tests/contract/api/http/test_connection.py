@@ -138,6 +138,28 @@ async def test_a_request_cut_short_is_dropped() -> None:
         assert b"200 OK" not in await client.rest()
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions",
+        "/v1/messages",
+        "/v1/responses",
+        "/api/chat",
+        "/tgi/generate",
+        "/lmdeploy/generate",
+    ],
+)
+async def test_a_client_that_leaves_inside_its_body_is_no_failure_of_ours(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "jan_serve.request")
+    async with live_server() as port:
+        async with raw_client(port) as client:
+            await client.send(raw_post(path, b"{}" * 50)[:-50])
+        await until(lambda: any(record.name == "jan_serve.request" for record in caplog.records))
+    assert [record.getMessage() for record in caplog.records] == [f"POST {path} 499"]
+
+
 async def test_a_reader_that_is_stuck_is_dropped_and_hurts_nobody() -> None:
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         source = endless if "stuck" in str(request.prompt) else saying("fine")

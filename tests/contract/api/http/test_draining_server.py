@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.support.engines import Gate
 from tests.support.front_process import FrontProcess, front_process
 from tests.support.processes import wait_until, workers_of
+from tests.support.raw_http import connect, post_bytes
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 
@@ -70,6 +72,62 @@ def test_a_second_signal_ends_everything_at_once(tmp_path: Path, second: int) ->
         assert time.monotonic() - start < 5
         assert (status, "Traceback" in log) == (0, False)
         assert not worker.is_running()
+
+
+def test_a_body_that_is_on_its_way_is_refused_when_the_drain_begins(tmp_path: Path) -> None:
+    with front_process(tmp_path, drain_s=60) as front, connect(f"http://127.0.0.1:{front.port}") as client:
+        body = b'{"prompt": "a"}'
+        client.send(post_bytes(f"http://127.0.0.1:{front.port}", "/v1/completions", body)[:-3])
+        wait_until(lambda: front.open_requests() == 1)
+        front.signal(signal.SIGTERM)
+        response = client.response()
+        assert (response.status, response.headers["connection"]) == (503, "close")
+        assert response.json()["error"]["code"] == "draining"
+        status, log = front.end()
+        assert (status, "Traceback" in log, "did not end in time" in log) == (0, False, False)
+
+
+def test_requests_that_are_refused_meanwhile_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Their clients never send the bodies that they announced."""
+    gate = Gate(tmp_path / "gate")
+    with front_process(tmp_path, drain_s=20) as front, contextlib.ExitStack() as clients:
+        url = f"http://127.0.0.1:{front.port}"
+        stream = front.post(f"!gate {gate.path}", stream=True)
+        front.signal(signal.SIGTERM)
+        wait_until(lambda: front.health() == (503, "draining"))
+        refused = [clients.enter_context(connect(url)) for _ in range(3)]
+        for client in refused:
+            client.send(post_bytes(url, "/v1/completions", b'{"prompt": "a"}')[:-3])
+            assert b" 503 " in client.read_until(b"\r\n\r\n")
+        assert front.open_requests() == 1
+        gate.open()
+        assert stream.read().decode().endswith("data: [DONE]\n\n")
+        status, log = front.end()
+        assert (status, "Traceback" in log, "did not end in time" in log) == (0, False, False)
+
+
+def test_the_end_of_its_terminal_ends_a_server_in_order(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with front_process(tmp_path, drain_s=20) as front:
+        stream = front.post(f"!gate {gate.path}", stream=True)
+        front.signal(signal.SIGHUP)
+        wait_until(lambda: front.health() == (503, "draining"))
+        gate.open()
+        assert stream.read().decode().endswith("data: [DONE]\n\n")
+        assert front.end()[0] == 0
+
+
+def test_where_the_end_of_a_terminal_is_ignored_the_server_goes_on(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with front_process(tmp_path, drain_s=20) as front:
+            wait_until(lambda: front.health() == (200, "ok"))
+            front.signal(signal.SIGHUP)
+            assert front.health() == (200, "ok")
+            front.signal(signal.SIGTERM)
+            assert front.end()[0] == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_idle_server_ends_at_once(tmp_path: Path) -> None:

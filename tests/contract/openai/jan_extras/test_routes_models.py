@@ -11,8 +11,8 @@ from fastapi import APIRouter, FastAPI
 from msgspec.structs import replace
 
 from jan_serve.api.dialects.openai.jan_extras.routes_models import add_model_routes
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 
@@ -70,7 +70,7 @@ async def test_a_loaded_model_has_its_own_context_and_its_adapters_too() -> None
         (card["id"], card["aliases"], card["context_length"], card["max_model_len"]) for card in data
     ] == [
         ("org/m", ["m", "short"], 512, 512),
-        ("org/m:sql", [], 512, 512),
+        ("org/m:sql", ["m:sql", "short:sql"], 512, 512),
         ("other", [], None, None),
     ]
     assert [(card.get("root"), card.get("parent")) for card in data] == [
@@ -88,7 +88,15 @@ async def test_a_model_that_is_not_loaded_has_the_context_of_its_training() -> N
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("org/m", "org/m"), ("short", "org/m"), ("org/m:sql", "org/m:sql"), ("org", None), ("M", None)],
+    [
+        ("org/m", "org/m"),
+        ("short", "org/m"),
+        ("org/m:sql", "org/m:sql"),
+        ("short:sql", "org/m:sql"),
+        ("other:sql", None),
+        ("org", None),
+        ("M", None),
+    ],
 )
 async def test_a_model_is_found_by_its_exact_name_or_alias(name: str, found: str | None) -> None:
     if found is None:

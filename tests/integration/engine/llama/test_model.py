@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import InvalidModel, SettingsError
@@ -78,7 +79,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, kept: int) -> None:
 def test_an_unknown_device_is_named_with_the_known_ones() -> None:
     backend.start()
     with pytest.raises(SettingsError, match=r"no device 'nowhere'; it has .*CPU"):
-        LlamaModel(str(BUILTIN), device="nowhere")
+        LlamaModel(str(BUILTIN), placement=LlamaPlacement(1, ("nowhere",)))
 
 
 def test_progress_rises_and_may_end_the_load() -> None:

@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, Problem
 from jan_serve.api.guards.body import BodyGuard
+from jan_serve.api.lifecycle import Lifecycle
 from tests.support.fronts import http_client, refused
 from tests.support.jumping_loop import run_jumping
 
@@ -38,7 +39,7 @@ async def _arrive(pieces: int, size: int, interval_s: float) -> tuple[Problem | 
     def never(problem: Problem) -> None:
         raise AssertionError(problem)
 
-    guard = BodyGuard(read_all, envelopes=Envelopes({}, never), max_bytes=1 << 40)  # pyright: ignore[reportArgumentType]
+    guard = BodyGuard(read_all, envelopes=Envelopes({}, never), lifecycle=Lifecycle(), max_bytes=1 << 40)  # pyright: ignore[reportArgumentType]
     scope: Scope = {
         "type": "http",
         "method": "POST",
@@ -95,15 +96,29 @@ def test_a_slow_body_is_refused(size: int, interval_s: float, latest_s: float) -
         "text/json",
     ],
 )
-async def test_other_types_than_json_are_refused(client: httpx.AsyncClient, content_type: str) -> None:
-    response = await client.post(
-        "/v1/chat/completions", content=b'{"messages":[]}', headers={"content-type": content_type}
-    )
+async def test_other_types_than_json_are_refused_from_pages(
+    client: httpx.AsyncClient, content_type: str
+) -> None:
+    """A page can send some of them without a preflight."""
+    for page in ({"origin": "http://localhost:3000"}, {"sec-fetch-site": "none"}):
+        response = await client.post(
+            "/extras/tokenize", content=b'{"input":"a"}', headers={"content-type": content_type, **page}
+        )
+        refused(response, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", None])
+async def test_a_program_needs_no_type(client: httpx.AsyncClient, content_type: str | None) -> None:
+    """`curl -d` sends that of a form."""
+    headers = {} if content_type is None else {"content-type": content_type}
+    response = await client.post("/extras/tokenize", content=b'{"input":"a"}', headers=headers)
+    assert response.status_code == 200
+
+
+async def test_a_page_without_a_type_is_refused(client: httpx.AsyncClient) -> None:
+    headers = {"origin": "http://localhost:3000"}
+    response = await client.post("/extras/tokenize", content=b'{"input":"a"}', headers=headers)
     refused(response, 415, "unsupported_media_type")
-
-
-async def test_a_missing_type_is_refused(client: httpx.AsyncClient) -> None:
-    refused(await client.post("/v1/chat/completions", content=b"{}"), 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ async def test_the_others_need_the_key() -> None:
         assert (await client.get("/api/version")).status_code == 200
         assert (await client.get("/v1/models")).status_code == 401
         assert (await client.post("/api/pull", json={"model": "x"})).status_code == 401
-        assert (await client.get("/api/version", headers={"via": "1.1 x"})).status_code == 401
+        for forwarded in ({"via": "1.1 x"}, {"x-forwarded-for": "127.0.0.1"}):
+            assert (await client.get("/api/version", headers=forwarded)).status_code == 401
     async with http_client(api_keys=("k",), open_networks=("10.0.0.0/8",)) as client:
         assert (await client.get("/api/version")).status_code == 401

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from jan_serve.api.management.listing import model_list, status
 from jan_serve.api.management.pulls import PullProgress
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_status import ModelState, ModelStatus
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_status import ModelState, ModelStatus
 from tests.support.fake_client import fake_facts
 
 ON_DISK = ListedModel(

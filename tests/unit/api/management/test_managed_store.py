@@ -16,8 +16,8 @@ from jan_serve.api.management import Management
 from jan_serve.api.management.managed_store import ManagedStore
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
+from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PulledFile
-from jan_serve.core.variant import Variant
 from jan_serve.errors import HubUnavailable, InvalidRequest, ModelNotFound
 from jan_serve.store.hub.download import DownloadWatcher
 from jan_serve.store.hub.pull import PullPlan

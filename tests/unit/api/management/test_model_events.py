@@ -13,7 +13,7 @@ import pytest
 from jan_serve.api.management import model_events
 from jan_serve.api.management.model_events import all_events, load_events
 from jan_serve.api.management.pulls import PullProgress
-from jan_serve.core.model_status import ManagerSnapshot, ModelState, ModelStatus
+from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
 from jan_serve.errors import InvalidModel
 from tests.support.processes import until
 

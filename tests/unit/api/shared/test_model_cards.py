@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from jan_serve.api.shared.model_cards import context_length, input_modalities, meta
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 
 
 def listed(facts: HeaderFacts | None) -> ListedModel:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 
-from jan_serve.core.model_facts import SpecialToken
+from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Piece, next_pieces
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, TOGETHER, Piece, next_pieces, num_together
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,21 @@ def test_pieces_of_a_batch(
     lengths: list[int], row: int, start: int, room: int, pieces: list[tuple[int, int, int]]
 ) -> None:
     assert next_pieces(lengths, row, start, room) == [Piece(*piece) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count"),
+    [
+        ([5], 1),
+        ([TOGETHER + 1, 1], 1),
+        ([1, TOGETHER], 1),
+        ([1, TOGETHER - 1, 1], 2),
+        ([TOGETHER // 8] * MAX_SEQUENCES, 8),
+        ([1] * MAX_SEQUENCES, MAX_SEQUENCES),
+    ],
+)
+def test_whole_inputs_of_a_batch(lengths: list[int], count: int) -> None:
+    assert num_together(lengths) == count
 
 
 @pytest.mark.parametrize("room", [1, 3, 16, 128])

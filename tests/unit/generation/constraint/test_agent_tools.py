@@ -7,10 +7,10 @@ import pytest
 from benchmarks.agent_session import agent_tools
 from jan_serve.chat.detect import FORMATS
 from jan_serve.core.messages import Tool
-from jan_serve.generation.constraint.tool_grammar import MAX_BOUND
+from jan_serve.generation.constraint.tool_grammar import BOUNDS, long_bounds
 from tests.support.call_grammars import call_grammars
 
-LONG = f"tool Workflow: lengths above {MAX_BOUND} are not enforced in the notation of this model"
+LONG = f"tool Workflow: {long_bounds(BOUNDS[0])}"
 
 
 def tools() -> tuple[Tool, ...]:
@@ -20,7 +20,9 @@ def tools() -> tuple[Tool, ...]:
     )
 
 
-@pytest.mark.parametrize(("form", "warnings"), [("hermes", ()), ("qwen3-coder", (LONG,))])
+@pytest.mark.parametrize(
+    ("form", "warnings"), [("hermes", ()), ("qwen3-coder", (LONG,)), ("deepseek-v3.2", (LONG,))]
+)
 def test_they_are_enforced(form: str, warnings: tuple[str, ...]) -> None:
     found = next(each for each in FORMATS if each.name == form)
     assert call_grammars(found, tools(), parallel=True).warnings == warnings

@@ -144,5 +144,7 @@ async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
 def _cost(grammar: CompiledGrammar) -> int:
     bodies = dict(line.split(": ", 1) for line in grammar.lark.splitlines())
     return sum(
-        call_join.cost_of(body) for name, body in bodies.items() if not name.startswith(("start", "hole_"))
+        call_join.cost_of(name, body)
+        for name, body in bodies.items()
+        if not name.startswith(("start", "hole_"))
     )

@@ -20,6 +20,12 @@ def test_what_is_too_long_as_terminals_is_written_as_rules() -> None:
     assert len(compiled.lark) < 50_000
 
 
+def test_gbnf_is_printed_for_those_who_show_it() -> None:
+    constraint = RegexConstraint("a+")
+    assert compile_constraint(constraint).gbnf == ""
+    assert compile_constraint(constraint, with_gbnf=True).gbnf.startswith("root ::=")
+
+
 def test_a_grammar_over_the_limits_of_llguidance_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

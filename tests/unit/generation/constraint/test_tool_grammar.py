@@ -16,15 +16,16 @@ from jan_serve.errors import (
 )
 from jan_serve.generation.constraint.tool_grammar import (
     ANY_ARGUMENTS,
+    BOUNDS,
     FREE_CONTAINERS,
-    LONG_BOUNDS,
-    MAX_BOUND,
     has_free_text,
+    long_bounds,
     tool_arguments,
     tool_grammar,
     without_large_bounds,
 )
 from jan_serve.grammar import matches
+from jan_serve.grammar.lark_quoting import LAZY
 
 BY_NAME = {form.name: form for form in FORMATS}
 ONE_OF_EACH = ("hermes", "lfm2", "gemma4", "qwen3-coder", "minimax-m3")
@@ -138,7 +139,13 @@ def test_a_schema_that_cannot_be_enforced_becomes_any_object(
 
 @pytest.mark.parametrize(
     ("name", "warnings"),
-    [("hermes", ()), ("lfm2", ()), ("gemma4", (LONG_BOUNDS,)), ("qwen3-coder", (LONG_BOUNDS,))],
+    [
+        ("hermes", ()),
+        ("lfm2", ()),
+        ("qwen3-coder", (long_bounds(BOUNDS[0]),)),
+        ("gemma4", (long_bounds(BOUNDS[0]),)),
+        ("deepseek-v3.2", (long_bounds(BOUNDS[0]),)),
+    ],
 )
 def test_a_length_that_unquoted_text_cannot_be_held_to_is_dropped(
     name: str, warnings: tuple[str, ...]
@@ -156,20 +163,39 @@ def test_a_length_that_unquoted_text_cannot_be_held_to_is_dropped(
         assert "outside this document" in warning, "the last reason counts"
 
 
+@pytest.mark.parametrize("name", ["qwen3-coder", "glm-4.5", "seed-oss", "minicpm5", "minimax-m2"])
+@pytest.mark.parametrize("length", [{}, {"maxLength": 300}, {"minLength": 1, "maxLength": BOUNDS[0]}])
+def test_text_without_quotes_is_one_terminal(name: str, length: dict[str, Any]) -> None:
+    """As rules for single characters its masks take a hundred times as long."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string", **length}}}
+    grammar = tool_grammar(BY_NAME[name], schema)
+    assert grammar.warnings == ()
+    assert any(header.endswith(LAZY) for header in grammar.piece.definitions)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3.2", "minimax-m3"])
+def test_a_length_of_thousands_costs_no_more_than_itself(name: str) -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"x": {"type": "string", "maxLength": 3_000}, "y": {"type": "integer"}},
+    }
+    assert tool_grammar(BY_NAME[name], schema).warnings == (long_bounds(BOUNDS[1]),)
+
+
 def test_only_large_bounds_go() -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "a": {"type": "string", "maxLength": 524_288, "minLength": 1},
-            "b": {"type": "string", "maxLength": MAX_BOUND},
+            "b": {"type": "string", "maxLength": BOUNDS[0]},
             "maxLength": {"anyOf": [{"type": "string", "maxLength": 9999.0}, {"const": {"maxLength": 9999}}]},
         },
     }
-    assert without_large_bounds(schema) == {
+    assert without_large_bounds(schema, BOUNDS[0]) == {
         "type": "object",
         "properties": {
             "a": {"type": "string", "minLength": 1},
-            "b": {"type": "string", "maxLength": MAX_BOUND},
+            "b": {"type": "string", "maxLength": BOUNDS[0]},
             "maxLength": {"anyOf": [{"type": "string"}, {"const": {"maxLength": 9999}}]},
         },
     }

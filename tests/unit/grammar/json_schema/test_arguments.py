@@ -35,6 +35,18 @@ CASES: dict[str, tuple[ArgumentNotation, dict[str, Any], list[str], list[str]]] 
         ["<a>x</>", '<a>"q" 5\n</>', "<a></>", "<a>7</>"],
         ["<a>x", "<a>x</></>", "", "<b>x</>", "<a>x</><b>y</>"],
     ),
+    "text of a bounded length": (
+        TAGS,
+        {"properties": {"a": {"type": "string", "minLength": 1, "maxLength": 3}}, "required": ["a"]},
+        ["<a>x</>", "<a></</>", "<a>\n<<</>", "<a>7</>"],
+        ["<a></>", "<a>abcd</>", "<a></></>", "<a>abc</", "<a>a</>b</>"],
+    ),
+    "text of a bounded length or another type": (
+        TAGS,
+        {"properties": {"a": {"type": ["string", "integer"], "maxLength": 3}}},
+        ["<a>abc</>", "<a>1234</>", ""],
+        ["<a>abcd</>", "<a>1x</>"],
+    ),
     "text that reads as another type": (
         TAGS,
         {"properties": {"a": {"type": ["string", "integer", "null"]}}},

@@ -29,11 +29,11 @@ def test_sizes_are_counted_per_block(tmp_path: Path) -> None:
     keys = [uint_key("llama.context_length", 4096), string_key("general.name", "A model")]
     path.write_bytes(GgufBytes(keys=keys, tensors=LAYERS, n_layer=2).build())
     model = read_model_file(path)
-    assert model.layer_bytes == (34 + 68, 34)
-    assert model.other_bytes == 34 + 68
+    assert [layer.dense for layer in model.parts.layers] == [34 + 68, 34]
+    assert model.parts.weights == model.tensor_bytes
     assert model.tensor_bytes == 34 * 3 + 68 * 2
     assert (model.architecture, model.name, model.n_ctx_train, model.n_layer) == ("llama", "A model", 4096, 2)
-    assert not model.has_chat_template
+    assert model.chat_template is None
     assert model.pooling is None
     assert model.path == path
     assert model.file_bytes == path.stat().st_size
@@ -46,7 +46,7 @@ def test_pooling_is_read(tmp_path: Path, value: int, name: str) -> None:
     path.write_bytes(GgufBytes(keys=keys, architecture="bert").build())
     model = read_model_file(path)
     assert model.pooling == name
-    assert model.has_chat_template
+    assert model.chat_template
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_split_models_are_added_up(tmp_path: Path) -> None:
     second = write_part(tmp_path, 2, tensors=LAYERS[2:])
     model = read_model_file(first)
     assert model.paths == (first, second)
-    assert model.layer_bytes == (34 + 68, 34)
+    assert [layer.dense for layer in model.parts.layers] == [34 + 68, 34]
     assert model.file_bytes == first.stat().st_size + second.stat().st_size
     write_part(tmp_path, 2, claims=1, tensors=LAYERS[2:])
     with pytest.raises(InvalidModel, match="is not part 2 of 2"):
@@ -98,3 +98,21 @@ def test_names_of_parts() -> None:
     assert PartName("a", 1, 2).all_files() == ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
     assert PartName.parse("a-b.gguf") is None
     assert PartName.parse("-00001-of-00002.gguf") is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "fills"),
+    [
+        (("fim_pre", "fim_suf", "fim_mid"), True),
+        (("prefix", "suffix", "middle"), True),
+        (("fim_pre", "suffix", "fim_mid"), True),
+        (("fim_pre", "fim_suf"), False),
+        ((), False),
+    ],
+)
+def test_tokens_for_a_gap_have_a_newer_and_an_older_key(
+    tmp_path: Path, keys: tuple[str, ...], *, fills: bool
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(GgufBytes(keys=[uint_key(f"tokenizer.ggml.{key}_token_id", 1) for key in keys]).build())
+    assert read_model_file(path).facts().fills_gaps == fills

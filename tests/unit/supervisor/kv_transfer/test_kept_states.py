@@ -59,6 +59,17 @@ async def test_a_state_is_dropped_in_its_worker_once(by_session: bool) -> None:
     assert (holder.dropped, len(states)) == ([5], 0)
 
 
+async def test_a_state_has_one_session_number_the_latest() -> None:
+    states, holder = KeptStates(LONG_S), Holder()
+    handle = states.add(holder, 5)
+    for session in (7, 7, 8):
+        states.bind(handle, session)
+        assert states.find(session) is not None
+    assert states.find(7) is None
+    assert holder.dropped == []
+    states.clear()
+
+
 async def test_a_session_number_that_is_used_again_drops_the_state_before() -> None:
     states, holder = KeptStates(LONG_S), Holder()
     first, second = states.add(holder, 5), states.add(holder, 6)

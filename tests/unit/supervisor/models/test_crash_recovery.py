@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
 from jan_serve.ipc.messages import Chunk, EngineRequest
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import Unavailable
 from jan_serve.supervisor.models.lease_queue import LeaseQueue
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
 from jan_serve.supervisor.models.source_resolver import SourceResolver

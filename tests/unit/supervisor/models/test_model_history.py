@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.model_facts import DeviceInfo
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_facts import DeviceInfo
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from tests.support.fake_client import fake_facts

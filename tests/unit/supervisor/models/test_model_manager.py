@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import (
     Draining,
     EngineCrashed,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import WorkerLimits

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.model_source import ModelSource
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import SlotState

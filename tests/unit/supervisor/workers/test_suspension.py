@@ -12,7 +12,7 @@ from typing import Literal
 
 import pytest
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import EngineStalled
 from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel, Pong
 from jan_serve.supervisor.limits import WorkerLimits

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 
@@ -13,10 +14,13 @@ from jan_serve.api.dialects.decisions.wire import (
     AppliedCalibration,
     DecideAnswer,
     DecideRequest,
+    OptionShare,
     SystemOneRequest,
 )
 from jan_serve.core.calibration import Calibration
 from jan_serve.generation.scoring.decisions import Decided, Decision
+
+_HALF: Final = 0.5
 
 
 def decide_reply(
@@ -27,10 +31,12 @@ def decide_reply(
 ) -> dict[str, object]:
     """calibration: None unless the request asks for it."""
     temperature = body.temperature if calibration is None else calibration.temperature
-    answers = {
-        name: _decide_answer(question.values, decision, temperature, body.questions[name].threshold)
-        for (name, question), decision in zip(asked.items(), decided.decisions, strict=True)
-    }
+    decisions = iter(decided.decisions)
+    answers: dict[str, DecideAnswer] = {}
+    for name, (questions, values) in asked.items():
+        answer = _several_answer if body.questions[name].type == "several" else _decide_answer
+        own = list(islice(decisions, len(questions)))
+        answers[name] = answer(values, own, temperature, body.questions[name].threshold)
     usage = {
         "prompt_tokens": decided.prompt_tokens,
         "total_tokens": decided.prompt_tokens,
@@ -56,8 +62,9 @@ def calibration_reply(model: str, calibration: Calibration | None) -> dict[str, 
 
 
 def _decide_answer(
-    values: Sequence[Any], decision: Decision, temperature: float, threshold: float | None
+    values: Sequence[Any], decisions: Sequence[Decision], temperature: float, threshold: float | None
 ) -> DecideAnswer:
+    [decision] = decisions
     shares = decision.shares(temperature)
     best = _best(shares)
     abstains = threshold is not None and shares[best] < threshold
@@ -68,16 +75,39 @@ def _decide_answer(
         "mass": decision.mass,
         "tokenisations": "all" if decision.is_exact else "canonical",
         "options": [
-            {
-                "option": value,
-                "probability": share,
-                "logprob": mass if math.isfinite(mass) else None,
-                "tokenisations": count,
-            }
+            _option_share(value, share, mass, count)
             for value, share, mass, count in zip(
                 values, shares, decision.log_masses, decision.tokenisations, strict=True
             )
         ],
+    }
+
+
+def _several_answer(
+    values: Sequence[Any], decisions: Sequence[Decision], temperature: float, threshold: float | None
+) -> DecideAnswer:
+    """The decisions are yes or no, one for each value."""
+    least = _HALF if threshold is None else threshold
+    shares = [decision.shares(temperature)[0] for decision in decisions]
+    return {
+        "answer": [value for value, share in zip(values, shares, strict=True) if share >= least],
+        "abstained": False,
+        "probability": min(share if share >= least else 1.0 - share for share in shares),
+        "mass": min(decision.mass for decision in decisions),
+        "tokenisations": "all" if all(decision.is_exact for decision in decisions) else "canonical",
+        "options": [
+            _option_share(value, share, decision.log_masses[0], decision.tokenisations[0])
+            for value, share, decision in zip(values, shares, decisions, strict=True)
+        ],
+    }
+
+
+def _option_share(value: Any, share: float, log_mass: float, tokenisations: int) -> OptionShare:
+    return {
+        "option": value,
+        "probability": share,
+        "logprob": log_mass if math.isfinite(log_mass) else None,
+        "tokenisations": tokenisations,
     }
 
 

@@ -60,7 +60,7 @@ def _decide_routes(router: APIRouter, service: DecisionService, store: ModelStor
         work = service.decide(
             body.model,
             rendered(body.state),
-            [one.question for one in asked.values()],
+            [question for one in asked.values() for question in one.questions],
             instructions=body.instructions,
             canonical=body.tokenisations == "canonical",
         )
@@ -77,7 +77,7 @@ def _decide_routes(router: APIRouter, service: DecisionService, store: ModelStor
     async def system_one(request: Request, body: SystemOneRequest) -> Response:
         """Answer typed questions about a state, in the form of System One models, with any model that writes."""
         asked = system_one_questions(body)
-        questions = [one.question for one in asked.values()]
+        questions = [question for one in asked.values() for question in one.questions]
         decided = await while_connected(request, service.decide(body.model, rendered(body.state), questions))
         _record(request, decided)
         calibration = await _calibration_of(store, decided) if body.calibrated else None

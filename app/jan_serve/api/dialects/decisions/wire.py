@@ -20,10 +20,12 @@ class DescribedOption(WireModel):
 
 
 class TypedQuestion(WireModel):
-    """choice: one of `options`. yes_no: no options. number: the integers from `min` to `max`."""
+    """choice: one of `options`. several: any of `options`; whether it applies is asked of each. yes_no: no options.
+    number: the integers from `min` to `max`.
+    """
 
     question: str
-    type: Literal["choice", "yes_no", "number"] = "choice"
+    type: Literal["choice", "several", "yes_no", "number"] = "choice"
     options: Annotated[
         Annotated[list[str | Int | float | DescribedOption], FirstError()] | None,
         AtMost(MAX_OPTIONS, "options"),
@@ -35,7 +37,10 @@ class TypedQuestion(WireModel):
 class DecideQuestion(TypedQuestion):
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Field(description="Abstain if the best option has a smaller probability."),
+        Field(
+            description="Abstain if the best option has a smaller probability. Of `several`, the answer is those that"
+            " reach it; 0.5 by default."
+        ),
     ] = None
 
 
@@ -57,7 +62,9 @@ class DecideRequest(WireModel):
 
 
 class OptionShare(TypedDict):
-    """probability: among the options. logprob: of the option itself, among all that the model could write."""
+    """probability: among the options; of `several`, that it applies. logprob: of the option itself (of `several`: of
+    yes), among all that the model could write.
+    """
 
     option: str | int | float | bool
     probability: float
@@ -66,9 +73,11 @@ class OptionShare(TypedDict):
 
 
 class DecideAnswer(TypedDict):
-    """answer: null if the model abstains. mass: the probability that it writes any of the options."""
+    """answer: null if the model abstains; a list of `several`. probability: of the answer; of `several`, of the least
+    sure decision. mass: the probability that the model writes any of the options; of `several`, the least one.
+    """
 
-    answer: str | int | float | bool | None
+    answer: str | int | float | bool | list[str | int | float] | None
     abstained: bool
     probability: float
     mass: float

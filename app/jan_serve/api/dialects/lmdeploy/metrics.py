@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from jan_serve import __version__
 from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.core.engine_stats import STEP_SIZES
-from jan_serve.core.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
 
 _LABELS: Final = ("model_name", "engine")
 _ENGINE: Final = "0"

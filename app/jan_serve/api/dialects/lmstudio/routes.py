@@ -14,8 +14,8 @@ from jan_serve.api.dialects.lmstudio.wire import LmStudioModel, LmStudioModels
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
 
 

@@ -22,6 +22,5 @@ def ollama_dialect(_: Settings, services: Services) -> Dialect:
         router,
         errors={PREFIX: render_error},
         greeting="Ollama is running",
-        json_paths=(PREFIX,),
         upload_paths=(UPLOADS,),
     )

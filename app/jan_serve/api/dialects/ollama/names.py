@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
-from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.models.listed_model import ListedModel
 
 LATEST: Final = ":latest"
+_KEPT_MODELS: Final = 2048
 
 
 def tagged(name: str) -> str:
@@ -14,6 +16,7 @@ def tagged(name: str) -> str:
     return name if ":" in name.rpartition("/")[2] else name + LATEST
 
 
+@lru_cache(_KEPT_MODELS)
 def shown_names(model: ListedModel) -> tuple[str, ...]:
     """The names of a model in lists, the main one first: its own, its aliases, and its adapters as tags.
 

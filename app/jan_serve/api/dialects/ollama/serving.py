@@ -19,7 +19,7 @@ from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.shared.answers import answer_stream, answer_whole
 from jan_serve.chat.detect import knows_thoughts
 from jan_serve.core.events import Started
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.batch import PromptEvent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.sampling import Watermark
 
 

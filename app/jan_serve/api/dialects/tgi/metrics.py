@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from jan_serve.api.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats
 from jan_serve.core.events import Completed, Finished, Timings
-from jan_serve.core.model_status import ManagerSnapshot
+from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 
 if TYPE_CHECKING:

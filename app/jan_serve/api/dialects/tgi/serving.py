@@ -31,7 +31,7 @@ from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import EventStream, frame
 from jan_serve.api.shared.answers import Events
 from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo, TokenLogprob
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.errors import JanServeError
 from jan_serve.generation.batch import PromptEvent, generate_batch

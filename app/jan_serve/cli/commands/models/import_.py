@@ -14,7 +14,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
 from jan_serve.store.imports.finders import FINDERS, TITLES, find
-from jan_serve.store.imports.link import Assessment, ImportState, assess, take_over
+from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportState, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
 from jan_serve.store.index import ModelIndex
 
@@ -88,9 +88,16 @@ def _folders(program: str, other_programs: ImportFolders) -> tuple[Path, ...]:
 
 
 def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool) -> list[Assessment]:
-    """All new models, or those that `names` select. Raises CommandError for an unknown or ambiguous name."""
+    """All new models, the first of each name, or those that `names` select.
+
+    Raises CommandError for an unknown or ambiguous name.
+    """
     if everything:
-        return [item for item in found if item.state is ImportState.NEW]
+        by_name: dict[str, Assessment] = {}
+        for item in found:
+            if item.state is ImportState.NEW:
+                by_name.setdefault(item.name, item)
+        return list(by_name.values())
     selected: list[Assessment] = []
     for name in names:
         matches = [item for item in found if name in (item.name, item.found.label)]
@@ -128,6 +135,8 @@ def _row(item: Assessment, failures: dict[str, str], selected: Sequence[Assessme
         state, reason = "failed", failures[item.name]
     elif any(item is other for other in selected):
         state = "imported"
+    elif item.state is ImportState.NEW and any(item.name == other.name for other in selected):
+        state, reason = ImportState.UNUSABLE.value, NAME_TAKEN
     return {
         "name": item.name,
         "from": _SHOWN_KIND.get(item.found.kind, item.found.kind),

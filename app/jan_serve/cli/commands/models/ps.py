@@ -45,11 +45,23 @@ def ps(
                 for model in shown
             ],
         )
+        for model in shown:
+            _note_placement(output, model)
     else:
         output.note(
             "No model is loaded. A model is loaded at its first request or with `jan-serve load NAME`."
         )
     output.note(f"{url_in_use}: {health['state']}, pid {health['pid']}, up {_duration(health['uptime_s'])}")
+
+
+def _note_placement(output: Output, model: dict[str, Any]) -> None:
+    """Only of models that are on several devices: the table names the only one."""
+    placement = model.get("placement")
+    if placement is None or len(placement["parts"]) < 2:
+        return
+    output.note(f"{model['id']}:")
+    for text in (*(part["text"] for part in placement["parts"]), *placement["advice"]):
+        output.note(f"  {text}")
 
 
 def _status(status: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.models.fit import show_fit
 from jan_serve.cli.commands.models.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
@@ -32,6 +33,12 @@ def show(
     verify: Annotated[
         bool, typer.Option("--verify", help="Verify the SHA-256 digests of the files.")
     ] = False,
+    fit: Annotated[
+        bool,
+        typer.Option(
+            "--fit", help="Show where its parts go on this machine now, and what would make it faster."
+        ),
+    ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
@@ -47,6 +54,9 @@ def show(
         output.raw(text)
         return
     model = resolver.model_file(entry.path, entry.name)
+    if fit:
+        show_fit(name, settings, resolver, output, as_json=as_json)
+        return
     facts = _facts(entry, model, resolver.projector(entry))
     if verify:
         facts["verified"] = _verify(entry, settings.models_dir)
@@ -78,7 +88,7 @@ def _facts(entry: ModelEntry, model: ModelFile, projector: ProjectorFile | None)
         "quantisation": quantisation_of(entry.path.name) or model.quantisation,
         "n_ctx_train": model.n_ctx_train,
         "layers": model.n_layer,
-        "chat_template": model.has_chat_template,
+        "chat_template": model.chat_template is not None,
         "pooling": model.pooling,
         "size_bytes": model.file_bytes,
         "weights_bytes": model.tensor_bytes,
@@ -110,5 +120,12 @@ def _text(key: str, value: Any) -> str:
     if key.endswith("_bytes"):
         return size_text(value)
     if key == "parameters":
-        return f"{value / 1e9:.3g} billion" if value >= 1e9 else f"{value / 1e6:.3g} million"
+        return _count_text(value)
     return str(value)
+
+
+def _count_text(count: int) -> str:
+    for unit, word in ((10**9, "billion"), (10**6, "million")):
+        if count >= unit:
+            return f"{count / unit:.3g} {word}"
+    return f"{count:,}"

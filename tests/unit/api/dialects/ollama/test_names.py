@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.api.dialects.ollama.names import shown_names, tagged
-from jan_serve.core.listed_model import ListedModel
+from jan_serve.core.models.listed_model import ListedModel
 
 
 def listed(name: str, **fields: Any) -> ListedModel:

@@ -11,7 +11,7 @@ from jan_serve.api.dialects.ollama import serving
 from jan_serve.api.dialects.ollama.errors import Unsupported
 from jan_serve.api.dialects.ollama.parse_common import Job
 from jan_serve.core.messages import Message, Tool
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from tests.support.fake_client import fake_facts
 from tests.support.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE

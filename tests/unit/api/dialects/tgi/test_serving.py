@@ -11,7 +11,7 @@ from jan_serve.api.dialects.tgi import serving
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.http.sse import StreamSettings
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.core.model_facts import SpecialToken
+from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import AdapterChoice
 from jan_serve.errors import JanServeError
 from tests.support.fake_client import FakeModels, fake_facts

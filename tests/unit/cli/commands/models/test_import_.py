@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.cli.conftest import Ran, Run
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
-from tests.unit.store.imports.support import MODEL, write
+from tests.unit.store.imports.support import COMMIT, MODEL, write
 
 
 @pytest.fixture
@@ -55,6 +55,25 @@ def test_the_chosen_model_is_linked_once(run: Run, lmstudio: Path, own_folders: 
         "b-Q8_0": "imported",
         "bad-Q8_0": "unusable",
     }
+
+
+def test_of_two_models_of_one_name_the_first_is_imported(
+    run: Run, tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs may have a file of one repository."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    write(tmp_path / ".lmstudio" / "models" / "pub" / "A-GGUF" / "a-Q8_0.gguf", MODEL)
+    repository = tmp_path / "hub" / "models--pub--A-GGUF"
+    write(repository / "refs" / "main", COMMIT)
+    write(repository / "snapshots" / COMMIT / "a-Q8_0.gguf", MODEL)
+    words = ("import", "--from", "lmstudio", "--from", "hf", "--all", "--json")
+    for expected in (["imported", "unusable"], ["already here", "unusable"]):
+        answer = run(*words)
+        rows = json.loads(answer.out)["models"]
+        assert ([row["name"] for row in rows], answer.status, answer.err) == ([A, A], 0, "")
+        assert [row["state"] for row in rows] == expected
+        assert rows[1]["reason"] == "another file has its name here"
 
 
 @pytest.mark.parametrize(

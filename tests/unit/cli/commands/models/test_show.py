@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.listed_model import HeaderFacts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from tests.unit.cli.conftest import Run
 from tests.unit.store.gguf_builder import GgufBytes, Tensor, string_key, uint_key
@@ -58,7 +58,7 @@ def test_a_file_without_a_record(run: Run, model: Path) -> None:
 def test_a_row_for_what_is_known(run: Run, model: Path) -> None:
     answer = run("show", "m-Q4_K_M")
     rows = [" ".join(line.split()) for line in answer.out.splitlines()]
-    for row in ("context 2048", "chat template yes", "parameters 6.4e-05 million", f"size {len(CONTENT)} B"):
+    for row in ("context 2048", "chat template yes", "parameters 64", f"size {len(CONTENT)} B"):
         assert row in rows
     assert not {"revision", "sha256", "links", "aliases"} & {row.partition(" ")[0] for row in rows}
 
@@ -99,3 +99,15 @@ def test_an_unknown_name(run: Run, own_folders: Path) -> None:
     answer = run("show", "none")
     assert (answer.status, answer.out) == (2, "")
     assert "`none` does not exist" in answer.err
+
+
+def test_the_fit_names_main_memory_and_its_sizes(run: Run, model: Path) -> None:
+    plan = run("show", "m-Q4_K_M", "--fit", "--json")
+    assert plan.status == 0, plan.err
+    facts = json.loads(plan.out)
+    assert (facts["n_gpu_layers"], facts["advice"]) == (0, [])
+    (main,) = facts["parts"]
+    assert (main["device"], main["output"]) == ("CPU", True)
+    assert main["weights"] > 0
+    answer = run("show", "m-Q4_K_M", "--fit")
+    assert answer.out.startswith("main memory: ")

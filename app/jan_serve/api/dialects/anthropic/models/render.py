@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from jan_serve.api.dialects.anthropic.claude_names import names_for
 from jan_serve.api.dialects.anthropic.models.wire import ModelInfo, ModelPage
 from jan_serve.api.shared.model_cards import context_length
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import InvalidRequest
 
 

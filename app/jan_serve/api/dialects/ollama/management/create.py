@@ -9,7 +9,7 @@ import msgspec
 
 from jan_serve.api.dialects.ollama.management.wire import OllamaCreateRequest
 from jan_serve.api.dialects.ollama.options import parse_options
-from jan_serve.core.variant import Variant, VariantMessage
+from jan_serve.core.models.variant import Variant, VariantMessage
 from jan_serve.errors import InvalidRequest
 
 _GO: Final = re.compile(r"\{\{-?\s*(?:\.|\$|(?:if|range|end|else|with|define|template|block)\b)")

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from fastapi import APIRouter
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialects.ollama.answering import NDJSON_RESPONSE
@@ -27,15 +27,15 @@ from jan_serve.api.dialects.ollama.parse_common import model_name
 from jan_serve.api.dialects.ollama.paths import UPLOADS
 from jan_serve.api.dialects.ollama.render_common import line
 from jan_serve.api.dialects.ollama.serving import Serving
-from jan_serve.api.errors import ClientGone, http_problem
+from jan_serve.api.errors import http_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import EventStream, frames_of, resumed
 from jan_serve.api.model_store import ModelStore
-from jan_serve.core.model_details import ModelDetails
+from jan_serve.core.models.model_details import ModelDetails
+from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
-from jan_serve.core.variant import Variant
 from jan_serve.errors import ModelNotFound
 from jan_serve.generation.closing import closing
 
@@ -141,10 +141,7 @@ def add_upload_routes(router: APIRouter, store: ModelStore) -> None:
             return Response()
         length = request.headers.get("content-length", "")
         n_bytes = int(length) if length.isdigit() else 0
-        try:
-            await store.receive_upload(digest, n_bytes, request.stream())
-        except ClientDisconnect:
-            raise ClientGone from None
+        await store.receive_upload(digest, n_bytes, request.stream())
         return Response(status_code=HTTPStatus.CREATED)
 
 

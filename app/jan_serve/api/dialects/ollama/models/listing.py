@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
+from jan_serve.api.dialects.ollama.models.capabilities import listed_capabilities
 from jan_serve.api.dialects.ollama.models.wire import ListedRow, LoadedRow, OllamaDetails
-from jan_serve.api.dialects.ollama.names import shown_names
+from jan_serve.api.dialects.ollama.names import shown_names, tagged
 from jan_serve.api.dialects.ollama.render_common import time_text
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
-from jan_serve.core.model_facts import ModelFacts
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.generation.template_choice import TemplateOverride
 
 FOR_EVER: Final = timedelta(days=106_751)
 """Ollama's longest duration, 2^63 nanoseconds."""
 
+_KEPT_ROWS: Final = 4096
+"""Clients ask for the list again and again."""
 
-def listed_rows(models: Iterable[ListedModel]) -> list[ListedRow]:
-    """A row for each name of each usable model, the newest first."""
+
+def listed_rows(
+    models: Iterable[ListedModel], override_of: Callable[[str, str | None], TemplateOverride | None]
+) -> list[ListedRow]:
+    """A row for each name of each usable model, the newest first.
+
+    override_of: the configured chat template of a model, by itself (None) or by another of its names.
+    """
     usable = (model for model in models if model.problem is None)
+    newest_first = sorted(usable, key=lambda model: -model.modified_at)
     return [
-        {
-            "name": name,
-            "model": name,
-            "modified_at": modified_at(model),
-            "size": model.size_bytes,
-            "digest": digest(model),
-            "details": details(model.facts),
-        }
-        for model in sorted(usable, key=lambda model: -model.modified_at)
+        _row(model, name, override_of(model.name, None if name == tagged(model.name) else name))
+        for model in newest_first
         for name in shown_names(model)
     ]
+
+
+@lru_cache(_KEPT_ROWS)
+def _row(model: ListedModel, name: str, override: TemplateOverride | None) -> ListedRow:
+    row: ListedRow = {
+        "name": name,
+        "model": name,
+        "modified_at": modified_at(model),
+        "size": model.size_bytes,
+        "digest": digest(model),
+        "details": details(model.facts),
+    }
+    found = listed_capabilities(model.facts, model.modalities, override)
+    if found is not None:
+        row["capabilities"] = found
+    return row
 
 
 def loaded_rows(
@@ -101,4 +122,6 @@ def _left(state: ModelStatus) -> timedelta:
 
 
 def _on_device(taken: int, facts: ModelFacts) -> int:
+    if facts.placement:
+        return min(taken, sum(part.total for part in facts.placement if part.kind != "cpu"))
     return taken * min(facts.n_gpu_layers, facts.n_layer) // facts.n_layer if facts.n_layer else 0

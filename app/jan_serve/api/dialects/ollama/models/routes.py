@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from fastapi import APIRouter
@@ -45,7 +46,9 @@ def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> 
     @router.get("/api/tags", summary="Models", response_model=wire.ModelRows)
     async def tags() -> Response:
         """All models that requests can name. Waits for no load."""
-        return json_reply({"models": listed_rows(await store.models())})
+        models = await store.models()
+        rows = await asyncio.to_thread(listed_rows, models, serving.preparer.template_override)
+        return json_reply({"models": rows})
 
     @router.get("/api/ps", summary="Models in memory", response_model=wire.LoadedRows)
     async def ps() -> Response:

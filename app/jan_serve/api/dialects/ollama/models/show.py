@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from jan_serve.api.dialects.ollama.models.capabilities import capabilities
 from jan_serve.api.dialects.ollama.models.listing import details, modified_at
 from jan_serve.api.dialects.ollama.models.wire import OllamaShowReply
 from jan_serve.api.dialects.ollama.names import shown_names
 from jan_serve.chat.detect import knows_thoughts
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_details import ModelDetails
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.model_details import ModelDetails
+from jan_serve.core.models.variant import Variant
 
 _LONG_ARRAY: Final = 5
 _LEFT_OUT: Final = ("general.name", "tokenizer.chat_template")
-_INSERT_KEYS: Final = ("prefix", "suffix", "middle")
 
 
 def shown(
@@ -38,7 +38,12 @@ def shown(
             "embedding_length": found.n_embd,
         },
         "model_info": _model_info(found, architecture, name, verbose=verbose, titled=titled),
-        "capabilities": capabilities(found, template),
+        "capabilities": capabilities(
+            facts or HeaderFacts(architecture=architecture),
+            found.model.modalities,
+            templated=template is not None,
+            thinks=knows_thoughts(template),
+        ),
         "modified_at": modified_at(found.model),
     }
     if template is not None:
@@ -80,27 +85,6 @@ def _modelfile(model: ListedModel, variant: Variant, parameters: Sequence[str]) 
         *(f'MESSAGE {each.role} """{each.content}"""' for each in variant.messages),
     ]
     return "\n".join(lines) + "\n"
-
-
-def capabilities(found: ModelDetails, template: str | None) -> list[str]:
-    """A model with a template can call tools: the server holds its answers to their schemas."""
-    architecture = found.metadata.get("general.architecture")
-    if f"{architecture}.pooling_type" in found.metadata:
-        return ["embedding"]
-    has = {
-        "completion": True,
-        "tools": template is not None,
-        "thinking": template is not None and knows_thoughts(template),
-        "vision": "vision" in found.model.modalities,
-        "audio": "audio" in found.model.modalities,
-        "insert": all(_fim_key(found, role) for role in _INSERT_KEYS),
-    }
-    return [name for name, present in has.items() if present]
-
-
-def _fim_key(found: ModelDetails, role: str) -> bool:
-    """Whether the header names this fill-in-the-middle token, by its newer or older key."""
-    return any(f"tokenizer.ggml.{key}_token_id" in found.metadata for key in (f"fim_{role[:3]}", role))
 
 
 def _model_info(

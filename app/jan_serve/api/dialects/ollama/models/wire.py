@@ -23,7 +23,10 @@ class OllamaDetails(TypedDict):
 
 
 class ListedRow(TypedDict):
-    """size: bytes of all files. digest: 64 hexadecimal digits that change with the model."""
+    """size: bytes of all files. digest: 64 hexadecimal digits that change with the model.
+
+    capabilities: as in OllamaShowReply; missing until the server has read the header of a new file.
+    """
 
     name: str
     model: str
@@ -31,6 +34,7 @@ class ListedRow(TypedDict):
     size: int
     digest: str
     details: OllamaDetails
+    capabilities: NotRequired[list[str]]
 
 
 class ModelRows(TypedDict):

@@ -78,7 +78,7 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
         constraint = constraint_of(body.response_format, body.grammar)
         if constraint is None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
-        compiled = await while_connected(request, preparer.compile(constraint))
+        compiled = await while_connected(request, preparer.compile_to_show(constraint))
         return json_reply({"grammar": compiled.gbnf})
 
 

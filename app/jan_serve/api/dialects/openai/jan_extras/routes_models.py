@@ -11,8 +11,8 @@ from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.jan_extras.wire import ModelData, ModelList
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.model_status import ModelStatus
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
 
 
@@ -57,5 +57,5 @@ def _cards(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> Iter
         }
         yield card
         for adapter in model.adapters:
-            name = f"{model.name}:{adapter}"
-            yield {**card, "id": name, "aliases": [], "root": model.name, "parent": model.name}
+            name, *aliases = (f"{each}:{adapter}" for each in (model.name, *model.aliases))
+            yield {**card, "id": name, "aliases": aliases, "root": model.name, "parent": model.name}

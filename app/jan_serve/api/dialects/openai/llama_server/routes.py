@@ -23,7 +23,7 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
 from jan_serve.api.shared.default_errors import error_body
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases

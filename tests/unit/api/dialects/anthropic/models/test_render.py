@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.api.dialects.anthropic.models.render import bare_info, find_info, model_infos, page
-from jan_serve.core.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.errors import InvalidRequest
 
 INFOS = [bare_info(name) for name in "abcde"]

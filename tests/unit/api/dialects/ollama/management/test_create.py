@@ -6,7 +6,7 @@ from typing import Any
 
 from jan_serve.api.dialects.ollama.management.create import variant_of
 from jan_serve.api.dialects.ollama.management.wire import OllamaCreateRequest
-from jan_serve.core.variant import Variant, VariantMessage
+from jan_serve.core.models.variant import Variant, VariantMessage
 
 
 def made(inherited: Variant | None = None, **fields: Any) -> Variant:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from jan_serve.api.dialects.ollama.models.show import capabilities, parameter_lines, shown
-from jan_serve.core.listed_model import HeaderFacts
-from jan_serve.core.model_details import ModelDetails, TensorFacts
-from jan_serve.core.variant import Variant, VariantMessage
+from jan_serve.api.dialects.ollama.models.show import parameter_lines, shown
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.models.model_details import ModelDetails, TensorFacts
+from jan_serve.core.models.variant import Variant, VariantMessage
 from tests.unit.api.dialects.ollama.test_names import listed
 
 LLAMA = {"general.architecture": "llama", "llama.context_length": 8192}
@@ -72,28 +70,9 @@ def test_parameters_are_one_line_for_each_item() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("metadata", "template", "expected"),
-    [
-        ({}, None, ["completion"]),
-        ({}, "{{ messages }}", ["completion", "tools"]),
-        ({}, THINKING, ["completion", "tools", "thinking"]),
-        ({"llama.pooling_type": 1}, "{{ messages }}", ["embedding"]),
-        (
-            {f"tokenizer.ggml.fim_{role}_token_id": 1 for role in ("pre", "suf", "mid")},
-            None,
-            ["completion", "insert"],
-        ),
-        (
-            {f"tokenizer.ggml.{role}_token_id": 1 for role in ("prefix", "suffix", "middle")},
-            None,
-            ["completion", "insert"],
-        ),
-        ({"tokenizer.ggml.fim_pre_token_id": 1}, None, ["completion"]),
-    ],
-)
-def test_capabilities(metadata: dict[str, Any], template: str | None, expected: list[str]) -> None:
-    assert capabilities(details(metadata), template) == expected
+def test_capabilities_are_those_of_the_template_that_the_server_uses() -> None:
+    assert reply(details())["capabilities"] == ["completion"]
+    assert reply(details(), THINKING)["capabilities"] == ["completion", "tools", "thinking"]
 
 
 def test_long_arrays_and_tensors_are_for_verbose_clients() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from jan_serve.core.listed_model import ListedModel
-from jan_serve.core.variant import Variant
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.variant import Variant
 
 MetadataValue = str | int | float | bool | Sequence[str | int | float | bool]
 

@@ -6,7 +6,10 @@ import msgspec
 
 
 class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Facts from a GGUF header, kept so that a list of models reads no headers."""
+    """Facts from a GGUF header, kept so that a list of models reads no headers.
+
+    thinks: its chat template writes thoughts; None if nobody looked. fills_gaps: it has tokens for text in the middle.
+    """
 
     architecture: str
     title: str | None = None
@@ -14,6 +17,8 @@ class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     n_parameters: int = 0
     quantisation: str | None = None
     has_chat_template: bool = False
+    thinks: bool | None = None
+    fills_gaps: bool = False
     pooling: str | None = None
 
 

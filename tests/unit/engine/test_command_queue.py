@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from jan_serve.engine.worker import CommandQueue
+from jan_serve.engine.command_queue import CommandQueue
 from jan_serve.ipc.messages import AbortRequest
 
 LIMIT_S = 30.0

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from jan_serve.core.models.placement import PlacedPart
+
 
 class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A ggml device: `kind` as ggml names it (cpu, gpu, igpu, accel); memory in bytes."""
+    """A ggml device: `kind` as ggml names it (cpu, gpu, igpu, accel), or rpc; memory in bytes. id: of the hardware."""
 
     name: str
     description: str
     kind: str
     free_bytes: int
     total_bytes: int
+    id: str = ""
 
 
 class SpecialToken(msgspec.Struct, frozen=True):
@@ -69,3 +72,4 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     score_labels: tuple[str, ...] = ()
     modalities: tuple[str, ...] = ()
     audio_rate: int = 0
+    placement: tuple[PlacedPart, ...] = ()

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.model_facts import ModelFacts
+from jan_serve.core.models.model_facts import ModelFacts
 
 ModelState = Literal["unloaded", "loading", "ready", "stopping", "restarting", "failed"]
 

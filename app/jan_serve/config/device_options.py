@@ -1,0 +1,110 @@
+"""Settings of where the parts of a model go: accelerators and main memory."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from jan_serve.config.flags import MEMORY_GROUP, Flag
+
+
+def _numbers(value: object) -> object:
+    """`3,1` as a list, also as the only value of a repeatable flag."""
+    texts = [value] if isinstance(value, str) else value
+    if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnknownVariableType]
+        return [item for text in texts for item in re.split(r"[,/]", text) if item.strip()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _one(value: object) -> object:
+    """A pattern may hold commas, so a text is one of them."""
+    return [value] if isinstance(value, str) else value
+
+
+class DeviceOptions(BaseModel):
+    """Of all models, or of one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    n_gpu_layers: Annotated[
+        Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
+        Field(
+            description="Layers on the accelerators: `auto` (as many as fit their free memory), `all`, or a number,"
+            " counted from the output layer and the last block."
+        ),
+        Flag(MEMORY_GROUP, metavar="auto|all|N"),
+    ] = "auto"
+    device: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = None
+    n_cpu_moe: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=10_000,
+            description="Blocks, from the first, whose experts (of a mixture) stay in main memory. Default: as few as"
+            " the accelerators' free memory allows.",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = None
+    tensor_split: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=1e9)], ...],
+        BeforeValidator(_numbers),
+        Field(
+            max_length=64,
+            description="Proportions of layers on each accelerator, in the order of `jan-serve doctor`, as `3,1`."
+            " Default: decided by memory and speed.",
+        ),
+        Flag(MEMORY_GROUP, metavar="N,N…"),
+    ] = ()
+    split_mode: Annotated[
+        Literal["none", "layer", "row"],
+        Field(
+            description="Several accelerators: each has some layers (`layer`), each has rows of every layer (`row`), or"
+            " only `main_gpu` is used (`none`)."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = "layer"
+    main_gpu: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=63,
+            description="Index of the only accelerator (`split_mode` `none`), or of the one for small tensors (`row`).",
+        ),
+        Flag(MEMORY_GROUP),
+    ] = 0
+    override_tensor: Annotated[
+        tuple[Annotated[str, Field(min_length=3, max_length=500)], ...],
+        BeforeValidator(_one),
+        Field(
+            max_length=64,
+            description="Tensors whose names match a regular expression go to this device; `CPU` is main memory.",
+        ),
+        Flag(MEMORY_GROUP, metavar="REGEX=DEVICE"),
+    ] = ()
+    require_accelerator: Annotated[
+        bool,
+        Field(description="Fail to load a model rather than run all of it on the CPU."),
+        Flag(MEMORY_GROUP),
+    ] = False
+
+    @field_validator("override_tensor")
+    @classmethod
+    def _check_patterns(cls, overrides: tuple[str, ...]) -> tuple[str, ...]:
+        for text in overrides:
+            pattern, _, device = text.rpartition("=")
+            if not pattern or not device:
+                raise ValueError(f"{text!r} is not of the form REGEX=DEVICE")
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return overrides

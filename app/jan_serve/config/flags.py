@@ -1,0 +1,18 @@
+"""The command-line form of settings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MODEL_GROUP: Final = "Model"
+MEMORY_GROUP: Final = "Memory and speed"
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """Command-line form of a field: its help group, and its name if it differs from the field's."""
+
+    group: str
+    name: str | None = None
+    metavar: str | None = None

@@ -1,0 +1,60 @@
+"""What an executor remembers beside a grammar: the items of arrays that must differ.
+
+A grammar cannot compare two parts of a text. It allows each item in one spelling, and these values say where such
+arrays are and which texts their items have.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+NOWHERE: Final = -1
+"""In place of a number of a place or set: nothing is remembered there or below."""
+
+
+class Automaton(msgspec.Struct, frozen=True):
+    """A deterministic automaton without dead ends; state 0 is the start.
+
+    edges: per state, (first code point, last code point, next state), in order and disjoint.
+    """
+
+    edges: tuple[tuple[tuple[int, int, int], ...], ...]
+    accepting: frozenset[int]
+
+    def step(self, state: int, character: str) -> int | None:
+        code = ord(character)
+        for first, last, target in self.edges[state]:
+            if first <= code <= last:
+                return target
+        return None
+
+
+class ItemTexts(msgspec.Struct, frozen=True):
+    """The items of one array: all are scalars.
+
+    strings: the characters of its strings. others: the texts of numbers, true, false and null. endless: whether every
+    beginning of an item can be completed in endlessly many ways, so that no item is ever the only one left.
+    """
+
+    strings: Automaton
+    others: Automaton
+    endless: bool
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place in a document. names: of members, with their places; other: of all other members. items: the place of
+    items. unique: the number of the `ItemTexts` that may not repeat, where an array is here."""
+
+    names: dict[str, int]
+    other: int
+    items: int
+    unique: int
+
+
+class TextMemory(msgspec.Struct, frozen=True):
+    """The whole document is at place 0."""
+
+    places: tuple[Place, ...]
+    unique: tuple[ItemTexts, ...]

@@ -1,0 +1,108 @@
+"""Constrains a sequence to a grammar and a memory: items that must differ do, and none is begun that cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from jan_serve.core.text_memory import TextMemory
+from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
+from jan_serve.engine.constraint.json_memory import ENDS, JsonMemory, State
+from jan_serve.engine.constraint.token_search import TokenSearch
+from jan_serve.engine.llama.vocab import Vocab
+
+Ints = npt.NDArray[np.intp]
+
+_WHOLE: Final = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)'
+_NEXT_WHOLE: Final = re.compile(rb",\s*" + _WHOLE)
+_NEXT_BEGUN: Final = re.compile(rb',\s*["\-0-9tfn]')
+_TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
+
+
+class ItemTokens:
+    """The tokens of a vocabulary that hold parts of several items of an array. Built once: scans all tokens."""
+
+    def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
+        self.pieces = pieces
+        self.search = search
+        with_comma = [token for token, piece in enumerate(pieces) if b"," in piece]
+        self.next_whole = _matching(pieces, with_comma, _NEXT_WHOLE)
+        self.next_begun = _matching(pieces, with_comma, _NEXT_BEGUN)
+        self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
+        first = np.fromiter((piece[0] if piece else 0 for piece in pieces), np.uint8, len(pieces))
+        self.ending = np.nonzero(np.isin(first, np.frombuffer(ENDS, np.uint8)))[0]
+
+
+class RememberingExecutor(GrammarExecutor):
+    """A GrammarExecutor whose texts also obey a memory."""
+
+    def __init__(
+        self, tokenizer: Any, lark: str, vocab: Vocab, memory: TextMemory, tokens: Callable[[], ItemTokens]
+    ) -> None:
+        super().__init__(tokenizer, lark, vocab)
+        self._memory = JsonMemory(memory)
+        self._state = State()
+        self._tokens = tokens
+
+    def copy(self) -> RememberingExecutor:
+        twin = super().copy()
+        assert isinstance(twin, RememberingExecutor)
+        twin._memory, twin._state, twin._tokens = self._memory, self._state, self._tokens
+        return twin
+
+    def allows(self, token: int) -> bool:
+        if not super().allows(token):
+            return False
+        return self._vocab.is_eog(token) or self._follows(token)
+
+    def mask(self, logits: Floats) -> Floats:
+        out = super().mask(logits)
+        tokens = self._tokens()
+        items = self._memory.items(self._state)
+        if items is None:
+            self._try(out, tokens.two_whole)
+            return out
+        self._try(out, tokens.next_whole if items.endless else tokens.next_begun)
+        for rest, is_string in self._memory.rests(self._state):
+            if is_string:
+                out[tokens.search.beginning_with(rest)] = -np.inf
+            elif rest:
+                ending = [
+                    t
+                    for t in tokens.search.beginning_with(rest)
+                    if tokens.pieces[t][len(rest) :][:1] in _ENDS
+                ]
+                out[ending] = -np.inf
+            else:
+                out[tokens.ending] = -np.inf
+            if not items.endless:
+                self._try(out, np.array(tokens.search.beginning_of(rest), np.intp))
+        return out
+
+    def accept(self, token: int) -> None:
+        super().accept(token)
+        if not self._vocab.is_eog(token):
+            self._state = self._written(token) or self._state
+
+    def _try(self, out: Floats, tokens: Ints) -> None:
+        """Reject those of the tokens that the memory rejects."""
+        for token in tokens[out[tokens] > -np.inf]:
+            if not self._follows(int(token)):
+                out[token] = -np.inf
+
+    def _follows(self, token: int) -> bool:
+        return self._written(token) is not None
+
+    def _written(self, token: int) -> State | None:
+        return self._memory.written(self._state, self._tokens().pieces[token])
+
+
+_ENDS: Final = frozenset(bytes((byte,)) for byte in ENDS)
+
+
+def _matching(pieces: Sequence[bytes], tokens: Iterable[int], pattern: re.Pattern[bytes]) -> Ints:
+    return np.array([token for token in tokens if pattern.search(pieces[token])], np.intp)

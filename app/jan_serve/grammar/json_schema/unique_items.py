@@ -1,0 +1,176 @@
+"""Items that must differ and that no grammar can tell apart: each in one spelling, for the executor to remember.
+
+Scalars only. Equal values have equal texts, so the executor compares texts; it knows from the automata which
+beginnings of an item are left.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from jan_serve.core.text_memory import Automaton, ItemTexts
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+from jan_serve.grammar import charset
+from jan_serve.grammar.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence, token
+from jan_serve.grammar.automata import dfa as automata
+from jan_serve.grammar.automata.dfa import Dfa
+from jan_serve.grammar.automata.to_grammar import dfa_to_expr
+from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.emit_strings import string_expr
+from jan_serve.grammar.json_schema.ir import ArraySpec, TypeSets
+from jan_serve.grammar.json_schema.number_text import number_dfa
+from jan_serve.grammar.limits import spend
+from jan_serve.grammar.regex.language import full_regex, regex_dfa
+from jan_serve.grammar.text_form import OneSpelling, PlainText
+
+if TYPE_CHECKING:
+    from jan_serve.grammar.json_schema.emit import Emitter
+
+_SURROGATES: Final = ((0xD800, 0xDFFF),)
+MAX_EDGES: Final = 20_000
+"""Of the automata of one array."""
+MAX_ITEMS: Final = 10_000
+"""In an array whose items are of a finite set."""
+
+
+def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) -> tuple[Expr, ItemTexts]:
+    """One item or more, and the texts that may not repeat. Raises UnsupportedSchema, GrammarTooComplex."""
+    if spec.prefix:
+        raise UnsupportedSchema(pointer, "uniqueItems", "together with items by position, of large sets")
+    sets = emit.expander.expand(spec.rest)
+    if sets.array or sets.object:
+        raise UnsupportedSchema(
+            pointer, "uniqueItems", "only decidable for items that are no arrays and objects"
+        )
+    words, numbers = strings.string_dfa(sets.string), _numbers(sets)
+    texts = ItemTexts(
+        _automaton(words, pointer),
+        _automaton(automata.unite(numbers, automata.from_words(_literals(sets))), pointer),
+        endless=_is_endless(words) and _is_endless(numbers) and not _literals(sets),
+    )
+    count = _count(words, numbers, len(_literals(sets)))
+    if count is not None:
+        spec = msgspec.structs.replace(spec, high=count if spec.high is None else min(spec.high, count))
+    if spec.high is not None and spec.high < max(spec.low, 1):
+        return NEVER, texts
+    item = emit.rules.define(f"{hint}-unique", _item(emit, sets, numbers, hint))
+    more = sequence([emit.comma(), item])
+    high = None if spec.high is None else spec.high - 1
+    return sequence([item, repeat(more, max(spec.low - 1, 0), high)]), texts
+
+
+def _item(emit: Emitter, sets: TypeSets, numbers: Dfa, hint: str) -> Expr:
+    form = OneSpelling(emit.rules)
+    if isinstance(sets.string, strings.AnyString):
+        body: Expr = sequence([repeat(form.chars(charset.ANY), 0, None), form.tail])
+    else:
+        body = string_expr(sets.string, form, emit.rules, hint)
+    options = [token(sequence([Literal('"'), body]))]
+    if numbers.accepting:
+        options.append(token(dfa_to_expr(numbers, PlainText(), emit.rules, f"{hint}-number")))
+    options += [Token(Literal(text)) for text in _literals(sets)]
+    return choice(option for option in options if option != NEVER)
+
+
+def _literals(sets: TypeSets) -> list[str]:
+    booleans = [text for bit, text in ((1, "false"), (2, "true")) if sets.boolean & bit]
+    return [*booleans, *(["null"] if sets.null else [])]
+
+
+def _numbers(sets: TypeSets) -> Dfa:
+    """The texts of the numbers, without exponents and needless zeros, except that 1 may be 1.0."""
+    found = automata.from_words([])
+    for spec in sets.number:
+        found = automata.unite(found, number_dfa(spec))
+    return automata.intersect(found, _plain_numbers())
+
+
+@lru_cache(maxsize=1)
+def _plain_numbers() -> Dfa:
+    return regex_dfa(full_regex(r"0(\.0)?|-?([1-9][0-9]*(\.(0|[0-9]*[1-9]))?|0\.[0-9]*[1-9])"))
+
+
+def _automaton(dfa: Dfa, pointer: str) -> Automaton:
+    live = dfa.live_states()
+    order = [0, *sorted(live - {0})]
+    numbers = {state: number for number, state in enumerate(order)}
+    sets = dfa.symbol_sets()
+    edges = tuple(
+        tuple(
+            sorted(
+                (low, high, numbers[target])
+                for symbol, target in enumerate(dfa.table[state])
+                if target in live
+                for low, high in charset.subtract(sets[symbol], _SURROGATES)
+            )
+        )
+        for state in order
+    )
+    spend(len(order) * (1 + len(sets)) // 8)
+    if sum(map(len, edges)) > MAX_EDGES:
+        raise GrammarTooComplex(
+            f"uniqueItems at {pointer or '/'}: the texts of its items need more than {MAX_EDGES} edges"
+        )
+    return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
+
+
+def _is_endless(dfa: Dfa) -> bool:
+    """Whether every beginning of a word begins endlessly many; so it is of no words at all."""
+    live = dfa.live_states()
+    # Where each state leads on to another one, each leads to a cycle.
+    return all(not live.isdisjoint(dfa.table[state]) for state in live)
+
+
+def _count(words: Dfa, numbers: Dfa, literals: int) -> int | None:
+    """How many values there are, or MAX_ITEMS of more; None where there is no end."""
+    found = literals
+    for dfa in (words, numbers):
+        if automata.longest_word(dfa) is None:
+            return None
+        found += _count_words(dfa)
+    if found > MAX_ITEMS:
+        return MAX_ITEMS
+    return found - _count_words(numbers) + len({Fraction(text) for text in _words(numbers)})
+
+
+def _count_words(dfa: Dfa) -> int:
+    """Of a finite language; MAX_ITEMS + 1 for more."""
+    live = dfa.live_states()
+    sizes = [sum(high - low + 1 for low, high in chars) for chars in dfa.symbol_sets()]
+    counts: dict[int, int] = {}
+    stack = [0] if 0 in live else []
+    while stack:
+        state = stack[-1]
+        targets = [(symbol, t) for symbol, t in enumerate(dfa.table[state]) if t in live]
+        waiting = [t for _, t in targets if t not in counts]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        found = (state in dfa.accepting) + sum(sizes[symbol] * counts[t] for symbol, t in targets)
+        counts[state] = min(found, MAX_ITEMS + 1)
+    return counts.get(0, 0)
+
+
+def _words(dfa: Dfa) -> list[str]:
+    """All words of a finite language of few."""
+    live = dfa.live_states()
+    sets = dfa.symbol_sets()
+    found: list[str] = []
+    todo = [(0, "")] if 0 in live else []
+    while todo:
+        state, word = todo.pop()
+        if state in dfa.accepting:
+            found.append(word)
+        todo += [
+            (target, word + chr(code))
+            for symbol, target in enumerate(dfa.table[state])
+            if target in live
+            for low, high in sets[symbol]
+            for code in range(low, high + 1)
+        ]
+    return found

@@ -1,0 +1,1 @@
+"""Places the parts of a model on devices. Pure: sizes in, a plan and its reasons out."""

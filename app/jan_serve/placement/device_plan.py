@@ -1,0 +1,212 @@
+"""Plans where a model goes: the context length and the parts on each device, from the settings and the free memory."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
+from jan_serve.core.kv_types import BYTES_PER_ELEMENT
+from jan_serve.core.models.model_facts import DeviceInfo
+from jan_serve.core.models.placement import LlamaPlacement, PlacedPart, PlacementOptions
+from jan_serve.errors import InsufficientMemory, SettingsError
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.placement.machine import Device
+from jan_serve.placement.planner import Plan, Planner
+from jan_serve.placement.report import MAIN_MEMORY, gib, placed_parts
+from jan_serve.placement.workload import ContextSizes, Workload
+
+logger = logging.getLogger(__name__)
+
+ALL_LAYERS: Final = 1 << 20
+_RECURRENT_SEQUENCES: Final = 12
+"""Running and kept sequences of a model with recurrent states, unless set."""
+
+
+class DevicePlan(msgspec.Struct, frozen=True):
+    """n_ctx: None if main memory decides the length. local: the fastest device of this machine that is used."""
+
+    llama: LlamaPlacement
+    n_ctx: int | None
+    placed: tuple[PlacedPart, ...]
+    local: str | None = None
+
+    @property
+    def n_gpu_layers(self) -> int:
+        """In llama.cpp's counting: the output layer, then blocks from the last to the first."""
+        return self.llama.n_gpu_layers
+
+
+def plan_devices(
+    settings: EngineSettings, devices: Sequence[DeviceInfo], main_total: int, beside: int = 0
+) -> DevicePlan:
+    """The fastest plan that fits; the user's own layers even if they may not.
+
+    devices: accelerators. main_total: bytes. beside: of the last local device, for the projector and the draft model.
+    Raises InsufficientMemory with the figures, SettingsError.
+    """
+    options = settings.placement
+    chosen = _accelerators(settings, devices, beside)
+    if options.require_accelerator and not chosen:
+        names = ", ".join(device.name for device in devices) or "none"
+        raise SettingsError(
+            "require_accelerator: llama.cpp finds no accelerator that may be used"
+            f" (device: {settings.device or 'any'}; found: {names})"
+        )
+    if not settings.parts.layers:
+        return _of_unread(settings, chosen)
+    found: DevicePlan | None = None
+    planner: Planner | None = None
+    for length in _lengths(settings, with_devices=bool(chosen)):
+        work = Workload(settings.parts, _context(settings, length))
+        planner = Planner(work, chosen, main_total, options)
+        plan = planner.best()
+        if plan is None:
+            continue
+        found = _result(settings, plan, planner, work, main_total, length)
+        if plan.holds_all(work) or length <= WANTED_N_CTX:
+            break
+    if found is None:
+        found = _demanded(settings, chosen, main_total)
+    if options.require_accelerator and not found.n_gpu_layers:
+        raise InsufficientMemory(
+            "require_accelerator: no layer of the model fits the accelerators: "
+            + ", ".join(f"{device.name} has {gib(device.free)} free" for device in chosen),
+            retry_after=None,
+        )
+    return found
+
+
+def _result(
+    settings: EngineSettings, plan: Plan, planner: Planner, work: Workload, main_total: int, length: int
+) -> DevicePlan:
+    local = [run.device.name for run in plan.runs if run.device.kind != "rpc"]
+    return DevicePlan(
+        llama=llama_placement(plan, planner, work, settings.placement),
+        n_ctx=length if plan.runs else settings.n_ctx,
+        placed=placed_parts(plan, planner, work, main_total),
+        local=local[-1] if local else None,
+    )
+
+
+def _demanded(settings: EngineSettings, devices: Sequence[Device], main_total: int) -> DevicePlan:
+    """Without a plan that fits: what the settings demand. Raises InsufficientMemory if they demand nothing."""
+    length = settings.n_ctx or min(settings.n_ctx_train or MIN_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX)
+    work = Workload(settings.parts, _context(settings, length))
+    options = settings.placement
+    planner = Planner(work, devices, main_total, options)
+    if devices and options.n_gpu_layers:
+        plan = planner.forced()
+        logger.warning(
+            "the %d layers that the settings put on devices may not fit them", plan.n_gpu_layers(work)
+        )
+        return _result(settings, plan, planner, work, main_total, length)
+    cache, compute = work.cache(0, work.n_units), work.compute(blocks=True, output=True)
+    needed = settings.parts.weights + cache + compute
+    there = [f"{gib(main_total)} of main memory"] + [
+        f"{gib(device.free)} on {device.name}" for device in devices
+    ]
+    raise InsufficientMemory(
+        f"the model needs {gib(needed)} ({gib(settings.parts.weights)} for its weights, {gib(cache)} for a context of"
+        f" {length} tokens, {gib(compute)} to compute in), and there are {', '.join(there)}",
+        retry_after=None,
+        needed_bytes=needed,
+        available_bytes=main_total
+        + sum(device.usable for device in devices if not device.shares_main_memory),
+    )
+
+
+def llama_placement(
+    plan: Plan, planner: Planner, work: Workload, options: PlacementOptions
+) -> LlamaPlacement:
+    """The plan in llama.cpp's terms: the user's overrides come first, for the first that matches counts."""
+    overrides = [_override(text) for text in options.override_tensor]
+    left = [
+        layer
+        for run in plan.runs
+        for layer in range(run.first, min(run.experts, work.n_blocks))
+        if work.parts.layers[layer].experts
+    ]
+    if left:
+        numbers = "|".join(map(str, left))
+        overrides.append((rf"^blk\.({numbers})\.ffn_(up|down|gate|gate_up)_(ch)?exps", MAIN_MEMORY))
+    names = tuple(run.device.name for run in plan.runs)
+    split = tuple(float(run.end - run.first) for run in plan.runs)
+    if options.split_mode == "row" and plan.runs:
+        names, split = planner.row_devices, options.tensor_split
+    return LlamaPlacement(
+        n_gpu_layers=plan.n_gpu_layers(work),
+        devices=names,
+        tensor_split=split,
+        split_mode="row" if options.split_mode == "row" else "layer",
+        main_gpu=options.main_gpu,
+        overrides=tuple(overrides),
+    )
+
+
+def kv_bytes_per_token(settings: EngineSettings) -> int:
+    """Size of one KV cell over all blocks; 0 if the header was not read."""
+    k_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
+    return int(k_bytes + settings.v_elements * BYTES_PER_ELEMENT.get(settings.type_v, 2.0))
+
+
+def _accelerators(settings: EngineSettings, devices: Sequence[DeviceInfo], beside: int) -> list[Device]:
+    """Those that may be used."""
+    named = settings.device
+    chosen = [
+        Device(device.name, device.kind, device.free_bytes)
+        for device in devices
+        if named is None or device.name.lower() == named.lower()
+    ]
+    if named is not None and not chosen and named.lower() != "cpu":
+        known = ", ".join(["CPU", *(device.name for device in devices)])
+        raise SettingsError(f"device: ggml has no device {named!r}; it has {known}")
+    local = [at for at, device in enumerate(chosen) if device.kind != "rpc"]
+    if local:
+        last = chosen[local[-1]]
+        chosen[local[-1]] = msgspec.structs.replace(last, free=max(0, last.free - beside))
+    return chosen
+
+
+def _of_unread(settings: EngineSettings, devices: Sequence[Device]) -> DevicePlan:
+    """Without the sizes of the header only the user's layers count."""
+    asked = settings.placement.n_gpu_layers or 0
+    layers = ALL_LAYERS if asked < 0 else asked
+    names = tuple(device.name for device in devices) if layers else ()
+    return DevicePlan(LlamaPlacement(n_gpu_layers=layers, devices=names), settings.n_ctx, ())
+
+
+def _context(settings: EngineSettings, length: int) -> ContextSizes:
+    return ContextSizes(
+        n_ctx=length,
+        type_k=settings.type_k,
+        type_v=settings.type_v,
+        n_ubatch=min(settings.n_ubatch, length),
+        n_seqs=settings.parallel + settings.cache_sequences if settings.parallel else _RECURRENT_SEQUENCES,
+        flash_attn=settings.flash_attn != "off",
+    )
+
+
+def _lengths(settings: EngineSettings, *, with_devices: bool) -> list[int]:
+    """Context lengths to plan for, longest first, each half of the previous one.
+
+    A shorter one, down to WANTED_N_CTX, is preferred to fewer layers on devices.
+    """
+    if settings.n_ctx is not None:
+        return [settings.n_ctx]
+    kv = kv_bytes_per_token(settings)
+    if not with_devices:
+        return [min(settings.n_ctx_train or MIN_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX)]
+    lengths = [default_n_ctx(settings.n_ctx_train, kv, sys.maxsize, settings.context_bytes)]
+    while lengths[-1] > MIN_DEFAULT_N_CTX:
+        lengths.append(max(MIN_DEFAULT_N_CTX, lengths[-1] // 2))
+    return lengths
+
+
+def _override(text: str) -> tuple[str, str]:
+    pattern, _, device = text.rpartition("=")
+    return pattern, device

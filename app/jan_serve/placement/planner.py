@@ -1,0 +1,289 @@
+"""Chooses where each part of a model goes. Pure.
+
+llama.cpp computes a block where its attention and cache are, takes blocks for the devices from the last to the first,
+and gives each device a run of them in turn. Experts of single blocks can be left in main memory. Among the plans of
+that form whose parts fit, the planner takes the one whose tokens take the least time by the cost model: reads of
+weights at the speed of their memory, and hops between devices. Plans with layers alone are among them, and more memory
+only adds plans, so that it never costs time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from jan_serve.core.models.placement import PlacementOptions
+from jan_serve.placement.machine import MAIN_MEMORY_SPEED, Device, in_order, usable
+from jan_serve.placement.workload import Workload
+
+_MOST_WAYS: Final = 48
+"""To cover the units below a boundary, where main memory is short."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Units first … end-1 of a device; the last unit of all is the output layer. experts: from this unit on."""
+
+    device: Device
+    first: int
+    end: int
+    experts: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """runs: in llama.cpp's order of devices, without empty ones. cost_s: of a token, by the cost model. main: bytes in
+    main memory, with the parts on integrated devices. forced: the settings decide, although it may not fit.
+    """
+
+    runs: tuple[Run, ...]
+    cost_s: float
+    main: int
+    forced: bool = False
+
+    def n_gpu_layers(self, work: Workload) -> int:
+        return work.n_units - self.runs[0].first if self.runs else 0
+
+    def holds_all(self, work: Workload) -> bool:
+        """Whether all blocks, with their experts, are on devices."""
+        return (
+            bool(self.runs) and self.runs[0].first == 0 and all(run.experts <= run.first for run in self.runs)
+        )
+
+
+class _Partial(msgspec.Struct, frozen=True):
+    """Devices up to some one cover all units below some boundary."""
+
+    cost: float
+    main: int
+    runs: tuple[Run, ...]
+
+
+class Planner:
+    """Plans for one model, context and machine."""
+
+    def __init__(
+        self, work: Workload, devices: Sequence[Device], main_free: int, options: PlacementOptions
+    ) -> None:
+        """main_free: bytes of main memory that the model may take."""
+        self._work = work
+        self._options = options
+        self._main_free = main_free
+        # The user's indices and proportions are of the devices as they are listed.
+        listed = any(options.tensor_split) or options.split_mode != "layer"
+        chosen = usable(devices) if listed else in_order(devices)
+        self.row_devices = tuple(device.name for device in chosen)
+        if options.split_mode == "none":
+            chosen = chosen[options.main_gpu : options.main_gpu + 1]
+        elif options.split_mode == "row" and chosen:
+            last = chosen[min(options.main_gpu, len(chosen) - 1)]
+            chosen = (msgspec.structs.replace(last, free=sum(device.usable for device in chosen)),)
+        self.devices = chosen
+        pinned = dict(work.parts.pinned)
+        self._pinned = [pinned.get(device.name, 0) for device in self.devices]
+        on_devices = sum(self._pinned)
+        self._main_pinned = sum(pinned.values()) - on_devices
+        # With a large batch, llama.cpp copies weights from main memory to a GPU to multiply them there.
+        self._staging = work.parts.largest_tensor
+        self._feasible: dict[tuple[int, int, int, bool], Run | None] = {}
+
+    def best(self) -> Plan | None:
+        """The fastest plan that fits; None if none does."""
+        layers = self._layers()
+        if not self.devices or layers == 0:
+            plan = self._in_main_memory()
+            return plan if plan.main <= self._main_free else None
+        if any(self._options.tensor_split):
+            return self._by_split(layers)
+        # The plans without anything left behind need no room for copies of it.
+        kinds = (True, False) if layers in (None, self._work.n_units) else (False,)
+        plans = [plan for whole in kinds if (plan := self._fastest(layers, whole=whole)) is not None]
+        return min(plans, key=lambda plan: plan.cost_s, default=None)
+
+    def forced(self) -> Plan:
+        """What the settings demand although it may not fit: layers in proportion to the devices' memory."""
+        layers = self._layers()
+        if not self.devices or not layers:
+            return self._in_main_memory()
+        shares = [float(device.usable or 1) for device in self.devices]
+        bounds = self._bounds(layers, self._proportions(shares))
+        return msgspec.structs.replace(
+            self._of_bounds(bounds, fits=False) or self._in_main_memory(), forced=True
+        )
+
+    def _layers(self) -> int | None:
+        """The demanded number of units on devices; None: automatic."""
+        asked = self._options.n_gpu_layers
+        if asked is None:
+            return None
+        return self._work.n_units if asked < 0 else min(asked, self._work.n_units)
+
+    def _in_main_memory(self) -> Plan:
+        units = self._work.n_units
+        main = self._main_fixed() + self._main_units(0, units) + self._work.compute(blocks=True, output=True)
+        if self._work.parts.tied_output:
+            main -= self._work.parts.output_bytes
+        return Plan((), self._main_cost(0, units), main)
+
+    def _main_fixed(self) -> int:
+        return self._work.parts.input_bytes + self._main_pinned
+
+    def _main_units(self, first: int, end: int) -> int:
+        work = self._work
+        return work.dense(first, end) + work.experts(first, end) + work.cache(first, end)
+
+    def _main_cost(self, first: int, end: int) -> float:
+        return (self._work.read(first, end) + self._work.read_experts(first, end)) / MAIN_MEMORY_SPEED
+
+    def _run(self, index: int, first: int, end: int, *, whole: bool, fits: bool = True) -> Run | None:
+        """Units on a device; None if they do not fit. whole: nothing of the model is left in main memory."""
+        work, device = self._work, self.devices[index]
+        output = end == work.n_units
+        blocks = first < work.n_blocks
+        room = device.usable - self._pinned[index] - work.dense(first, end) - work.cache(first, end)
+        room -= work.compute(blocks=blocks, output=output)
+        if not whole and device.kind == "gpu":
+            room -= self._staging
+        if room < 0 and fits:
+            return None
+        if self._options.n_cpu_moe is not None:
+            experts = min(max(first, self._options.n_cpu_moe), end)
+            return (
+                Run(device, first, end, experts) if not fits or work.experts(experts, end) <= room else None
+            )
+        experts = work.first_experts(first, end, max(room, 0))
+        if whole and experts > first and work.experts(first, end):
+            return None
+        return Run(device, first, end, experts)
+
+    def _run_cost(self, run: Run) -> float:
+        work, device = self._work, run.device
+        on_device = work.read(run.first, run.end) + work.read_experts(run.experts, run.end)
+        elsewhere = work.read_experts(run.first, run.experts) / MAIN_MEMORY_SPEED
+        hops = 1 + work.mixtures(run.first, run.experts)
+        return on_device / device.speed + elsewhere + hops * device.hop_s
+
+    def _run_main(self, run: Run) -> int:
+        """Bytes of main memory that a run takes."""
+        work = self._work
+        main = work.experts(run.first, run.experts)
+        if run.device.shares_main_memory:
+            main += work.dense(run.first, run.end) + work.cache(run.first, run.end)
+            main += work.experts(run.experts, run.end)
+            main += work.compute(blocks=run.first < work.n_blocks, output=run.end == work.n_units)
+        return main
+
+    def _cached_run(self, index: int, first: int, end: int, whole: bool) -> Run | None:
+        key = (index, first, end, whole)
+        if key not in self._feasible:
+            self._feasible[key] = self._run(index, first, end, whole=whole)
+        return self._feasible[key]
+
+    def _fastest(self, layers: int | None, *, whole: bool) -> Plan | None:
+        """By dynamic programming over devices and boundaries between them.
+
+        The unconstrained best is the answer if it fits main memory; else all plans that none beats in both time and
+        main memory are followed.
+        """
+        start = self._work.n_units - layers if layers is not None else (0 if whole else None)
+        for single in (True, False):
+            found = self._followed(start, whole=whole, single=single)
+            fitting = [plan for plan in found if plan.main <= self._main_free]
+            if fitting:
+                best = min(fitting, key=lambda plan: plan.cost)
+                return Plan(best.runs, best.cost, best.main)
+        return None
+
+    def _followed(self, start: int | None, *, whole: bool, single: bool) -> list[_Partial]:
+        """start: the first unit on devices; None: any. single: keeps only the fastest way to each boundary."""
+        units = self._work.n_units
+        fixed = self._main_fixed() + (0 if whole else self._work.compute(blocks=True, output=False))
+        ways: list[list[_Partial]] = [
+            [_Partial(self._main_cost(0, end), fixed + self._main_units(0, end), ())]
+            if start is None or end == start
+            else []
+            for end in range(units)
+        ]
+        ways.append([])  # something is on a device
+        for index in range(len(self.devices)):
+            reached = [list(way) for way in ways]
+            for end in range(1, units + 1):
+                for first in range(end - 1, -1, -1):
+                    if not ways[first]:
+                        continue
+                    run = self._cached_run(index, first, end, whole)
+                    if run is None:
+                        break  # a longer run fits less
+                    cost, main = self._run_cost(run), self._run_main(run)
+                    reached[end] += [
+                        _Partial(way.cost + cost, way.main + main, (*way.runs, run)) for way in ways[first]
+                    ]
+                reached[end] = _kept(reached[end], single=single)
+            ways = reached
+        plain = [] if start is not None or whole else [self._in_main_memory()]
+        return [*ways[units], *(_Partial(plan.cost_s, plan.main, ()) for plan in plain)]
+
+    def _proportions(self, shares: Sequence[float]) -> list[float]:
+        """Cumulative shares, up to 1."""
+        total = sum(shares) or 1.0
+        reached, found = 0.0, list[float]()
+        for share in shares:
+            reached += share
+            found.append(reached / total)
+        return found
+
+    def _bounds(self, layers: int | None, shares: Sequence[float]) -> list[int]:
+        """The first unit of each device and the end, as llama.cpp splits `layers` units (load_tensors)."""
+        units = self._work.n_units
+        count = units if layers is None else layers
+        start = units - count
+        bounds = [start]
+        for share in shares:
+            end = bounds[-1]
+            while end < units and (end - start) / count < share:
+                end += 1
+            bounds.append(end)
+        bounds[-1] = units
+        return bounds
+
+    def _of_bounds(self, bounds: Sequence[int], *, fits: bool = True) -> Plan | None:
+        runs: list[Run] = []
+        for index, (first, end) in enumerate(pairwise(bounds)):
+            if first == end:
+                continue
+            run = self._run(index, first, end, whole=False, fits=fits)
+            if run is None:
+                return None
+            runs.append(run)
+        main = self._main_fixed() + self._work.compute(blocks=True, output=False)
+        main += self._main_units(0, bounds[0]) + sum(self._run_main(run) for run in runs)
+        cost = self._main_cost(0, bounds[0]) + sum(self._run_cost(run) for run in runs)
+        plan = Plan(tuple(runs), cost, main)
+        return plan if not fits or main <= self._main_free else None
+
+    def _by_split(self, layers: int | None) -> Plan | None:
+        """The user's proportions, of as many layers as fit."""
+        split = [*self._options.tensor_split, *([0.0] * len(self.devices))][: len(self.devices)]
+        shares = self._proportions(split if any(split) else [1.0] * len(self.devices))
+        counts = [layers] if layers is not None else range(self._work.n_units, 0, -1)
+        plans = [self._of_bounds(self._bounds(count, shares)) for count in counts]
+        best = min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost_s, default=None)
+        if best is None and layers is None:
+            plan = self._in_main_memory()
+            return plan if plan.main <= self._main_free else None
+        return best
+
+
+def _kept(ways: list[_Partial], *, single: bool) -> list[_Partial]:
+    if len(ways) < 2:
+        return ways
+    ways = sorted(ways, key=lambda way: (way.cost, way.main))
+    kept = ways[:1]
+    if not single:
+        for way in ways[1:]:
+            if way.main < kept[-1].main:
+                kept.append(way)
+        if len(kept) > _MOST_WAYS:  # always with the fastest one and the one that leaves the least
+            kept = [kept[number * (len(kept) - 1) // (_MOST_WAYS - 1)] for number in range(_MOST_WAYS)]
+    return kept

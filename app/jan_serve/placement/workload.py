@@ -1,0 +1,107 @@
+"""Sizes of a model's parts with a context: weights, KV cache, compute buffers, and what a token reads."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Final, TypeVar
+
+import msgspec
+
+from jan_serve.core.kv_types import BYTES_PER_ELEMENT
+from jan_serve.core.models.model_parts import ModelParts
+
+_Number = TypeVar("_Number", int, float)
+
+_TYPICAL_TOKENS: Final = 2048
+"""Of context that a token reads, for the cost model."""
+_BLOCK_WIDTH: Final = 8
+"""Activations that ggml keeps at once, in widths of the embedding: as measured with llama.cpp's compute buffers."""
+
+
+class ContextSizes(msgspec.Struct, frozen=True, kw_only=True):
+    """n_seqs: sequences with a recurrent state."""
+
+    n_ctx: int
+    type_k: str = "f16"
+    type_v: str = "f16"
+    n_ubatch: int = 512
+    n_seqs: int = 1
+    flash_attn: bool = True
+
+
+class Workload:
+    """Sums over ranges of units: the blocks in order, and the output layer as the last unit."""
+
+    def __init__(self, parts: ModelParts, context: ContextSizes) -> None:
+        self.parts = parts
+        self.n_blocks = len(parts.layers)
+        self.n_units = self.n_blocks + 1
+        k_bytes = BYTES_PER_ELEMENT.get(context.type_k, 2.0)
+        v_bytes = BYTES_PER_ELEMENT.get(context.type_v, 2.0)
+        cell = [layer.k_elements * k_bytes + layer.v_elements * v_bytes for layer in parts.layers]
+        state = [4 * layer.state_elements * context.n_seqs for layer in parts.layers]
+        share = parts.n_expert_used / parts.n_expert if parts.n_expert else 1.0
+        tokens = min(context.n_ctx, _TYPICAL_TOKENS)
+        self._dense = _sums([*(layer.dense for layer in parts.layers), parts.output_bytes])
+        self._experts = _sums([*(layer.experts for layer in parts.layers), 0])
+        cache = [int(context.n_ctx * cells) + states for cells, states in zip(cell, state, strict=True)]
+        self._cache = _sums([*cache, 0])
+        self._mixtures = _sums([*(int(layer.experts > 0) for layer in parts.layers), 0])
+        read = [
+            layer.dense + tokens * cells + 4.0 * layer.state_elements
+            for layer, cells in zip(parts.layers, cell, strict=True)
+        ]
+        self._read = _sums([*read, float(parts.output_bytes)])
+        self._read_experts = _sums([*(share * layer.experts for layer in parts.layers), 0.0])
+        scores = 2 if context.flash_attn else 4 * (1 + parts.n_head)
+        attention = context.n_ubatch * context.n_ctx * scores if any(cell) else 0
+        width = max(_BLOCK_WIDTH * parts.n_embd, parts.width)
+        self._in_blocks = 4 * context.n_ubatch * width
+        self._with_output = 4 * context.n_ubatch * (parts.n_vocab + 2 * parts.n_embd)
+        self._attention = attention
+
+    def dense(self, first: int, end: int) -> int:
+        """Bytes of the weights that each token reads, of units first … end-1."""
+        return self._dense[end] - self._dense[first]
+
+    def experts(self, first: int, end: int) -> int:
+        """Bytes."""
+        return self._experts[end] - self._experts[first]
+
+    def cache(self, first: int, end: int) -> int:
+        """Bytes of the KV cache and of recurrent states."""
+        return self._cache[end] - self._cache[first]
+
+    def mixtures(self, first: int, end: int) -> int:
+        """The number of blocks with experts."""
+        return self._mixtures[end] - self._mixtures[first]
+
+    def read(self, first: int, end: int) -> float:
+        """Bytes that a token reads, without experts."""
+        return self._read[end] - self._read[first]
+
+    def read_experts(self, first: int, end: int) -> float:
+        """Bytes of experts that a token reads."""
+        return self._read_experts[end] - self._read_experts[first]
+
+    def compute(self, *, blocks: bool, output: bool) -> int:
+        """Bytes of the compute buffer of a device with blocks, or the output layer, or both."""
+        most = max(self._in_blocks if blocks else 0, self._with_output if output else 0)
+        return most + (self._attention if blocks else 0)
+
+    def first_experts(self, first: int, end: int, room: int) -> int:
+        """The first unit from which on the experts of units up to `end` fit into `room` bytes."""
+        if self.experts(first, end) <= room:
+            return first
+        low, high = first, end
+        while low < high:
+            middle = (low + high) // 2
+            if self.experts(middle, end) <= room:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+def _sums(values: list[_Number]) -> list[_Number]:
+    return [type(values[0])(0), *accumulate(values)]

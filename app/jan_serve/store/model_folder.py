@@ -1,0 +1,109 @@
+"""The models in the models folder, with their records of the index."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final
+
+import msgspec
+
+from jan_serve.store.files.exhaustion import raise_if_exhausted
+from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.index import ModelIndex, ModelRecord
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.name_matching import canonical_name
+from jan_serve.store.projectors import is_projector_name, projectors_among
+
+_MAX_DEPTH: Final = 8
+_MAX_FILES: Final = 10_000
+_SUFFIX: Final = ".gguf"
+
+_FileKey = tuple[int, int, int, tuple[str, ...], ModelRecord | None]
+"""Mode, bytes, time of the last change, projectors beside the file and its record: what its entry is made of."""
+
+
+class ModelFolder:
+    """Knows the files of the last scan. Thread-safe; blocks on the disk. index: None if models have only names."""
+
+    def __init__(self, models_dir: Path, index: ModelIndex | None) -> None:
+        self._models_dir = models_dir
+        self._index = index
+        self._scanned: dict[str, tuple[_FileKey, ModelEntry]] = {}
+        """By path."""
+
+    def entries(self) -> list[ModelEntry]:
+        """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders.
+
+        Most files are as before: these cost a stat each, and have the same entries.
+        """
+        records = self._index.records() if self._index is not None else {}
+        known, found = self._scanned, dict[str, tuple[_FileKey, ModelEntry]]()
+        for path, projectors in itertools.islice(self._model_files(), _MAX_FILES):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            before = known.get(path)
+            name = before[1].name if before is not None else self._name_in_folder(path)
+            record = records.get(name)
+            key = status.st_mode, status.st_size, status.st_mtime_ns, projectors, record
+            if before is None or before[0] != key:
+                entry = _entry_of(name, Path(path), status, origin="models folder")
+                if entry is None:
+                    continue
+                beside = tuple(Path(path).with_name(each) for each in projectors)
+                entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
+                before = key, self._with_record(entry, record)
+            found[path] = before
+        self._scanned = found
+        return [entry for _, entry in found.values()]
+
+    def _name_in_folder(self, path: str) -> str:
+        return canonical_name(Path(path).relative_to(self._models_dir))
+
+    def _model_files(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Paths, and the names of the projectors beside each that may be its own."""
+        for folder, subfolders, files in os.walk(self._models_dir, onerror=raise_if_exhausted):
+            relative = Path(folder).relative_to(self._models_dir)
+            keep = len(relative.parts) < _MAX_DEPTH
+            subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
+            projectors_of = projectors_among(files)
+            for file in sorted(files):
+                if _is_model_name(file):
+                    yield os.path.join(folder, file), projectors_of(file)
+
+    def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
+        if record is None or not record.describes(entry.size_bytes, entry.modified_ns):
+            return entry
+        if record.projector is None:
+            return msgspec.structs.replace(entry, record=record)
+        own = self._models_dir / record.projector.path
+        others = (path for path in entry.projectors if path != own)
+        return msgspec.structs.replace(entry, record=record, projectors=(own, *others))
+
+
+def _is_model_name(file: str) -> bool:
+    """Excludes projectors, later parts of split models and hidden files."""
+    if file.startswith(".") or not file.lower().endswith(_SUFFIX) or is_projector_name(file):
+        return False
+    part = PartName.parse(file)
+    return part is None or part.number == 1
+
+
+def entry_of_file(name: str, path: Path, *, origin: str) -> ModelEntry | None:
+    """None unless it is a regular file: a FIFO or a device would block its reader."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return _entry_of(name, path, status, origin=origin)
+
+
+def _entry_of(name: str, path: Path, status: os.stat_result, *, origin: str) -> ModelEntry | None:
+    if not S_ISREG(status.st_mode):
+        return None
+    return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)

@@ -1,0 +1,303 @@
+"""Texts with a memory: every valid one can be written however it is cut into tokens, no other, and none gets stuck."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from random import Random
+from typing import Any, ClassVar, cast
+
+import jsonschema
+import numpy as np
+import pytest
+
+from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
+from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.grammar_factory import GrammarFactory
+from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+
+_CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
+_BYTES = [bytes((byte,)) for byte in range(0x80, 0x100)]
+_LONGER = (
+    '""',
+    '","',
+    '", "',
+    '"a"',
+    '"a","',
+    '","a","',
+    '"a","b"',
+    ',"a"',
+    ', "a"',
+    '["',
+    '["a","a"',
+    "[1,1",
+    "[1,2,1",
+    "1,1,",
+    ",1,",
+    ",2,",
+    "12",
+    "1.0",
+    ".0",
+    "10",
+    "true",
+    ",true",
+    "true,",
+    "false",
+    "null,null",
+    "ab",
+    '"b',
+    '","b',
+    "],",
+    '],"',
+    '":["',
+    '["a"',
+    "\\u00",
+    "\\n",
+    '\\"',
+    '\\""',
+    "é",
+    '"é"',
+    'é"',
+    "😀",
+    '"]',
+    '"],',
+    "1]",
+    "a]",
+    ',\n  "',
+    ' "',
+    " 1",
+    " 1,",
+    "\n  ",
+    '\n  "a',
+    '":',
+    '{"',
+    "ok",
+    "}",
+)
+PIECES = (b"<s>", b"</s>", *_CHARACTERS, *_BYTES, *(text.encode() for text in _LONGER))
+
+
+class Vocabulary:
+    """All bytes, and tokens that hold parts of several items."""
+
+    n_tokens = len(PIECES)
+    eog_ids = (1,)
+    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
+
+    def is_eog(self, token: int) -> bool:
+        return token in self.eog_ids
+
+    def is_control(self, token: int) -> bool:
+        return token < 2
+
+    def pieces(self, tokens: range) -> list[bytes]:
+        return [PIECES[token] for token in tokens]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        return [PIECES.index(bytes((byte,))) for byte in text.encode()]
+
+
+FACTORY = GrammarFactory(cast(Vocab, Vocabulary()))
+LOGITS = np.zeros(len(PIECES), np.float32)
+
+# Each with the values that items are drawn from.
+SCHEMAS: dict[str, tuple[Any, list[Any]]] = {
+    "strings": ({"items": {"type": "string"}}, ["", "a", "b", "ab", '"', "\\", "\n", "\x01", "é", "a,b"]),
+    "short strings": (
+        {"items": {"type": "string", "maxLength": 2, "pattern": '^[ab\\n"é]*$'}},
+        ["", "a", "b", "ab", "\n", '"', "é", "éé"],
+    ),
+    "one letter": ({"items": {"type": "string", "pattern": "^[a-l]$"}, "minItems": 10}, list("abcdefghijkl")),
+    "an enumeration": (
+        {"items": {"enum": ["a", "ab", "abc", "b", "ba", "1", 1, 12, 2.5, True, None, "é"]}, "minItems": 10},
+        ["a", "ab", "abc", "b", "ba", "1", 1, 12, 2.5, True, None, "é"],
+    ),
+    "integers": ({"items": {"type": "integer", "minimum": -3, "maximum": 21}}, [0, -1, 1, 2, 12, 10, 21]),
+    "all integers": ({"items": {"type": "integer", "minimum": 0, "maximum": 12}, "minItems": 13}, []),
+    "numbers": ({"items": {"type": "number"}}, [0, 1, 1.5, -1, 10, 100, 0.5]),
+    "scalars": (
+        {"items": {"type": ["string", "number", "boolean", "null"]}},
+        [1, "1", True, "true", None, 1.5],
+    ),
+    "dates": ({"items": {"type": "string", "format": "date"}, "maxItems": 3}, ["2024-02-29", "2024-02-28"]),
+}
+
+
+def executor_of(schema: Any, whitespace: Whitespace | None = None) -> RememberingExecutor:
+    executor = FACTORY.create(compile_constraint(JsonSchemaConstraint(schema, whitespace)))
+    assert isinstance(executor, RememberingExecutor)
+    return executor
+
+
+def array_of(name: str) -> Any:
+    return {"type": "array", "uniqueItems": True, **SCHEMAS[name][0]}
+
+
+def allowed(executor: RememberingExecutor) -> list[int]:
+    return [int(token) for token in np.nonzero(np.isfinite(executor.mask(LOGITS)))[0]]
+
+
+def left_by_grammar(executor: RememberingExecutor) -> list[int]:
+    """Where text is forced, the mask is its first token and not every cut of it."""
+    return [int(token) for token in np.nonzero(np.isfinite(GrammarExecutor.mask(executor, LOGITS)))[0]]
+
+
+def walk(executor: RememberingExecutor, random: Random, most: int, check_every: int = 17) -> str | None:
+    """A text of random tokens; None where it is not finished after `most`."""
+    text = b""
+    for step in range(most):
+        left = allowed(executor)
+        assert left, f"nothing may follow {text!r}"
+        if step % check_every == 0:
+            assert left == [token for token in left_by_grammar(executor) if executor.allows(token)], text
+        closing = [token for token in left if token == 1 or PIECES[token][:1] in b'"],}']
+        likely = closing if closing and random.random() < 0.6 else left
+        token = random.choice(likely)
+        if token == 1:
+            return text.decode()
+        executor.accept(token)
+        text += PIECES[token]
+        if executor.is_complete:
+            return text.decode()
+    return None
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_is_written_is_valid_and_never_stuck(name: str) -> None:
+    random = Random(name)
+    schema = array_of(name)
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    finished = 0
+    for _ in range(40):
+        text = walk(executor_of(schema), random, 120)
+        if text is not None:
+            finished += 1
+            assert validator.is_valid(json.loads(text)), text
+    assert finished > 10
+
+
+def cuts(text: bytes, random: Random) -> list[int]:
+    """The text as tokens, cut at random."""
+    tokens: list[int] = []
+    while text:
+        fitting = [token for token, piece in enumerate(PIECES) if token > 1 and text.startswith(piece)]
+        tokens.append(random.choice(fitting))
+        text = text[len(PIECES[tokens[-1]]) :]
+    return tokens
+
+
+def takes(executor: RememberingExecutor, text: str, random: Random) -> bool:
+    """Whether the executor takes the whole text, by its masks and by single tokens alike."""
+    for token in cuts(text.encode(), random):
+        allows = executor.allows(token)
+        by_grammar = token in left_by_grammar(executor)
+        assert (allows and by_grammar) == (token in allowed(executor)), (text, PIECES[token])
+        if not allows:
+            return False
+        executor.accept(token)
+    return executor.is_complete or executor.allows(1)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, values) in SCHEMAS.items() if values])
+@pytest.mark.parametrize(
+    "layout", [{}, {"separators": (",", ":")}, {"indent": 2}], ids=["spaced", "compact", "lines"]
+)
+def test_exactly_the_arrays_of_different_items_are_taken(name: str, layout: dict[str, Any]) -> None:
+    """Against a brute-force checker: arrays of two to four items, with and without repetition."""
+    random = Random(name)
+    schema, values = array_of(name), SCHEMAS[name][1]
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    lengths = range(max(schema.get("minItems", 2), 2), min(len(values), schema.get("maxItems", 4)) + 1)
+    start = executor_of(schema)
+    for count in [*lengths, *lengths, *lengths][:12]:
+        for _ in range(4):
+            items = random.choices(values, k=count) if random.random() < 0.5 else random.sample(values, count)
+            text = json.dumps(items, ensure_ascii=False, **layout)
+            assert takes(start.copy(), text, random) == validator.is_valid(items), text
+
+
+@pytest.mark.parametrize(("first", "again"), [("1", "1.0"), ("2.0", "2"), ("0", "0.0"), ("1.5", "1.5")])
+def test_numbers_are_compared_by_value(first: str, again: str) -> None:
+    random = Random(1)
+    start = executor_of(array_of("numbers"))
+    assert takes(start.copy(), f"[{first}, 7]", random)
+    assert not takes(start.copy(), f"[{first}, {again}]", random)
+
+
+@pytest.mark.parametrize("text", ["1e0", "1.50", "-0", "-0.0", "1.00"])
+def test_a_number_has_no_other_spelling(text: str) -> None:
+    assert not takes(executor_of(array_of("numbers")), f"[{text}]", Random(1))
+
+
+PLACES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "b": {"type": "array", "items": {"type": "string"}},
+        "c": {"type": "array", "items": {"$ref": "#"}},
+        "d": {"type": "string"},
+    },
+    "additionalProperties": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        ({"a": ["x", "y"], "b": ["x", "x"]}, True),
+        ({"a": ["x", "x"]}, False),
+        ({"c": [{"a": ["x"]}, {"a": ["x"]}]}, True),
+        ({"c": [{"b": ["x", "x"]}, {"a": ["x", "x"]}]}, False),
+        ({"d": '["a","a"]\\', "other": [1, 2]}, True),
+        ({"other": [1, 1]}, False),
+        ({"c": [{"\\": [3, 4, 3]}]}, False),
+        ({"a": [], "other": [], '"': []}, True),
+    ],
+)
+def test_arrays_are_known_by_their_place(value: Any, valid: bool) -> None:
+    random = Random(2)
+    layouts: list[dict[str, Any]] = [{}, {"separators": (",", ":")}, {"indent": 4}]
+    for layout in layouts:
+        text = json.dumps(value, **layout)
+        assert takes(executor_of(PLACES), text, random) == valid, text
+
+
+def test_copies_remember_apart() -> None:
+    one = executor_of(array_of("strings"))
+    for token in cuts(b'["a",', Random(3)):
+        one.accept(token)
+    other = one.copy()
+    for token in cuts(b'"b",', Random(3)):
+        other.accept(token)
+    assert takes(one.copy(), '"b"]', Random(4)) and not takes(one, '"a"]', Random(4))
+    assert not takes(other, '"b"]', Random(4))
+
+
+def test_every_beginning_of_a_small_set_is_right() -> None:
+    """All texts of arrays over three words, character by character."""
+    words = ["a", "ab", "b", "ba", "bb", "aa", "aaa", "c", "ca"]
+    schema = {"items": {"enum": words}, "type": "array", "uniqueItems": True, "maxItems": 3}
+    texts = [
+        json.dumps(items, separators=(",", ":")).encode()
+        for count in (1, 2, 3)
+        for items in itertools.permutations(words, count)
+    ]
+    beginnings = {text[:end] for text in texts for end in range(len(text))}
+    start = executor_of({**schema, "minItems": 1}, Whitespace.COMPACT)
+    random = Random(5)
+    for beginning in random.sample(sorted(beginnings), 300):
+        executor = start.copy()
+        for token in cuts(beginning, random):
+            assert executor.allows(token)
+            executor.accept(token)
+        expected = [
+            token
+            for token, piece in enumerate(PIECES)
+            if token > 1 and any(text.startswith(beginning + piece) for text in texts)
+        ]
+        tokens = range(2, len(PIECES))
+        assert [token for token in tokens if executor.allows(token)] == expected, beginning
+        assert allowed(executor) == [token for token in left_by_grammar(executor) if token in expected]

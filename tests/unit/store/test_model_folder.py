@@ -1,0 +1,59 @@
+"""A second look at the folder: what changed is seen, and the rest costs nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.model_folder import ModelFolder
+
+
+def by_name(folder: ModelFolder) -> dict[str, ModelEntry]:
+    return {entry.name: entry for entry in folder.entries()}
+
+
+def _replaced_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "content": lambda path: path.write_bytes(b"GGUF and more"),
+    "time": lambda path: os.utime(path, ns=(1, 1)),
+    "a projector beside it": lambda path: path.with_name("mmproj-llama-3.2-1b.gguf").touch(),
+    "a record": lambda path: ModelIndex(path.parents[1]).put(record_of(path)),
+    "removed": lambda path: path.unlink(),
+    "another kind of file": _replaced_by_folder,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_only_what_changed_is_made_again(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    name = "other/llama-3.2-1b"
+    for each in (name, "other/llama-3.2-3b", "one"):
+        path = tmp_path / f"{each}.gguf"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"GGUF")
+    folder = ModelFolder(tmp_path, ModelIndex(tmp_path))
+    before = by_name(folder)
+    change(tmp_path / f"{name}.gguf")
+    after = by_name(folder)
+    assert after == by_name(ModelFolder(tmp_path, ModelIndex(tmp_path)))
+    assert after.get(name) != before.pop(name)
+    assert all(after[other] is entry for other, entry in before.items())
+
+
+def record_of(path: Path) -> ModelRecord:
+    status = path.stat()
+    return ModelRecord(
+        name="other/llama-3.2-1b",
+        source=Source(kind="folder"),
+        files=(FileRecord(path="other/llama-3.2-1b.gguf", size_bytes=status.st_size),),
+        modified_ns=status.st_mtime_ns,
+        added_at=0.0,
+    )

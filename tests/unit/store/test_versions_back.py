@@ -1,0 +1,127 @@
+"""Files of each kind, written two formats ago, are read; those of a later format stay as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jan_serve.core.calibration import Calibration
+from jan_serve.core.models.variant import Variant
+from jan_serve.store import calibrations, index, self_checks, variants
+from jan_serve.store.calibrations import CalibrationIndex
+from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.resolve import ModelResolver
+from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.variants import VariantIndex
+from tests.unit.core.test_self_check import OLD
+from tests.unit.store.gguf_builder import GgufBytes
+
+RECORD = ModelRecord(
+    name="m",
+    source=Source(kind="hub", name="org/repo", revision="0" * 40),
+    files=(FileRecord(path="m.gguf", size_bytes=7, sha256="0" * 64),),
+    projector=None,
+    modified_ns=5,
+    added_at=1.5,
+)
+ENTRY = ModelEntry("m", Path("m.gguf"), 7, 5, "models folder")
+VARIANT = Variant(name="mario", base="m", created_at=1.5, system="Be Mario.")
+CALIBRATION = Calibration(
+    temperature=1.5, examples=10, accuracy=0.5, loss_before=1.0, loss_after=0.5, at_bound=False
+)
+
+Kind = tuple[Any, str, str, Callable[[Path], None], Callable[[Path], object]]
+KINDS: dict[str, Kind] = {
+    "records": (
+        index,
+        "RECORD_STEPS",
+        "version",
+        lambda folder: ModelIndex(folder).put(RECORD),
+        lambda folder: ModelIndex(folder).records().get("m"),
+    ),
+    "variants": (
+        variants,
+        "VARIANT_STEPS",
+        "version",
+        lambda folder: VariantIndex(folder).put(VARIANT),
+        lambda folder: VariantIndex(folder).get("mario"),
+    ),
+    "calibrations": (
+        calibrations,
+        "CALIBRATION_STEPS",
+        "version",
+        lambda folder: CalibrationIndex(folder).put(ENTRY, CALIBRATION),
+        lambda folder: CalibrationIndex(folder).get(ENTRY),
+    ),
+    "self-checks": (
+        self_checks,
+        "SELF_CHECK_STEPS",
+        "format",
+        lambda folder: SelfChecks(folder).put(OLD),
+        lambda folder: SelfChecks(folder).before("1.0.0"),
+    ),
+}
+
+
+def nothing(content: MutableMapping[str, Any]) -> None:
+    """A step to a format that changed no field."""
+
+
+def without(key: str, record: object) -> dict[str, Any] | None:
+    """The fields but for the format's number."""
+    fields: dict[str, Any] | None = msgspec.to_builtins(record)
+    return None if fields is None else {name: value for name, value in fields.items() if name != key}
+
+
+def of_later_format(path: Path, key: str) -> None:
+    """Make it one that a later version wrote."""
+    path.write_bytes(json.dumps({**json.loads(path.read_bytes()), key: 99, "new": [1]}).encode())
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*.json")}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_was_written_two_formats_ago_is_read_and_stays(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, steps, key, put, get = KINDS[name]
+    put(tmp_path)
+    expected, before = get(tmp_path), files(tmp_path)
+    assert expected is not None
+    known = dict(getattr(module, steps))
+    ahead = {number: nothing for number in range(len(known) + 1, len(known) + 3)}
+    monkeypatch.setattr(module, steps, {**known, **ahead})
+    assert without(key, get(tmp_path)) == without(key, expected)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_later_version_wrote_is_left_alone(name: str, tmp_path: Path) -> None:
+    _, _, key, put, get = KINDS[name]
+    put(tmp_path)
+    (path,) = files(tmp_path)
+    of_later_format(path, key)
+    later = files(tmp_path)
+    assert get(tmp_path) is None
+    assert files(tmp_path) == later
+
+
+def test_a_record_of_a_later_version_is_not_replaced_by_the_facts_of_a_header(tmp_path: Path) -> None:
+    """It has the source, digests and names of the model, which the later version needs again."""
+    (tmp_path / "m.gguf").write_bytes(GgufBytes().build())
+    index = ModelIndex(tmp_path)
+    index.put(RECORD)
+    (path,) = files(tmp_path)
+    of_later_format(path, "version")
+    later = files(tmp_path)
+    resolver = ModelResolver(tmp_path, index=index)
+    assert resolver.facts(resolver.resolve("m")).architecture
+    assert files(tmp_path) == later
