@@ -69,8 +69,9 @@ format: install-dev ## format the code and sort imports
 	$(BIN)/ruff check --fix-only --select I,UP,RUF100 .
 	$(BIN)/ruff format .
 
-docs: install-dev ## write docs/cli.md and docs/settings.md from the code
+docs: install-dev ## write docs/cli.md, docs/settings.md and the packages' bill of materials
 	$(BIN)/python scripts/gen.py
+	$(BIN)/python scripts/sbom.py
 
 bench: install-dev ## measurements (ARGS: as python -m benchmarks)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -46,7 +46,7 @@ class Build:
     def definitions(self) -> dict[str, str]:
         """CMake's variables, without those of cmake_args."""
         values = {"CMAKE_PROJECT_llama_cpp_INCLUDE": str(ROOT / "scripts" / "llama.cmake")}
-        values["LLAMA_ALL_WARNINGS"] = "OFF"
+        values |= {"LLAMA_ALL_WARNINGS": "OFF", "GGML_RPC": "ON"}
         if self.portable:
             values |= {"GGML_NATIVE": "OFF", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
         if self.compiler == "zig":

@@ -30,6 +30,10 @@ COMMANDS: Final = {
     "cluster": Command(
         "cluster:cluster_app", "Servers of one proxy that Ray places, restarts and scales (Linux)."
     ),
+    "rpc-server": Command(
+        "rpc_server:rpc_server",
+        "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
+    ),
     "pull": Command(
         "models.pull:pull",
         "Download a model. Without a quantisation, choose the best one that fits this machine.",

@@ -121,6 +121,15 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
         ),
         Flag(_LIMITS, metavar="auto|off|SIZE"),
     ] = "auto"
+    rpc: Annotated[
+        StrList,
+        Field(
+            max_length=16,
+            description="Devices of other machines, by the address of their `jan-serve rpc-server`. Parts of a model go"
+            " there if the accelerators of this machine cannot hold it.",
+        ),
+        Flag(MEMORY_GROUP, metavar="HOST:PORT,…"),
+    ] = ()
     drain_timeout_s: Annotated[
         float,
         Field(
@@ -286,6 +295,15 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     @classmethod
     def _check_endpoint(cls, endpoint: str) -> str:
         return check_url(endpoint, "https://huggingface.co")
+
+    @field_validator("rpc")
+    @classmethod
+    def _check_peers(cls, peers: tuple[str, ...]) -> tuple[str, ...]:
+        for text in peers:
+            host, _, port = text.rpartition(":")
+            if not host or not HOST_NAME.match(text) or not port.isdigit() or not 0 < int(port) < 65536:
+                raise ValueError(f"{text!r} is not HOST:PORT of a jan-serve rpc-server")
+        return peers
 
     @field_validator("hf_token")
     @classmethod

@@ -35,6 +35,7 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.media.media_reader import MediaReader
+from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
 from jan_serve.ipc.messages import EngineSettings, LoadModel
@@ -101,9 +102,11 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
 def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
     started = time.monotonic()
     settings = request.settings
+    on_cpu = settings.placement.n_gpu_layers == 0 or (settings.device or "").lower() == "cpu"
+    missing = {} if on_cpu else connect_peers(settings.rpc)
     devices = backend.devices()
     plan = plan_devices(
-        settings, backend.accelerators(), psutil.virtual_memory().total, _extra_bytes(settings)
+        settings, backend.accelerators(), psutil.virtual_memory().total, _extra_bytes(settings), missing
     )
     _check_memory(settings, plan)
     model = LlamaModel(

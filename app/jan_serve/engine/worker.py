@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import psutil
@@ -34,6 +34,7 @@ from jan_serve.engine.media.attachments import Attachments, attachments_bytes
 from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.errors import (
     JanServeError,
@@ -316,11 +317,16 @@ def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:
         return None
 
 
-def probe() -> None:
-    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`."""
+def probe(peers: Sequence[str] = ()) -> None:
+    """Print one JSON line about the llama.cpp build and its devices, for `jan-serve doctor`.
+
+    peers: HOST:PORT of machines that lend devices.
+    """
     backend.start()
+    missing = connect_peers(peers)
     facts = {
         **backend.build_features(),
+        "missing_peers": missing,
         "devices": [msgspec.to_builtins(device) for device in backend.devices()],
         "accelerators": [msgspec.to_builtins(device) for device in backend.accelerators()],
     }
@@ -330,9 +336,14 @@ def probe() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the hidden subcommand: serve one model over stdin and stdout, or `--probe`."""
-    if "--probe" in (arguments if arguments is not None else sys.argv[1:]):
-        probe()
+    words = arguments if arguments is not None else sys.argv[2:]
+    if words[:1] == ["--probe"]:
+        probe(words[1:])
         return 0
+    if words[:1] == ["--rpc-serve"]:
+        from jan_serve.engine.rpc_serving import main as serve_rpc
+
+        return serve_rpc(words[1:])
     channel = take_over_stdio()
     end_with_parent()
     write_no_core_dump()

@@ -31,16 +31,24 @@ MAX_LARK_GROUPS = 12
 MAX_STEPS = 150_000
 
 _left: ContextVar[list[int] | None] = ContextVar("grammar_budget", default=None)
+_spent: ContextVar[int] = ContextVar("grammar_steps", default=0)
 
 
 @contextmanager
 def budget(steps: int = MAX_STEPS) -> Generator[None]:
     """Bound the work inside the block, which is one translation."""
-    token = _left.set([steps])
+    left = [steps]
+    token = _left.set(left)
     try:
         yield
     finally:
         _left.reset(token)
+        _spent.set(steps - left[0])
+
+
+def spent() -> int:
+    """The steps of the last translation, finished or refused."""
+    return _spent.get()
 
 
 def spend(steps: int = 1) -> None:

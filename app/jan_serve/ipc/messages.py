@@ -51,6 +51,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: memory for states in transfer from or to other servers.
     context_bytes: max size of the KV cache if n_ctx is None; None: a share of the free memory.
     parts: sizes from the GGUF header; placement: what the user decides of the devices they go to.
+    rpc: HOST:PORT of other machines that lend devices.
     n_ctx_train, k_elements, v_elements: from the header; the trained length, and the elements of one token in the KV
     cache over all blocks.
     stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.sequence_memory.
@@ -91,6 +92,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int | None = None
     parts: ModelParts = ModelParts()
     placement: PlacementOptions = PlacementOptions()
+    rpc: tuple[str, ...] = ()
     n_ctx_train: int = 0
     k_elements: int = 0
     v_elements: int = 0

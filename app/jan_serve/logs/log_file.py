@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import logging.handlers
 import os
@@ -17,6 +18,7 @@ from typing import Final
 import filelock
 
 _LOCK_SUFFIX: Final = ".lock"
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class LogFileUnavailable(Exception):
@@ -35,6 +37,11 @@ class LogFileHandler(logging.handlers.RotatingFileHandler):
             path, maxBytes=max_bytes, backupCount=n_files - 1, encoding="utf-8", errors="replace"
         )
         self._failed = False
+
+    def _open(self) -> io.TextIOWrapper:
+        """For its owner alone: names of models and times of requests are nobody else's business."""
+        descriptor = os.open(self.baseFilename, _APPEND, 0o600)
+        return io.TextIOWrapper(open(descriptor, "ab"), encoding=self.encoding, errors=self.errors)
 
     def doRollover(self) -> None:
         """Rename the files. If that fails (on Windows, while the file is open elsewhere), truncate the current one."""

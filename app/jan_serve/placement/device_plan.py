@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -23,6 +24,8 @@ from jan_serve.placement.workload import ContextSizes, Workload
 logger = logging.getLogger(__name__)
 
 ALL_LAYERS: Final = 1 << 20
+_NOTHING: Final = "^$"
+"""Matches no tensor. Beside an override llama.cpp keeps no copies of inputs, for which there may be no room."""
 _RECURRENT_SEQUENCES: Final = 12
 """Running and kept sequences of a model with recurrent states, unless set."""
 
@@ -42,11 +45,16 @@ class DevicePlan(msgspec.Struct, frozen=True):
 
 
 def plan_devices(
-    settings: EngineSettings, devices: Sequence[DeviceInfo], main_total: int, beside: int = 0
+    settings: EngineSettings,
+    devices: Sequence[DeviceInfo],
+    main_total: int,
+    beside: int = 0,
+    missing: Mapping[str, str] = MappingProxyType({}),
 ) -> DevicePlan:
     """The fastest plan that fits; the user's own layers even if they may not.
 
     devices: accelerators. main_total: bytes. beside: of the last local device, for the projector and the draft model.
+    missing: why devices of other machines are not among them, by address.
     Raises InsufficientMemory with the figures, SettingsError.
     """
     options = settings.placement
@@ -56,6 +64,7 @@ def plan_devices(
         raise SettingsError(
             "require_accelerator: llama.cpp finds no accelerator that may be used"
             f" (device: {settings.device or 'any'}; found: {names})"
+            + "".join(f"; {address}: {reason}" for address, reason in missing.items())
         )
     if not settings.parts.layers:
         return _of_unread(settings, chosen)
@@ -71,7 +80,7 @@ def plan_devices(
         if plan.holds_all(work) or length <= WANTED_N_CTX:
             break
     if found is None:
-        found = _demanded(settings, chosen, main_total)
+        found = _demanded(settings, chosen, main_total, missing)
     if options.require_accelerator and not found.n_gpu_layers:
         raise InsufficientMemory(
             "require_accelerator: no layer of the model fits the accelerators: "
@@ -93,7 +102,9 @@ def _result(
     )
 
 
-def _demanded(settings: EngineSettings, devices: Sequence[Device], main_total: int) -> DevicePlan:
+def _demanded(
+    settings: EngineSettings, devices: Sequence[Device], main_total: int, missing: Mapping[str, str]
+) -> DevicePlan:
     """Without a plan that fits: what the settings demand. Raises InsufficientMemory if they demand nothing."""
     length = settings.n_ctx or min(settings.n_ctx_train or MIN_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX)
     work = Workload(settings.parts, _context(settings, length))
@@ -110,9 +121,10 @@ def _demanded(settings: EngineSettings, devices: Sequence[Device], main_total: i
     there = [f"{gib(main_total)} of main memory"] + [
         f"{gib(device.free)} on {device.name}" for device in devices
     ]
+    absent = "".join(f"; {address}: {reason}" for address, reason in missing.items())
     raise InsufficientMemory(
         f"the model needs {gib(needed)} ({gib(settings.parts.weights)} for its weights, {gib(cache)} for a context of"
-        f" {length} tokens, {gib(compute)} to compute in), and there are {', '.join(there)}",
+        f" {length} tokens, {gib(compute)} to compute in), and there are {', '.join(there)}{absent}",
         retry_after=None,
         needed_bytes=needed,
         available_bytes=main_total
@@ -134,6 +146,8 @@ def llama_placement(
     if left:
         numbers = "|".join(map(str, left))
         overrides.append((rf"^blk\.({numbers})\.ffn_(up|down|gate|gate_up)_(ch)?exps", MAIN_MEMORY))
+    if not overrides and len(plan.runs) > 1 and not plan.pipelined:
+        overrides.append((_NOTHING, MAIN_MEMORY))
     names = tuple(run.device.name for run in plan.runs)
     split = tuple(float(run.end - run.first) for run in plan.runs)
     if options.split_mode == "row" and plan.runs:

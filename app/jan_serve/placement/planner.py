@@ -33,14 +33,17 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """runs: in llama.cpp's order of devices, without empty ones. cost_s: of a token, by the cost model. main: bytes in
-    main memory, with the parts on integrated devices. forced: the settings decide, although it may not fit.
+    """runs: in llama.cpp's order of devices, without empty ones. cost_s: of a token, by the cost model.
+
+    main: bytes in main memory, with the parts on integrated devices. forced: the settings decide, although it may not
+    fit. pipelined: there is room for the inputs of several parts of a batch at once.
     """
 
     runs: tuple[Run, ...]
     cost_s: float
     main: int
     forced: bool = False
+    pipelined: bool = False
 
     def n_gpu_layers(self, work: Workload) -> int:
         return work.n_units - self.runs[0].first if self.runs else 0
@@ -142,7 +145,7 @@ class Planner:
         output = end == work.n_units
         blocks = first < work.n_blocks
         room = device.usable - self._pinned[index] - work.dense(first, end) - work.cache(first, end)
-        room -= work.compute(blocks=blocks, output=output)
+        room -= work.compute(blocks=blocks, output=output, copies=self._copies(first, end, whole=whole))
         if not whole and device.kind == "gpu":
             room -= self._staging
         if room < 0 and fits:
@@ -156,6 +159,13 @@ class Planner:
         if whole and experts > first and work.experts(first, end):
             return None
         return Run(device, first, end, experts)
+
+    def pipelined(self, *, whole: bool) -> bool:
+        """Whether several devices compute parts of a batch at once: only of models that are on devices as a whole."""
+        return len(self.devices) > 1 and whole
+
+    def _copies(self, first: int, end: int, *, whole: bool) -> bool:
+        return self.pipelined(whole=whole) and (first, end) != (0, self._work.n_units)
 
     def _run_cost(self, run: Run) -> float:
         work, device = self._work, run.device
@@ -192,7 +202,7 @@ class Planner:
             fitting = [plan for plan in found if plan.main <= self._main_free]
             if fitting:
                 best = min(fitting, key=lambda plan: plan.cost)
-                return Plan(best.runs, best.cost, best.main)
+                return Plan(best.runs, best.cost, best.main, pipelined=self.pipelined(whole=whole))
         return None
 
     def _followed(self, start: int | None, *, whole: bool, single: bool) -> list[_Partial]:
@@ -247,19 +257,19 @@ class Planner:
         bounds[-1] = units
         return bounds
 
-    def _of_bounds(self, bounds: Sequence[int], *, fits: bool = True) -> Plan | None:
+    def _of_bounds(self, bounds: Sequence[int], *, fits: bool = True, whole: bool = False) -> Plan | None:
         runs: list[Run] = []
         for index, (first, end) in enumerate(pairwise(bounds)):
             if first == end:
                 continue
-            run = self._run(index, first, end, whole=False, fits=fits)
+            run = self._run(index, first, end, whole=whole, fits=fits)
             if run is None:
                 return None
             runs.append(run)
         main = self._main_fixed() + self._work.compute(blocks=True, output=False)
         main += self._main_units(0, bounds[0]) + sum(self._run_main(run) for run in runs)
         cost = self._main_cost(0, bounds[0]) + sum(self._run_cost(run) for run in runs)
-        plan = Plan(tuple(runs), cost, main)
+        plan = Plan(tuple(runs), cost, main, pipelined=self.pipelined(whole=whole))
         return plan if not fits or main <= self._main_free else None
 
     def _by_split(self, layers: int | None) -> Plan | None:
@@ -267,7 +277,11 @@ class Planner:
         split = [*self._options.tensor_split, *([0.0] * len(self.devices))][: len(self.devices)]
         shares = self._proportions(split if any(split) else [1.0] * len(self.devices))
         counts = [layers] if layers is not None else range(self._work.n_units, 0, -1)
-        plans = [self._of_bounds(self._bounds(count, shares)) for count in counts]
+        plans = [
+            self._of_bounds(bounds, whole=whole)
+            for bounds in (self._bounds(count, shares) for count in counts)
+            for whole in ((True, False) if bounds[0] == 0 else (False,))
+        ]
         best = min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost_s, default=None)
         if best is None and layers is None:
             plan = self._in_main_memory()

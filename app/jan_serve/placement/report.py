@@ -19,6 +19,7 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_free: int) -
     pinned = dict(parts.pinned)
     on_devices = 0
     placed: list[PlacedPart] = []
+    start = plan.runs[0].first if plan.runs else work.n_units
     for run in plan.runs:
         blocks = range(run.first, min(run.end, work.n_blocks))
         experts = [layer for layer in range(run.experts, len(parts.layers)) if layer < run.end]
@@ -32,7 +33,11 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_free: int) -
                 free=run.device.free,
                 weights=work.dense(run.first, run.end) + work.experts(run.experts, run.end) + own,
                 cache=work.cache(run.first, run.end),
-                compute=work.compute(blocks=bool(blocks), output=run.end == work.n_units),
+                compute=work.compute(
+                    blocks=bool(blocks),
+                    output=run.end == work.n_units,
+                    copies=plan.pipelined and len(plan.runs) > 1 and start == 0,
+                ),
                 first=blocks[0] if blocks else None,
                 last=blocks[-1] if blocks else None,
                 output=run.end == work.n_units,
@@ -40,7 +45,6 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_free: int) -
                 experts_last=experts[-1] if experts else None,
             )
         )
-    start = plan.runs[0].first if plan.runs else work.n_units
     left = [
         layer
         for layer in range(work.n_blocks)

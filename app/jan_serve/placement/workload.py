@@ -18,6 +18,10 @@ _BLOCK_WIDTH: Final = 8
 """Activations that ggml keeps at once, in widths of the embedding: as measured with llama.cpp's compute buffers."""
 
 
+_INPUT_COPIES: Final = 4
+"""GGML_SCHED_MAX_COPIES."""
+
+
 class ContextSizes(msgspec.Struct, frozen=True, kw_only=True):
     """n_seqs: sequences with a recurrent state."""
 
@@ -59,6 +63,8 @@ class Workload:
         self._in_blocks = 4 * context.n_ubatch * width
         self._with_output = 4 * context.n_ubatch * (parts.n_vocab + 2 * parts.n_embd)
         self._attention = attention
+        mask = context.n_ubatch * context.n_ctx * (2 if context.flash_attn else 4) if any(cell) else 0
+        self._inputs = mask + 4 * context.n_ubatch * parts.n_embd
 
     def dense(self, first: int, end: int) -> int:
         """Bytes of the weights that each token reads, of units first … end-1."""
@@ -84,10 +90,14 @@ class Workload:
         """Bytes of experts that a token reads."""
         return self._read_experts[end] - self._read_experts[first]
 
-    def compute(self, *, blocks: bool, output: bool) -> int:
-        """Bytes of the compute buffer of a device with blocks, or the output layer, or both."""
+    def compute(self, *, blocks: bool, output: bool, copies: bool = False) -> int:
+        """Bytes of the compute buffer of a device with blocks, or the output layer, or both.
+
+        copies: also of its inputs, so that several devices compute parts of a batch at the same time.
+        """
         most = max(self._in_blocks if blocks else 0, self._with_output if output else 0)
-        return most + (self._attention if blocks else 0)
+        more = _INPUT_COPIES * self._inputs if copies else 0
+        return most + (self._attention if blocks else 0) + more
 
     def first_experts(self, first: int, end: int, room: int) -> int:
         """The first unit from which on the experts of units up to `end` fit into `room` bytes."""

@@ -41,6 +41,7 @@ class ModelSources:
         """
         self._resolver = resolver
         self._cache_dir = StorePaths(settings.data_dir, settings.models_dir).cache_dir
+        self._rpc = settings.rpc
         self._book = book or ModelBook(settings)
         self._templates = TemplateFiles()
         for table in self._book.tables().values():
@@ -81,6 +82,7 @@ class ModelSources:
             engine_settings(chosen.options, model),
             adapters=tuple(adapters),
             cache_dir=str(self._cache_dir),
+            rpc=self._rpc,
             draft_path=self._draft_path(chosen.options.draft_model),
             projector=self._checked_projector(source, chosen.projector),
             projector_required=chosen.projector is not None,

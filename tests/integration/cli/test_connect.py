@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import tomllib
@@ -68,6 +69,17 @@ def test_settings_are_shown_as_data(url: str, home: Path, capsys: pytest.Capture
     assert shown["provider"]["jan-serve"]["options"] == {"baseURL": f"{url}/v1"}
     assert str(home / ".config" / "opencode" / "opencode.json") in captured.err
     assert list(home.iterdir()) == []
+
+
+def test_a_new_file_is_private(url: str, home: Path) -> None:
+    """It may hold the key."""
+    before = os.umask(0)
+    try:
+        assert main(["connect", "opencode", "--write", "--yes", "--url", url]) == 0
+    finally:
+        os.umask(before)
+    path = home / ".config" / "opencode" / "opencode.json"
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_written_once(

@@ -41,6 +41,8 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"host": "[::1]:8080"}, "takes no port: --port sets it"),
     ({"host": "[::1]"}, "neither an IP address nor a host name"),
     ({"memory_budget": "1.5"}, "lacks a unit"),
+    ({"rpc": ["host"]}, "'host' is not HOST:PORT"),
+    ({"rpc": ["host:0"]}, "'host:0' is not HOST:PORT"),
     ({"n_gpu_layers": "some"}, "'auto' or 'all'"),
     ({"n_gpu_layers": "-3"}, "greater than or equal to 0"),
     ({"flash_attn": "maybe"}, "'auto', 'on' or 'off'"),

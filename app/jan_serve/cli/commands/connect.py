@@ -151,7 +151,7 @@ def _write_change(change: Change, output: Output, *, ask: bool) -> None:
     if ask:
         _confirm(change.path)
     try:
-        mode = path.stat().st_mode if path.exists() else None
+        mode = path.stat().st_mode if path.exists() else 0o600  # it may hold the key
         write_atomically(path, new.encode(), mode=mode)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None

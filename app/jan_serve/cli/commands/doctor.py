@@ -85,7 +85,9 @@ def examine(loaded: LoadedSettings) -> Findings:
     _examine_models(loaded.settings, findings)
     _examine_self_check(loaded.settings, findings)
     try:
-        findings.engine = probe_engine()
+        findings.engine = probe_engine(peers=loaded.settings.rpc)
+        missing: dict[str, str] = findings.engine.get("missing_peers", {})
+        findings.warnings += [f"rpc: {address}: {reason}" for address, reason in missing.items()]
     except ProbeFailed as error:
         findings.problems.append(str(error))
     return findings

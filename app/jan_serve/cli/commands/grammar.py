@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -34,6 +34,12 @@ def grammar(
         str | None, typer.Option("--check", help="Check whether this text matches the grammar.")
     ] = None,
     lark: Annotated[bool, typer.Option("--lark", help="Print Lark for llguidance instead of GBNF.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Say what a schema costs, or which keyword to change if it is refused."
+        ),
+    ] = False,
     whitespace: Annotated[
         Whitespace, typer.Option("--whitespace", help="White space of JSON.")
     ] = Whitespace.CONSISTENT,
@@ -43,6 +49,9 @@ def grammar(
 
     if (source is None) == (regex is None):
         raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
+    if explain:
+        _explain(source, whitespace, Output())
+        return
     try:
         found = regex_to_grammar(regex) if regex is not None else _read(source or "", whitespace)
         printed = print_lark(found) if lark else print_gbnf(found)
@@ -56,17 +65,33 @@ def grammar(
     _check(found, check, Output())
 
 
+def _explain(source: str | None, whitespace: Whitespace, output: Output) -> None:
+    from jan_serve.grammar.explain import explain
+
+    text = "" if source is None else _text(source)
+    if source is None or "::=" in text:
+        raise CommandError("--explain is for a JSON Schema", "See `jan-serve grammar --help`.", WRONG_USE)
+    compiles, lines = explain(_schema(source, text), whitespace=whitespace)
+    for line in lines:
+        output.data(line)
+    if not compiles:
+        raise typer.Exit(FAILED)
+
+
 def _read(source: str, whitespace: Whitespace) -> Grammar:
     from jan_serve.grammar import json_schema_to_grammar, parse_gbnf
 
     text = _text(source)
     if "::=" in text:
         return parse_gbnf(text)
+    return json_schema_to_grammar(_schema(source, text), whitespace=whitespace)
+
+
+def _schema(source: str, text: str) -> Any:
     try:
-        schema = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{source} is neither GBNF nor JSON: {error}", None, WRONG_USE) from None
-    return json_schema_to_grammar(schema, whitespace=whitespace)
 
 
 def _text(source: str) -> str:

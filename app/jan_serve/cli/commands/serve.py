@@ -95,7 +95,7 @@ def serve_on(
             sources = ModelSources(resolver, settings, book)
             default = resolver.default()
             if settings.device is not None:
-                _check_device(settings.device)
+                _check_device(settings.device, settings.rpc)
             sock = inherited if inherited is not None else listen(settings.host, settings.port)
             opened.enter_context(sock)
             more = [opened.enter_context(listen_also(settings.host, port)) for port in settings.also_listen]
@@ -154,14 +154,15 @@ def run_server(
             updated = UpdatedSources(sources)
             started = opened.enter_context(head_start.take())
             renderer, compiler = started.renderer, build_compiler()
-            manager = build_manager(updated, settings, free_memory, renderer, started.worker)
+            meter = partial(free_memory, settings.rpc)
+            manager = build_manager(updated, settings, meter, renderer, started.worker)
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
             with quick_imports():
                 from jan_serve.api.server import run
                 from jan_serve.control.control_plane import ServerControl
 
-            library = build_library(resolver, settings, free_memory)
+            library = build_library(resolver, settings, meter)
             control = ServerControl(settings, manager, updated)
             profile = sources.profile
         # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
@@ -196,10 +197,10 @@ def log_file(settings: Settings, output: Output) -> Generator[LogFileHandler | N
         yield handler
 
 
-def _check_device(name: str) -> None:
+def _check_device(name: str, peers: Sequence[str]) -> None:
     """Reject an unknown device at the start, not at the first load. Blocks for about a second."""
     try:
-        known = device_names(probe_engine())
+        known = device_names(probe_engine(peers=peers))
     except ProbeFailed as error:
         raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
     if name.casefold() not in (device.casefold() for device in known):

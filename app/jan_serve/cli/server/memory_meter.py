@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -22,21 +23,24 @@ _BACKEND: Final = re.compile(r"(?:lib)?ggml-(?P<name>[a-z0-9]+)")
 _NO_ACCELERATORS: Final = frozenset({"base", "cpu", "blas", "rpc"})
 
 
-def free_memory() -> FreeMemory:
-    """Blocks for about a second if llama.cpp may have devices: asks it in a separate process."""
+def free_memory(peers: Sequence[str] = ()) -> FreeMemory:
+    """Blocks for about a second if llama.cpp may have devices: asks it in a separate process.
+
+    peers: HOST:PORT of machines that lend devices.
+    """
     # Integrated devices share the main memory, which must not count twice.
-    dedicated = [device.free_bytes for device in accelerators() if device.kind in ("gpu", "rpc")]
+    dedicated = [device.free_bytes for device in accelerators(peers) if device.kind in ("gpu", "rpc")]
     available, left = int(psutil.virtual_memory().available), cgroup_memory_left()
     return FreeMemory(main=available if left is None else min(available, left), accelerators=dedicated)
 
 
-def accelerators() -> list[DeviceInfo]:
+def accelerators(peers: Sequence[str] = ()) -> list[DeviceInfo]:
     """The devices beside the CPU. Blocks for about a second if llama.cpp may have some."""
-    if is_cpu_only():
+    if is_cpu_only() and not peers:
         return []
     # If llama.cpp does not start, only the main memory counts; `jan-serve doctor` reports the failure.
     with contextlib.suppress(ProbeFailed):
-        found = msgspec.convert(probe_engine().get("accelerators", []), list[DeviceInfo])
+        found = msgspec.convert(probe_engine(peers=peers).get("accelerators", []), list[DeviceInfo])
         return found
     return []
 

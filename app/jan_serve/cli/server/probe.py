@@ -23,12 +23,17 @@ class ProbeFailed(Exception):
 
 
 def probe_engine(
-    command: Sequence[str] = _PROBE_COMMAND, timeout_s: float = _PROBE_TIMEOUT_S
+    command: Sequence[str] = _PROBE_COMMAND,
+    timeout_s: float = _PROBE_TIMEOUT_S,
+    peers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Version, features and devices of llama.cpp. Blocks for about a second. Raises ProbeFailed."""
+    """Version, features and devices of llama.cpp, with those of peers. Blocks for about a second. Raises ProbeFailed.
+
+    peers: HOST:PORT of machines that lend devices.
+    """
     try:
         done = subprocess.run(
-            command,
+            [*command, *peers],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout_s,

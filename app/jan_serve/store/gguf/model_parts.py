@@ -16,6 +16,8 @@ _INPUT: Final = re.compile(r"token_embd|token_types|position_embd|per_layer_toke
 _EMBEDDINGS: Final = "token_embd.weight"
 _OUTPUT: Final = "output.weight"
 _MAX_LENGTH: Final = 1 << 24
+_SCAN_WIDTH: Final = 14
+"""Values of a token that a selective scan keeps at once, in its inner widths: as measured with llama.cpp's buffers."""
 
 
 def parts_of(
@@ -140,9 +142,10 @@ def _state_elements(header: GgufHeader, architecture: str, n_layer: int, recurre
 
 
 def _width(header: GgufHeader, architecture: str, n_layer: int) -> int:
-    """The values of a token that a feed-forward layer keeps at once: its input, its output and both products."""
+    """The most values of a token at once: of a feed-forward layer its input, output and both products; or of a scan."""
     n_embd = length_of(header, f"{architecture}.embedding_length")
     dense = max(per_layer(header, f"{architecture}.feed_forward_length", n_layer), default=0)
     used = length_of(header, f"{architecture}.expert_used_count")
     expert = length_of(header, f"{architecture}.expert_feed_forward_length") or (dense if used else 0)
-    return 2 * n_embd + max(2 * dense, used * (2 * expert + n_embd))
+    recurrent = _SCAN_WIDTH * length_of(header, f"{architecture}.ssm.inner_size")
+    return max(2 * n_embd + max(2 * dense, used * (2 * expert + n_embd)), recurrent)

@@ -61,6 +61,7 @@ class Room(msgspec.Struct, frozen=True):
     free: int | None = None
     free_on_device: int = 0
     max_loaded: int = 0
+    has_accelerators: bool = True
 
 
 class Load(msgspec.Struct, frozen=True):

@@ -244,11 +244,14 @@ class LoadedModels:
         free = free_for_models(prepared.free, [slot.memory for slot in slots], self._limits.memory_budget)
         loading = sum(slot.memory.on_device for slot in slots if slot.state is SlotState.LOADING)
         free_on_device = max(0, sum(prepared.free.accelerators) - loading)
-        return Room(free, free_on_device, self._limits.max_loaded)
+        has_accelerators = bool(prepared.free.accelerators)
+        return Room(free, free_on_device, self._limits.max_loaded, has_accelerators=has_accelerators)
 
     def _plan(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
         group = self.histories[source.name].retention.group
-        candidate = LoadCandidate(source.name, size.least, size.total, size.on_device, group)
+        # Without any accelerator the model runs on the CPU, unless its settings require one: the worker knows.
+        on_device = size.on_device if room.has_accelerators else 0
+        candidate = LoadCandidate(source.name, size.least, size.total, on_device, group)
         slots = self.slots.values()
         return plan_load(
             candidate, [slot.occupant(self.histories[slot.source.name].retention) for slot in slots], room

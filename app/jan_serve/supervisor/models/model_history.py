@@ -13,7 +13,7 @@ from jan_serve.supervisor.workers.worker_process import WorkerEnd
 _SERVICE_WEIGHT = 0.2
 _MIN_RETRY_S = 1.0
 _MAX_RETRY_S = 60.0
-_ACCELERATORS = frozenset({"gpu", "igpu"})
+_ACCELERATORS = frozenset({"gpu", "igpu", "rpc"})
 
 
 class ModelHistory:
@@ -48,7 +48,12 @@ class ModelHistory:
         self.loads_total += 1
         self.parallel = max(facts.parallel, 1)
         self.reason = None
-        found = frozenset(device.name for device in facts.devices if device.kind in _ACCELERATORS)
+        # The names of other machines' devices are numbers, and their descriptions addresses.
+        found = frozenset(
+            device.description if device.kind == "rpc" else device.name
+            for device in facts.devices
+            if device.kind in _ACCELERATORS
+        )
         self._devices |= found
         self.lost_devices = tuple(sorted(self._devices - found))
 

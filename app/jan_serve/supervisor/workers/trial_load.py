@@ -75,6 +75,7 @@ def _small(settings: EngineSettings) -> EngineSettings:
         n_ctx=_N_CTX,
         parallel=1,
         placement=PlacementOptions(n_gpu_layers=0),
+        rpc=(),
         use_mmap=True,
         use_mlock=False,
         cache_sequences=0,

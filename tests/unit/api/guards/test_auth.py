@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,3 +112,22 @@ def _wrong_keys() -> list[dict[str, Any]]:
         {"authorization": "Basic s3cret"}, {"authorization": "s3cret"}, {"x-api-key": ""}, {"x-api-key": "s3cre"},
         {"x-api-key": "schlüssel".encode()}, {"authorization": b"Bearer \xff\xfe"},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("presented", ["first", "second", "third", "none of them", ""])
+async def test_each_key_is_compared_with_all_known_ones_in_constant_time(
+    presented: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long a refusal takes shows neither which key is near nor how much of it is right."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(ours: bytes, theirs: bytes) -> bool:
+        compared.append((ours, theirs))
+        return hmac.compare_digest(ours, theirs)
+
+    monkeypatch.setattr("jan_serve.api.guards.auth.hmac", SimpleNamespace(compare_digest=compare))
+    keys = ("first", "second", "third")
+    async with http_client(api_keys=keys) as client:
+        await client.get("/v1/models", headers={"x-api-key": presented})
+    assert len(compared) == len(keys)
+    assert {len(value) for pair in compared for value in pair} == {32}, "digests: no length shows"

@@ -29,7 +29,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JAN_SERVE_CONFIG", str(path))
     monkeypatch.setattr("jan_serve.wiring.parts.builtin_model", lambda: None)
 
-    def probe() -> dict[str, Any]:
+    def probe(**_: Any) -> dict[str, Any]:
         return ENGINE
 
     monkeypatch.setattr("jan_serve.cli.commands.doctor.probe_engine", probe)
@@ -53,7 +53,7 @@ def test_facts_and_json(config: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_problems_make_the_status_1(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken() -> dict[str, object]:
+    def broken(**_: Any) -> dict[str, object]:
         raise ProbeFailed("llama.cpp does not start")
 
     monkeypatch.setattr("jan_serve.cli.commands.doctor.probe_engine", broken)

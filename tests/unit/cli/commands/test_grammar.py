@@ -76,3 +76,19 @@ def test_unsupported_input_is_rejected(
 ) -> None:
     assert main(["grammar", *arguments]) == status
     assert words in capsys.readouterr().err
+
+
+def test_a_schema_is_explained(schema_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grammar", schema_file, "--explain"]) == 0
+    assert capsys.readouterr().out.startswith("compiles\n")
+
+
+def test_a_refused_schema_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"type": "array", "items": {"type": "object"}, "uniqueItems": True}))
+    assert main(["grammar", str(path), "--explain"]) == 1
+    assert "it compiles without `uniqueItems` at /" in capsys.readouterr().out
+
+
+def test_only_schemas_are_explained() -> None:
+    assert main(["grammar", "--regex", "a", "--explain"]) == 2

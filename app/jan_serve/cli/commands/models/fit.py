@@ -28,7 +28,7 @@ def show_fit(
 
     sources = ModelSources(resolver, settings)
     engine = sources.engine_settings(sources.resolve(name))
-    plan = plan_devices(engine, accelerators(), psutil.virtual_memory().total)
+    plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total)
     if as_json:
         output.json(
             {

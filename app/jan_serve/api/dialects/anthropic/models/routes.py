@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.anthropic import limits
-from jan_serve.api.dialects.anthropic.models.render import bare_info, find_info, model_infos, page
+from jan_serve.api.dialects.anthropic.models.render import aliases_of, bare_info, find_info, model_infos, page
 from jan_serve.api.dialects.anthropic.models.wire import ModelInfo, ModelPage
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ModelNotFound
@@ -21,8 +21,7 @@ def add_model_routes(router: APIRouter, services: Services, prefix: str) -> None
         if services.list_models is None:
             return [bare_info(model.name) for model in await services.models.models()], {}
         models = await services.list_models()
-        aliases = {alias: model.name for model in models for alias in model.aliases}
-        return model_infos(models, services.models.snapshot().models), aliases
+        return model_infos(models, services.models.snapshot().models), aliases_of(models)
 
     @router.get(prefix + "/v1/models", summary="Models", response_model=ModelPage)
     async def get_models(

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.anthropic.models.render import bare_info, find_info, model_infos, page
+from jan_serve.api.dialects.anthropic.models.render import (
+    aliases_of,
+    bare_info,
+    find_info,
+    model_infos,
+    page,
+)
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.errors import InvalidRequest
 
@@ -49,6 +55,19 @@ def test_a_model_and_its_adapters() -> None:
         "lifecycle": "active", "max_input_tokens": 4096, "max_tokens": 4096,
     }  # fmt: skip
     assert second == {**first, "id": "m:x", "display_name": "m:x"}
+
+
+def test_claude_code_finds_the_names_that_it_accepts() -> None:
+    """Its picker takes ids that begin with claude or anthropic alone; people see the model's name."""
+    model = listed("m", aliases=("opus", "claude", "Claude-Sonnet", "anthropic.x", "my-claude"))
+    shown = [(info["id"], info["display_name"]) for info in model_infos([model], [])]
+    assert shown == [("m", "m"), ("claude", "m"), ("Claude-Sonnet", "m"), ("anthropic.x", "m")]
+
+
+def test_aliases_mean_models_and_their_adapters() -> None:
+    assert aliases_of([listed("m", aliases=("a", "b"), adapters=("x",)), listed("n")]) == {
+        "a": "m", "a:x": "m:x", "b": "m", "b:x": "m:x",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "found"), [("b", "b"), ("also", "b"), ("claude-opus-4", "c"), ("z", None)])

@@ -1,0 +1,67 @@
+"""What a server writes that is nobody else's business can be read by its owner alone, whatever the umask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.proxy.fleet_file import FleetFile
+from jan_serve.store.self_checks import SelfChecks
+from tests.integration.http.support import serving_models
+from tests.support.models import exact_llama, model_folder
+from tests.support.raw_http import post
+from tests.unit.core.test_self_check import OLD
+
+__all__ = ["exact_llama", "model_folder"]
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform == "win32", reason="folders decide there"),
+]
+
+
+@pytest.fixture(autouse=True)
+def open_umask() -> Any:
+    """The worst case: what a program does not say is open to everybody."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_measurements_and_the_fleet_are_private(tmp_path: Path) -> None:
+    SelfChecks(tmp_path).put(OLD)
+    (check,) = (tmp_path / "selfcheck").iterdir()
+
+    async def save() -> None:
+        fleet = FleetFile(tmp_path / "fleet.json")
+        fleet.open()
+        fleet.save([])
+        await fleet.close()
+
+    asyncio.run(save())
+    assert {mode(check), mode(tmp_path / "fleet.json")} == {0o600}
+
+
+def test_logs_and_cached_prompts_are_private(tmp_path: Path, exact_llama: Path) -> None:
+    with serving_models(tmp_path, exact_llama, flags=("--n-ctx", "512")) as server:
+        body = {"messages": [{"role": "user", "content": "a secret " * 60}], "max_tokens": 4}
+        assert post(server.url(), "/v1/chat/completions", body).status == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+    data = tmp_path / "data"
+    states = [path for path in data.rglob("*.state") if path.is_file()]
+    logs = [path for path in (data / "logs").iterdir() if path.suffix != ".lock"]
+    assert states and logs
+    assert {mode(path) for path in (*states, *logs)} == {0o600}
+    assert {mode(path.parent) for path in states} == {0o700}
