@@ -11,16 +11,24 @@ import numpy.typing as npt
 
 from jan_serve.core.text_memory import TextMemory
 from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
-from jan_serve.engine.constraint.json_memory import ENDS, JsonMemory, State
+from jan_serve.engine.constraint.json_memory import ENDS, JsonMemory, Mode, State
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
 
 Ints = npt.NDArray[np.intp]
 
 _WHOLE: Final = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)'
-_NEXT_WHOLE: Final = re.compile(rb",\s*" + _WHOLE)
-_NEXT_BEGUN: Final = re.compile(rb',\s*["\-0-9tfn]')
+_NEXT_WHOLE: Final = rb",\s*" + _WHOLE
+_NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
 _TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
+
+
+class Crossing:
+    """Tokens that go from one item to the next. after_quote: those that can end a string before."""
+
+    def __init__(self, pieces: Sequence[bytes], tokens: Iterable[int], pattern: bytes) -> None:
+        self.anywhere = _matching(pieces, tokens, re.compile(pattern))
+        self.after_quote = _matching(pieces, self.anywhere.tolist(), re.compile(rb'"\s*' + pattern))
 
 
 class ItemTokens:
@@ -30,8 +38,8 @@ class ItemTokens:
         self.pieces = pieces
         self.search = search
         with_comma = [token for token, piece in enumerate(pieces) if b"," in piece]
-        self.next_whole = _matching(pieces, with_comma, _NEXT_WHOLE)
-        self.next_begun = _matching(pieces, with_comma, _NEXT_BEGUN)
+        self.next_whole = Crossing(pieces, with_comma, _NEXT_WHOLE)
+        self.next_begun = Crossing(pieces, with_comma, _NEXT_BEGUN)
         self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
         first = np.fromiter((piece[0] if piece else 0 for piece in pieces), np.uint8, len(pieces))
         self.ending = np.nonzero(np.isin(first, np.frombuffer(ENDS, np.uint8)))[0]
@@ -66,7 +74,10 @@ class RememberingExecutor(GrammarExecutor):
         if items is None:
             self._try(out, tokens.two_whole)
             return out
-        self._try(out, tokens.next_whole if items.endless else tokens.next_begun)
+        in_string = self._state.mode is Mode.STRING
+        crossing = tokens.next_whole if items.endless else tokens.next_begun
+        self._try(out, crossing.after_quote if in_string else crossing.anywhere)
+        begun: dict[int, None] = {}
         for rest, is_string in self._memory.rests(self._state):
             if is_string:
                 out[tokens.search.beginning_with(rest)] = -np.inf
@@ -80,7 +91,8 @@ class RememberingExecutor(GrammarExecutor):
             else:
                 out[tokens.ending] = -np.inf
             if not items.endless:
-                self._try(out, np.array(tokens.search.beginning_of(rest), np.intp))
+                begun.update(dict.fromkeys(tokens.search.beginning_of(rest)))
+        self._try(out, np.fromiter(begun, np.intp, len(begun)))
         return out
 
     def accept(self, token: int) -> None:
