@@ -49,6 +49,8 @@ class Build:
         values |= {"LLAMA_ALL_WARNINGS": "OFF", "GGML_RPC": "ON"}
         if self.portable:
             values |= {"GGML_NATIVE": "OFF", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
+            # Else the RPC backend needs libibverbs wherever it runs, if this machine has it.
+            values["GGML_RPC_RDMA"] = "OFF"
         if self.compiler == "zig":
             # Zig has no OpenMP; ggml's own threads do as well. It keeps debugging information unless told otherwise,
             # and compiles its C++ library for each kind of link again: of CMake's tests none links (see _zig too).

@@ -81,3 +81,9 @@ def test_the_pin_has_its_hashes(tmp_path: Path) -> None:
     path.write_text("a==1\n")
     with pytest.raises(InstallError, match="no llama-cpp-python"):
         requirement_of(path)
+
+
+def test_every_build_has_devices_of_other_machines_and_a_portable_one_needs_no_library_for_them() -> None:
+    builds = Build("zig"), Build("system", "-DGGML_CUDA=on"), Build("zig", portable=True)
+    assert [build.definitions()["GGML_RPC"] for build in builds] == ["ON"] * 3
+    assert [build.definitions().get("GGML_RPC_RDMA") for build in builds] == [None, None, "OFF"]
