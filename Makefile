@@ -19,7 +19,7 @@ TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2);
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install install-dev page serve test test-clients test-page package test-package check format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
+.PHONY: help install install-dev page serve test test-clients test-page test-cluster package test-package check format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,10 @@ test-clients: install-dev ## clients of other projects; those in JavaScript need
 test-page: install-dev ## the page in a headless Chromium, which must be installed (ARGS: as pytest)
 	@scripts/build-page --required
 	$(BIN)/python -m pytest tests/page $(ARGS)
+
+test-cluster: ## jan-serve cluster on a real Ray, installed in .venv-cluster (ARGS: as pytest)
+	@scripts/install cluster
+	.venv-cluster/bin/python -m pytest tests/cluster $(ARGS)
 
 package: install ## the wheel and the sdist, in dist/ (others: packaging/README.md)
 	packaging/build-wheel

@@ -1,4 +1,4 @@
-"""`python -m scripts.installer [dev]`: makes .venv; `llama [--portable]`: prints the path of a compiled wheel."""
+"""`python -m scripts.installer [dev|cluster]` makes an environment; `llama [--portable]` prints the path of a wheel."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         match arguments:
-            case [] | ["dev"]:
+            case [] | ["dev"] | ["cluster"]:
                 with locked(llama.ROOT / "scripts", "another installation is running here: waiting for it"):
-                    Environment(llama.ROOT).make(developing=bool(arguments))
+                    Environment(llama.ROOT, cluster="cluster" in arguments).make(developing=bool(arguments))
             case ["llama"] | ["llama", "--portable"]:
                 builds = llama.chosen_builds(
                     os.environ.get("CMAKE_ARGS", ""),
@@ -30,7 +30,9 @@ def main(arguments: list[str]) -> int:
                 )
                 print(llama.wheel_of(builds, Path(sys.executable), cache_folder(llama.ROOT)))
             case _:
-                raise InstallError(f"scripts/install takes nothing or `dev`, not {' '.join(arguments)}")
+                raise InstallError(
+                    f"scripts/install takes nothing, `dev` or `cluster`, not {' '.join(arguments)}"
+                )
     except InstallError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

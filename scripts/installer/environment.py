@@ -1,4 +1,4 @@
-"""The virtual environment in .venv: what it needs, and what it has by its stamps."""
+"""The virtual environment in .venv or .venv-cluster: what it needs, and what it has by its stamps."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ from scripts.installer.errors import of_os_error
 
 _SERVING: Final = "constraints.txt"
 _DEVELOPING: Final = "constraints-dev.txt"
+_CLUSTER: Final = "constraints-cluster.txt"
 _LLAMA: Final = "llama-cpp-python"
 
 
 class Environment:
-    """The environment of a checkout. Steps that its stamps show as done are left out."""
+    """An environment of a checkout. Steps that its stamps show as done are left out.
 
-    def __init__(self, checkout: Path) -> None:
+    cluster: the one with Ray, which is apart because of its size.
+    """
+
+    def __init__(self, checkout: Path, *, cluster: bool = False) -> None:
         self.checkout = checkout
-        self.folder = checkout / ".venv"
+        self.folder = checkout / (".venv-cluster" if cluster else ".venv")
+        self._cluster = cluster
         self.python = self.folder / "bin" / "python"
 
     def make(self, *, developing: bool) -> None:
@@ -41,6 +46,8 @@ class Environment:
             self._install_packages(_SERVING, ".installed-serve", "the packages for serving", editable=True)
             if developing:
                 self._install_packages(_DEVELOPING, ".installed-dev", "the packages for tests and tools")
+            if self._cluster:
+                self._install_packages(_CLUSTER, ".installed-cluster", "Ray")
         except OSError as error:
             raise of_os_error("the installation", error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,3 +30,21 @@ def test_random_weights_write_valid_json_under_every_schema_of_the_table(url: st
     written = generate_all(url, schemas, 1)
     assert [answer for answer in written if answer.problem is not None] == []
     assert sum(answer.finished for answer in written) > len(schemas) // 2
+
+
+def test_random_weights_repeat_no_unique_item(url: str) -> None:
+    items: list[dict[str, Any]] = [
+        {"type": "string", "pattern": "^[a-d]{1,2}$"},
+        {"type": "integer", "minimum": 0, "maximum": 12},
+        {"enum": [1, 1.5, "1", True, None, "a", "b", "c", "d", "ab"]},
+    ]
+    schemas = [
+        (
+            f"unique {number}",
+            {"type": "array", "items": item, "uniqueItems": True, "minItems": 9, "maxItems": 10},
+        )
+        for number, item in enumerate(items)
+    ]
+    written = generate_all(url, schemas, 3)
+    assert [answer for answer in written if answer.problem is not None] == []
+    assert sum(answer.finished for answer in written) > 0

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+CONSTRAINTS = ("constraints.txt", "constraints-dev.txt", "constraints-cluster.txt")
 
 # Runs the installer itself with the real Python. FAKE_FAILS: a part of the command to fail at; FAKE_SAYS: what it
 # prints then. FAKE_WAITS: a part of the command at which it writes to the pipe `begun` and reads from the pipe `go`.
@@ -45,7 +46,7 @@ class FakeCheckout:
         self.home.mkdir()
         self.temporary.mkdir()
         shutil.copytree(ROOT / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("constraints.txt", "constraints-dev.txt", "pyproject.toml"):
+        for name in (*CONSTRAINTS, "pyproject.toml"):
             shutil.copy(ROOT / name, self.root)
         _program(self.root / ".venv" / "bin" / "python", _PYTHON)
         _program(self.home / "tool", _TOOL)

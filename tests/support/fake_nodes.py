@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class FakeNode:
     calls: list[Received] = field(default_factory=list[Received])
     left: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self._server: asyncio.Server | None = None
@@ -94,7 +96,7 @@ class FakeNode:
         return [call for call in self.calls if call.path not in ("/health", "/v1/models")]
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -1,6 +1,7 @@
-"""The server over fake engines as a separate process, for signals and exits. Prints its port on standard output.
+"""The server over fake engines, or a proxy, as a separate process, for signals and exits. Prints its port.
 
-Run with: FOLDER DRAIN_SECONDS, the API keys and the seconds of a connection's deadlines (0: its own) as JSON.
+Run with: FOLDER DRAIN_SECONDS, and as JSON the API keys, the seconds of a connection's deadlines (0: its own) and
+whether it is a proxy.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def main() -> int:
     from jan_serve.api.http.connection import HttpConnection
     from jan_serve.api.server import run
     from jan_serve.logs.log_lines import configure_logging
+    from jan_serve.proxy.server import run as run_proxy
+    from jan_serve.proxy.settings import ProxySettings
     from jan_serve.supervisor.models.model_manager import ModelManager
     from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
     from jan_serve.wiring.parts import build_compiler
@@ -38,13 +41,15 @@ def main() -> int:
 
     configure_logging("info", as_json=False)
     folder, drain_s = Path(sys.argv[1]), float(sys.argv[2])
-    api_keys, timeout_s = json.loads(sys.argv[3])
+    api_keys, timeout_s, is_proxy = json.loads(sys.argv[3])
     if timeout_s:
         HttpConnection.timeout_s = timeout_s
     with socket.create_server(("127.0.0.1", 0)) as sock:
         if timeout_s:  # else megabytes of answers are on their way before a reader that is stuck is seen
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         print(sock.getsockname()[1], flush=True)
+        if is_proxy:
+            return run_proxy(ProxySettings(api_keys=tuple(api_keys), drain_timeout_s=drain_s), sock, print)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
         settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
         return run(settings, manager, TemplateRendererPool(default_render_command()), build_compiler(), sock)
@@ -104,12 +109,18 @@ class FrontProcess:
 
 @contextlib.contextmanager
 def front_process(
-    folder: Path, drain_s: float, *, api_keys: Sequence[str] = (), timeout_s: float = 0.0
+    folder: Path,
+    drain_s: float,
+    *,
+    api_keys: Sequence[str] = (),
+    timeout_s: float = 0.0,
+    is_proxy: bool = False,
 ) -> Generator[FrontProcess]:
     """Start it; kill what is left at the end. timeout_s: for what connections owe, and for idle ones; 0 as they are."""
+    given = json.dumps([api_keys, timeout_s, is_proxy])
     log = folder / "front.log"  # a pipe that nobody reads would stop the server when it is full
     with log.open("w", encoding="utf-8") as stderr:
-        process = _started(folder, drain_s, api_keys, timeout_s, stderr)
+        process = _started(folder, drain_s, given, stderr)
     try:
         assert process.stdout is not None
         with deadline(process):
@@ -122,12 +133,10 @@ def front_process(
         process.communicate(timeout=60)
 
 
-def _started(
-    folder: Path, drain_s: float, api_keys: Sequence[str], timeout_s: float, stderr: TextIO
-) -> subprocess.Popen[str]:
+def _started(folder: Path, drain_s: float, given: str, stderr: TextIO) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAN_SERVE_")}
     return subprocess.Popen(
-        [sys.executable, "-c", _START, str(folder), str(drain_s), json.dumps([api_keys, timeout_s])],
+        [sys.executable, "-c", _START, str(folder), str(drain_s), given],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=stderr,

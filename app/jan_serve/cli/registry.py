@@ -27,6 +27,9 @@ COMMANDS: Final = {
         "nodes:nodes",
         "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
     ),
+    "cluster": Command(
+        "cluster:cluster_app", "Servers of one proxy that Ray places, restarts and scales (Linux)."
+    ),
     "rpc-server": Command(
         "rpc_server:rpc_server",
         "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
@@ -107,9 +110,13 @@ COMMANDS: Final = {
         "own_server:own_server",
         "Serve on a free local port until the end of standard input. The first line of output is the address.",
     ),
+    "cluster-replica": Command(
+        "cluster_replica:cluster_replica",
+        "Serve with the settings in the first line of standard input, until its end. Prints the address.",
+    ),
 }
 """By name, in the order of the help."""
-_HIDDEN: Final = frozenset({"own-server"})
+_HIDDEN: Final = frozenset({"own-server", "cluster-replica"})
 
 
 def add_command(app: typer.Typer, name: str) -> None:

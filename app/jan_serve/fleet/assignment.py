@@ -27,8 +27,8 @@ class Assignment:
     """Call `begin_answer` at the first byte of the answer, and `end` once in every case. Times in seconds."""
 
     __slots__ = (
-        "_index", "_is_begun", "_is_ended", "_is_streamed", "_known", "_pending", "_work", "guess", "keys", "node",
-        "started",
+        "_index", "_is_begun", "_is_ended", "_is_streamed", "_known", "_pending", "_trial", "_work", "guess", "keys",
+        "node", "started",
     )  # fmt: skip
 
     def __init__(
@@ -48,7 +48,7 @@ class Assignment:
         node.in_flight += 1
         node.requests += 1
         node.pending_tokens += self._pending
-        node.breaker.begin()
+        self._trial = node.breaker.begin()
         index.record(keys.keys, node)
 
     def begin_answer(self, now: float) -> None:
@@ -84,13 +84,13 @@ class Assignment:
                     self._learn(prompt_tokens, min(cached_tokens, prompt_tokens))
             case Outcome.FAILED:
                 node.failures += 1
-                node.breaker.fail(now)
+                node.breaker.fail(now, self._trial)
                 self._index.forget(self.keys.keys, node)
             case Outcome.REFUSED:
                 node.breaker.succeed(now)
                 self._index.forget(self.keys.keys, node)
             case Outcome.LEFT:
-                node.breaker.leave()
+                node.breaker.leave(self._trial)
 
     def _learn(self, prompt_tokens: int, cached_tokens: int) -> None:
         """How much of what it should have cached the node still has: one that holds too many prompts drops some."""

@@ -23,7 +23,7 @@ class Breaker:
     failed trial doubles the pause, up to a minute; the jitter keeps several proxies apart.
     """
 
-    __slots__ = ("_in_a_row", "_is_trying", "_open_until", "_openings", "_rng", "_seen")
+    __slots__ = ("_in_a_row", "_open_until", "_openings", "_rng", "_seen", "_trial", "_trials")
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -31,7 +31,9 @@ class Breaker:
         self._seen: deque[tuple[float, bool]] = deque(maxlen=_MAX_SEEN)
         self._open_until: float | None = None
         self._openings = 0
-        self._is_trying = False
+        self._trials = 0
+        self._trial = 0
+        """The number of the trial that runs, from 1; 0 is none."""
 
     def state(self, now: float) -> Literal["closed", "open", "half-open"]:
         if self._open_until is None:
@@ -39,16 +41,19 @@ class Breaker:
         return "open" if now < self._open_until else "half-open"
 
     def admits(self, now: float) -> bool:
-        return self._open_until is None or (now >= self._open_until and not self._is_trying)
+        return self._open_until is None or (now >= self._open_until and not self._trial)
 
     def opens_in_s(self, now: float) -> float:
         """Until the next trial; 0 if a request may be tried now."""
         return 0.0 if self._open_until is None else max(0.0, self._open_until - now)
 
-    def begin(self) -> None:
-        """A request was sent. Whoever calls this calls one of the three below."""
-        if self._open_until is not None:
-            self._is_trying = True
+    def begin(self) -> int:
+        """A request was sent. Whoever calls this passes the value, the number of a trial, to one of the three below."""
+        if self._open_until is None or self._trial:
+            return 0
+        self._trials += 1
+        self._trial = self._trials
+        return self._trial
 
     def succeed(self, now: float) -> None:
         if self._open_until is not None:
@@ -56,25 +61,31 @@ class Breaker:
         self._in_a_row = 0
         self._seen.append((now, True))
 
-    def fail(self, now: float) -> None:
-        self._is_trying = False
+    def fail(self, now: float, trial: int = 0) -> None:
+        """A request that began before the pause says nothing about the trial."""
+        was_trial = self._ends_trial(trial) and self._open_until is not None and now >= self._open_until
         self._in_a_row += 1
         self._seen.append((now, False))
-        was_trial = self._open_until is not None and now >= self._open_until
         if was_trial or (self._open_until is None and self._is_failing(now)):
             pause = min(MAX_OPEN_S, OPEN_S * 2**self._openings)
             self._open_until = now + pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
             self._openings = min(self._openings + 1, 10)
 
-    def leave(self) -> None:
+    def leave(self, trial: int = 0) -> None:
         """The client left before the outcome was known."""
-        self._is_trying = False
+        self._ends_trial(trial)
+
+    def _ends_trial(self, trial: int) -> bool:
+        if not trial or trial != self._trial:
+            return False
+        self._trial = 0
+        return True
 
     def reset(self) -> None:
         """Closed, as at the start."""
         self._in_a_row = self._openings = 0
         self._open_until = None
-        self._is_trying = False
+        self._trial = 0
         self._seen.clear()
 
     def _is_failing(self, now: float) -> bool:

@@ -52,15 +52,18 @@ def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
     Prefill and decode nodes are called by LMDeploy's routes, which have the fields for moving states.
     """
     if host in _WILDCARDS:
-        host = _address_towards(proxy_url) or host
+        host = address_towards(proxy_url) or host
     elif is_loopback(host):
         host = "127.0.0.1" if host == "localhost" else host
     path = "" if role == "hybrid" else "/lmdeploy"
     return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
 
 
-def _address_towards(url: str) -> str | None:
-    """The address of this machine from which it reaches the URL; nothing is sent. None if there is no way."""
+def address_towards(url: str) -> str | None:
+    """The address of this machine from which it reaches the URL. None if there is no way.
+
+    Sends nothing, and blocks for a look-up of the name.
+    """
     parts = urlsplit(url)
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)

@@ -16,8 +16,7 @@ def breaker() -> Breaker:
 
 def fail(subject: Breaker, times: int, now: float = 0.0) -> None:
     for _ in range(times):
-        subject.begin()
-        subject.fail(now)
+        subject.fail(now, subject.begin())
 
 
 def test_three_failures_in_a_row_open_it_and_a_success_between_does_not() -> None:
@@ -79,10 +78,24 @@ def test_a_client_that_leaves_decides_nothing() -> None:
     subject = breaker()
     fail(subject, 3)
     later = 10.0
-    subject.begin()
-    subject.leave()
+    subject.leave(subject.begin())
     assert subject.state(later) == "half-open"
     assert subject.admits(later)
+
+
+def test_what_began_before_the_pause_neither_ends_a_trial_nor_is_one() -> None:
+    subject = breaker()
+    old = subject.begin()
+    fail(subject, 3)
+    later = OPEN_S * 1.3
+    trial = subject.begin()
+    subject.leave(old)
+    assert not subject.admits(later)
+    subject.fail(later, old)
+    assert not subject.admits(later)
+    assert subject.state(later) == "half-open"
+    subject.fail(later, trial)
+    assert subject.state(later) == "open"
 
 
 def test_a_late_failure_of_an_old_request_does_not_prolong_the_pause() -> None:

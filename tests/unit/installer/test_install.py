@@ -141,3 +141,13 @@ def test_an_old_python_is_told_what_to_install(checkout: FakeCheckout, tmp_path:
     assert "3.11 or newer" in line
     assert "python3 is Python 3.10.12" in line
     assert "apt install python3-venv" in line
+
+
+def test_ray_has_an_environment_of_its_own(checkout: FakeCheckout) -> None:
+    shutil.copytree(checkout.root / ".venv", checkout.root / ".venv-cluster")
+    assert checkout.install("cluster")[0] == 0
+    calls = checkout.calls()
+    assert sum("--require-hashes" in call and call.startswith("uv ") for call in calls) == 3
+    assert all(".venv-cluster" in call for call in calls if call.startswith("uv "))
+    assert checkout.install("cluster") == (0, [])
+    assert checkout.calls() == []

@@ -47,14 +47,17 @@ def nodes(
         return
     found: list[dict[str, Any]] = content["nodes"]
     if found:
-        output.table(
-            ("node", "state", "models", "requests", "cached", "speed"), [_row(node) for node in found]
-        )
+        print_nodes(found, output)
     else:
         output.note(f"No node. On another machine: jan-serve serve --host 0.0.0.0 --proxy-url {address.url}")
     output.note(
         f"{address.url}: {content['serving']}, {content['strategy']}, {_share(content['hit_rate'])} cached"
     )
+
+
+def print_nodes(nodes: list[dict[str, Any]], output: Output) -> None:
+    """nodes: of /extras/nodes."""
+    output.table(("node", "state", "models", "requests", "cached", "speed"), [_row(node) for node in nodes])
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:

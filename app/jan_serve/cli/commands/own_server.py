@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +10,7 @@ import typer
 
 from jan_serve.cli.commands.serve import run_server
 from jan_serve.cli.options import ConfigOption
+from jan_serve.cli.server.end_of_input import stop_at_end_of_input
 from jan_serve.cli.server.listen import listen, url_of
 from jan_serve.config import load_settings
 from jan_serve.logs.log_lines import configure_logging
@@ -45,14 +43,6 @@ def own_server(
         configure_logging(settings.log_level, as_json=settings.log_json)
         sys.stdout.write(url_of(sock) + "\n")
         sys.stdout.flush()
-        threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+        stop_at_end_of_input()
         sources = ModelSources(resolver, settings, book)
         raise typer.Exit(run_server(settings, resolver, sources, sock))
-
-
-def _stop_at_end_of_input() -> None:
-    sys.stdin.buffer.read()
-    if os.name == "posix":
-        os.kill(os.getpid(), signal.SIGTERM)  # a signal to the process wakes the main thread
-    else:
-        signal.raise_signal(signal.SIGTERM)

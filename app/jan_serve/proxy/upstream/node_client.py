@@ -189,6 +189,8 @@ class NodeClient:
                             server_hostname=url.host if tls is not None else None,
                         )
                         return connection
+                    except ssl.SSLCertVerificationError as error:
+                        failure = NodeFailure(Failure.CONNECT, f"has no valid TLS ({error.verify_message})")
                     except ssl.SSLError as error:
                         failure = NodeFailure(Failure.CONNECT, f"has no valid TLS ({error.reason or error})")
                     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,3 +39,26 @@ async def test_a_port_without_tls_is_no_https_node() -> None:
             await client.fetch(
                 parse_node_url(f"https://127.0.0.1:{node.port}"), "GET", "/health", limit_s=5.0
             )
+
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [("valid", None), ("expired", "expired"), ("other-address", "IP address mismatch")],
+)
+async def test_a_node_with_tls_needs_a_valid_certificate(certificate: str, words: str | None) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(CERTIFICATES / f"{certificate}.pem")
+    authority = ssl.create_default_context(cafile=str(CERTIFICATES / "authority.pem"))
+    async with fake_nodes(FakeNode(tls=tls)) as (node,):
+        client = NodeClient(NodeNetworks(), tls=authority)
+        asking = client.fetch(parse_node_url(f"https://127.0.0.1:{node.port}"), "GET", "/health", limit_s=5.0)
+        if words is None:
+            assert (await asking)[0].status == 200
+        else:
+            with pytest.raises(NodeFailure, match=words):
+                await asking
+            assert not node.calls
+        client.close()

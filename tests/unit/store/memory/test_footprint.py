@@ -89,9 +89,10 @@ def test_working_space_grows_with_the_vocabulary_and_without_flash_attention_wit
 
 
 @pytest.mark.parametrize(
-    ("gpu_layers", "blocks", "cached"), [(None, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2), (3, 3, 2), (-1, 3, 2)]
+    ("gpu_layers", "blocks", "cached"), [(None, 0, 0), (0, 0, 0), (1, 1, 0), (2, 2, 1), (3, 3, 2), (-1, 3, 2)]
 )
 def test_bytes_on_accelerators(tmp_path: Path, gpu_layers: int | None, blocks: int, cached: int) -> None:
+    """The output layer goes first: it is the first of `gpu_layers` and has no cache."""
     per_block = 64 * 32 * 2
     assert (
         size(model(tmp_path), n_ctx=64, gpu_layers=gpu_layers).on_device

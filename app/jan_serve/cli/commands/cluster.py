@@ -1,0 +1,232 @@
+"""`jan-serve cluster`: servers of one proxy that Ray places on Linux machines, restarts and scales."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from pydantic import SecretStr
+
+from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.commands.nodes import print_nodes
+from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
+from jan_serve.cli.options import JsonOption
+from jan_serve.cli.output import Output
+from jan_serve.cluster import head as ray_head
+from jan_serve.cluster import ray_serve
+from jan_serve.cluster.cluster_file import ClusterFile, read_cluster_file
+from jan_serve.cluster.machines import Machine, places
+from jan_serve.cluster.ray_serve import ClusterFailed
+from jan_serve.cluster.record import ClusterRecord, forget_record, read_record, record_file, write_record
+from jan_serve.cluster.replica import NoWay, listening_host, server_settings
+from jan_serve.cluster.versions import differences, versions_here
+from jan_serve.config import load_settings
+from jan_serve.config.error_text import near_key
+from jan_serve.config.options import setting_options
+from jan_serve.config.server_url import ServerAddress, checked_url
+from jan_serve.errors import SettingsError
+from jan_serve.store.paths import default_data_dir
+
+_JOINING: Final = "Any other machine joins the same proxy with `jan-serve serve --proxy-url URL`."
+
+cluster_app = typer.Typer(
+    help="Servers of one proxy that Ray places, restarts and scales (Linux).", no_args_is_help=True
+)
+
+
+@cluster_app.command("up")
+def up(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The cluster (TOML); docs/many-machines.md explains it.")
+    ],
+) -> None:
+    """Start the servers of FILE, or replace running ones by it, one after another. Starts Ray if it does not run."""
+    _require_linux()
+    output = Output()
+    wanted = _checked(read_cluster_file(file.expanduser().absolute()))
+    version = _require_ray()
+    with _explained():
+        _check_proxy(wanted)
+        address = _running_ray(wanted, output)
+        with ray_serve.connected(address):
+            machines = [machine for machine in ray_serve.machines() if machine.alive]
+            if wrong := differences(versions_here(version), ray_serve.versions_of(machines)):
+                raise ClusterFailed("; ".join(wrong), "Install the same versions on every machine.")
+            _warn_of_room(wanted, machines, output)
+            output.note("Starting the servers; each loads its model when the first request comes.")
+            ray_serve.deploy(wanted)
+    output.pairs(_summary(wanted, address, machines))
+    output.note(
+        "On another Linux machine: RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 ray start"
+        f" --address={address} (with the token of ~/.ray/auth_token)"
+    )
+    output.note(_JOINING)
+
+
+@cluster_app.command("status")
+def status(as_json: JsonOption = False) -> None:
+    """The machines that Ray has, and the nodes of the proxy."""
+    _require_linux()
+    output = Output()
+    record = _require_record()
+    _require_ray()
+    with _explained(), ray_serve.connected(record.address):
+        machines = ray_serve.machines()
+    with _proxy(record.file) as client:
+        content = client.get("/extras/nodes")
+    nodes: list[dict[str, Any]] = content["nodes"]
+    if as_json:
+        output.json(
+            {"address": record.address, "machines": [_machine(each) for each in machines], "nodes": nodes}
+        )
+        return
+    output.table(
+        ("machine", "state", "CPUs", "GPUs"),
+        [
+            (each.address, "alive" if each.alive else "dead", f"{each.cpus:g}", f"{each.gpus:g}")
+            for each in machines
+        ],
+    )
+    print_nodes(nodes, output)
+    output.note(f"Ray at {record.address}, proxy at {record.file.proxy_url}")
+
+
+@cluster_app.command("down")
+def down() -> None:
+    """End the servers, whose running answers finish first, and the Ray that `up` started."""
+    _require_linux()
+    output = Output()
+    record = _require_record()
+    _require_ray()
+    head = record.head
+    with _explained():
+        if head is None or ray_head.is_running(head):
+            output.note("Ending the servers; running answers finish.")
+            with ray_serve.connected(record.address):
+                ray_serve.end(record.file.replicas.drain_s)
+        if head is not None:
+            ray_head.stop_head(head)
+    forget_record(_record_file())
+    if head is None:
+        output.note(f"The servers ended. Ray at {record.address} runs on: `up` did not start it.")
+
+
+def _require_linux() -> None:
+    if sys.platform != "linux":
+        raise CommandError("Ray joins machines with Linux only.", _JOINING, WRONG_USE)
+
+
+def _require_ray() -> str:
+    """Ray's version."""
+    ray_serve.prepare()
+    found = ray_serve.ray_version()
+    if found is None:
+        raise CommandError("Ray is not installed here.", "pip install 'jan-serve[cluster]'", WRONG_USE)
+    return found
+
+
+def _record_file() -> Path:
+    return record_file(default_data_dir())
+
+
+def _require_record() -> ClusterRecord:
+    record = read_record(_record_file())
+    if record is None:
+        raise CommandError(
+            "no cluster was started from this machine.", "`jan-serve cluster up FILE` starts one."
+        )
+    return record
+
+
+def _checked(file: ClusterFile) -> ClusterFile:
+    """With a proxy URL in its one form. Raises SettingsError for what no server would accept."""
+    url = checked_url(file.proxy_url, "proxy_url")
+    try:
+        host = listening_host(url)
+    except NoWay as error:
+        raise SettingsError(f"proxy_url: {error}") from None
+    known = {option.field for option in setting_options()}
+    if unknown := sorted(file.serve.keys() - known):
+        raise SettingsError(f"serve.{unknown[0]}: there is no such setting{near_key(unknown[0], known)}")
+    load_settings(server_settings(file, host))
+    return msgspec.structs.replace(file, proxy_url=url)
+
+
+def _proxy(file: ClusterFile) -> ServerClient:
+    key = SecretStr(file.proxy_key) if file.proxy_key is not None else None
+    return ServerClient(ServerAddress(file.proxy_url, "proxy_url", key, "proxy_key"))
+
+
+def _check_proxy(file: ClusterFile) -> None:
+    """Raises CommandError unless our proxy answers there and takes the key."""
+    with _proxy(file) as client:
+        client.get("/extras/nodes")
+
+
+def _running_ray(file: ClusterFile, output: Output) -> str:
+    """The address of the cluster, which runs from now on. Raises ClusterFailed."""
+    record = read_record(_record_file())
+    head = record.head if record is not None else None
+    if record is not None and head is not None and ray_head.is_running(head):
+        if file.ray_address not in (None, record.address):
+            raise ClusterFailed(
+                f"`up` started Ray at {record.address}, and the file names {file.ray_address}",
+                "`jan-serve cluster down` ends the running one.",
+            )
+        address = record.address
+    elif file.ray_address is not None:
+        address, head = file.ray_address, None
+        if not ray_head.requires_token(address):
+            raise ClusterFailed(
+                f"the Ray cluster at {address} takes everyone: whoever reaches it can run programs there",
+                "Start all of it with RAY_AUTH_MODE=token.",
+            )
+    else:
+        output.note("Starting Ray.")
+        ray_head.make_token()
+        host = file.host or listening_host(file.proxy_url)
+        head = ray_head.start_head(host, file.ray_port, default_data_dir() / "ray-head.log")
+        address = f"{host}:{file.ray_port}"
+    write_record(_record_file(), ClusterRecord(address, file, head))
+    return address
+
+
+def _warn_of_room(file: ClusterFile, machines: list[Machine], output: Output) -> None:
+    wanted = file.replicas
+    room = places(wanted, machines)
+    if room < wanted.min:
+        output.warning(
+            f"{len(machines)} machines have room for {room} of {wanted.min} servers: Ray starts the others when"
+            " machines join"
+        )
+    if wanted.min == 1 and wanted.surge_percent == 0:
+        output.warning(
+            "an update of the only server interrupts it: set replicas.min = 2 or replicas.surge_percent"
+        )
+
+
+def _summary(file: ClusterFile, address: str, machines: list[Machine]) -> list[tuple[str, str]]:
+    wanted = file.replicas
+    number = str(wanted.min) if wanted.min == wanted.max else f"{wanted.min} to {wanted.max}"
+    return [
+        ("proxy", file.proxy_url),
+        ("servers", number),
+        ("Ray", f"{address}, {len(machines)} machines"),
+    ]
+
+
+def _machine(machine: Machine) -> dict[str, Any]:
+    return {"address": machine.address, "alive": machine.alive, "cpus": machine.cpus, "gpus": machine.gpus}
+
+
+@contextlib.contextmanager
+def _explained() -> Generator[None]:
+    try:
+        yield
+    except ClusterFailed as error:
+        raise CommandError(str(error), error.next_step, FAILED) from None

@@ -1,0 +1,132 @@
+"""The Ray head that `jan-serve cluster up` starts on this machine, where no Ray cluster runs yet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from jan_serve.cluster.ray_serve import ClusterFailed, prepare
+
+OBJECT_STORE_BYTES: Final = 80 << 20
+"""About Ray's minimum: nothing of ours is stored there."""
+START_S: Final = 120.0
+_END_S: Final = 30.0
+_POLL_S: Final = 0.25
+_STARTED: Final = "Ray runtime started"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A running `ray start --head --block`. started: since the epoch; tells it from a later process of this number."""
+
+    pid: int
+    started: float
+
+
+def ray_program() -> str:
+    """`ray` of this environment. Raises ClusterFailed."""
+    beside = Path(sys.executable).with_name("ray")
+    found = str(beside) if beside.exists() else shutil.which("ray")
+    if found is None:
+        raise ClusterFailed("there is no program `ray` beside this Python")
+    return found
+
+
+def make_token() -> None:
+    """The token of this user for Ray, in ~/.ray/auth_token unless RAY_AUTH_TOKEN has it. Raises ClusterFailed."""
+    prepare()
+    done = subprocess.run(
+        [ray_program(), "get-auth-token", "--generate"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_S,
+    )
+    if done.returncode != 0:
+        raise ClusterFailed(f"Ray has no token: {done.stderr.strip()[-500:]}")
+
+
+def requires_token(address: str) -> bool:
+    """Whether the cluster refuses a client without a token. Blocks for some seconds. Raises ClusterFailed."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH_TOKEN")}
+    done = subprocess.run(
+        [ray_program(), "health-check", "--address", address],
+        env=variables | {"RAY_AUTH_MODE": "disabled"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_S,
+    )
+    if done.returncode != 0 and "InvalidAuthToken" not in done.stderr + done.stdout:
+        raise ClusterFailed(f"no Ray cluster answers at {address}")
+    return done.returncode != 0
+
+
+def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] = time.sleep) -> Head:
+    """Blocks until it runs. It outlives this process and its terminal. Raises ClusterFailed."""
+    prepare()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [ray_program(), "start", "--head", "--block", f"--node-ip-address={host}", f"--port={port}"]
+    command += [
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+        f"--object-store-memory={OBJECT_STORE_BYTES}",
+    ]
+    head = _spawn(command, log)
+    deadline = time.monotonic() + START_S
+    while _STARTED not in (text := log.read_text(encoding="utf-8", errors="replace")):
+        if not is_running(head):
+            raise ClusterFailed(f"Ray did not start: {_reason(text)}", f"{log} has its output.")
+        if time.monotonic() > deadline:
+            stop_head(head)
+            raise ClusterFailed(f"Ray did not start within {START_S:.0f} s", f"{log} has its output.")
+        pause(_POLL_S)
+    return head
+
+
+def _spawn(command: list[str], log: Path) -> Head:
+    """Start the program in a session of its own. It is nobody's to wait for."""
+    log.write_bytes(b"")
+    write_log = os.O_WRONLY | os.O_APPEND
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), write_log, 0),
+        (os.POSIX_SPAWN_OPEN, 2, str(log), write_log, 0),
+    ]
+    pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
+    return Head(pid, psutil.Process(pid).create_time())
+
+
+def is_running(head: Head) -> bool:
+    try:
+        process = psutil.Process(head.pid)
+        return process.create_time() == head.started and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def stop_head(head: Head) -> None:
+    """End it and the processes that it started, and no other Ray process of this machine. Blocks."""
+    if not is_running(head):
+        return
+    process = psutil.Process(head.pid)
+    family = [process, *process.children(recursive=True)]
+    process.send_signal(signal.SIGTERM)
+    _, left = psutil.wait_procs(family, _END_S)
+    for each in left:
+        each.kill()
+    psutil.wait_procs(left, _END_S)
+
+
+def _reason(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "it said nothing"

@@ -1,0 +1,33 @@
+"""The machines of a Ray cluster, and how many replicas they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from jan_serve.cluster.cluster_file import Replicas
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """alive: a dead one stays listed for a while. id: Ray's. cpus, gpus: in all, reserved or not."""
+
+    id: str
+    address: str
+    alive: bool
+    cpus: float
+    gpus: float
+
+
+def places(wanted: Replicas, machines: Iterable[Machine]) -> int:
+    """How many replicas fit on the machines."""
+    return sum(_places(wanted, machine) for machine in machines if machine.alive)
+
+
+def _places(wanted: Replicas, machine: Machine) -> int:
+    limits = [float(wanted.per_machine or wanted.max)]
+    if wanted.cpus:
+        limits.append(machine.cpus / wanted.cpus)
+    if wanted.gpus:
+        limits.append(machine.gpus / wanted.gpus)
+    return int(min(limits))

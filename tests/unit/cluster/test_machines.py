@@ -1,0 +1,28 @@
+"""How many replicas fit on machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.cluster.cluster_file import Replicas
+from jan_serve.cluster.machines import Machine, places
+
+DESKTOP = Machine("a", "10.0.0.2", True, 16, 1)
+RACK = Machine("b", "10.0.0.3", True, 64, 4)
+DEAD = Machine("c", "10.0.0.4", False, 64, 4)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Replicas(max=8), 2),
+        (Replicas(max=8, per_machine=None, gpus=1), 5),
+        (Replicas(max=8, per_machine=2, gpus=1), 3),
+        (Replicas(max=8, per_machine=8, gpus=0.5), 10),
+        (Replicas(max=8, cpus=32), 1),
+        (Replicas(max=3, per_machine=None, cpus=0), 6),
+        (Replicas(gpus=8), 0),
+    ],
+)
+def test_the_scarcest_resource_decides(wanted: Replicas, expected: int) -> None:
+    assert places(wanted, [DESKTOP, RACK, DEAD]) == expected
