@@ -10,12 +10,12 @@ import threading
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell starts what runs in the background with SIGINT ignored, which the processes of the tests would inherit.
-if (
-    threading.current_thread() is threading.main_thread()
-    and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# The processes of the tests would inherit what a shell ignores in the background (SIGINT) and nohup (SIGHUP).
+if threading.current_thread() is threading.main_thread():
+    for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile(

@@ -69,15 +69,16 @@ class BodyGuard(Guard):
             )
         if scope["method"] in SAFE_METHODS:
             return
+        types = header_values(scope, b"content-type")
+        is_json = len(types) == 1 and _is_json(types[0])
         if not _is_from_page(scope):
-            if not is_below(scope["path"], self._upload_paths):
+            if not is_json and not is_below(scope["path"], self._upload_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
             return
         # Web pages can send any other type without a preflight (CORS-safelisted types).
-        types = header_values(scope, b"content-type")
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
-        if len(types) > 1 or (types and not _is_json(types[0])) or (has_body and not types):
+        if (types and not is_json) or (has_body and not types):
             raise http_problem(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
