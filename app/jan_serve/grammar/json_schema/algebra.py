@@ -25,9 +25,11 @@ from jan_serve.grammar.json_schema.ir import (
 )
 from jan_serve.grammar.json_schema.keywords import ASSERTIONS, VALUE_KEYWORDS
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.grammar.json_schema.strings import OneOfStrings
 from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.limits import MAX_SPECS, spend
 
+_FEW_NAMES = 16
 # One operation on type sets costs about this much.
 _STEPS = 4
 
@@ -142,18 +144,22 @@ class Algebra:
         return _capped(self._absorbed(found))
 
     def _settled(self, spec: ObjectSpec) -> list[ObjectSpec]:
-        """The spec, by which listed property satisfies each condition that no other one can."""
+        """The spec, by which property satisfies each condition that only a few names can."""
         done = [msgspec.structs.replace(spec, exists=())]
         for exists in spec.exists:
-            if not self._extras_fail(spec, exists):
+            names = exists.names.values if isinstance(exists.names, OneOfStrings) else ()
+            if self._extras_fail(spec, exists) or 0 < len(names) <= _FEW_NAMES:
+                settled = [found for own in done for found in self.by_property(own, exists, names)]
+                done = list(self._absorbed(settled))
+            else:
                 done = [msgspec.structs.replace(own, exists=(*own.exists, exists)) for own in done]
-                continue
-            done = list(self._absorbed([found for own in done for found in self.by_property(own, exists)]))
         return done
 
-    def by_property(self, spec: ObjectSpec, exists: NameRule) -> Iterator[ObjectSpec]:
-        """The spec with each of its listed properties that can satisfy a condition."""
-        for name in dict.fromkeys([*spec.props, *spec.required]):
+    def by_property(
+        self, spec: ObjectSpec, exists: NameRule, names: tuple[str, ...] = ()
+    ) -> Iterator[ObjectSpec]:
+        """The spec with each property that can satisfy a condition: a listed one, or one of these names."""
+        for name in dict.fromkeys([*spec.props, *spec.required, *names]):
             if strings.contains(exists.names, name):
                 conj = self._meet(self.lookup(spec, name), exists.conj)
                 if not self._is_nothing(conj):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
 
 _MAX_STATES = 4000
-_MAX_EXISTS = 3
+_MAX_EXISTS = 4
 _MAX_NAME_CLASSES = 64
 
 

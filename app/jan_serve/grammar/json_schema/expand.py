@@ -375,4 +375,5 @@ class Expander:
 
 def _is_one_of(conj: Conj) -> bool:
     """Whether only a `oneOf` has to hold."""
-    return len(conj) == 1 and conj[0].positive and ASSERTIONS.intersection(conj[0].node.schema) == frozenset({"oneOf"})
+    schema = as_object(conj[0].node.schema) if len(conj) == 1 and conj[0].positive else None
+    return schema is not None and ASSERTIONS.intersection(schema) == frozenset({"oneOf"})

@@ -121,7 +121,7 @@ def test_many_optional_properties_cost_rules_in_proportion() -> None:
     "keywords",
     [
         {"properties": {f"p{n}": True for n in range(200)}, "maxProperties": 50},
-        {"allOf": [{"not": {"additionalProperties": {"const": n}}} for n in range(4)]},
+        {"allOf": [{"not": {"additionalProperties": {"const": n}}} for n in range(5)]},
         {"patternProperties": {f"{c}": {"minimum": n} for n, c in enumerate("abcdefg")}},
     ],
 )

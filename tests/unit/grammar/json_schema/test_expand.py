@@ -78,6 +78,7 @@ KEYWORDS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         [{"a": 1, "b": 1}, {"c": 1, "d": 1}, 1],
         [{"a": 1}, {"c": 1}],
     ),
+    "all of something, nothing and everything": ({"allOf": [{"oneOf": [True, False]}, False]}, [], [1]),
     "names": ({"propertyNames": {"maxLength": 1}}, [{"a": 1}, {}], [{"ab": 1}]),
     "equal numbers in an enumeration": ({"enum": [1, "a", [True]]}, [1, 1.0, "a", [True]], [True, [1]]),
 }
@@ -165,6 +166,16 @@ ALTERNATIVES: dict[str, dict[str, Any]] = {
         "dependentSchemas": {
             f"p{n}": {"properties": {"kind": {"enum": [f"k{n}", f"k{n % 3}"]}}} for n in range(14)
         }
+    },
+    "one name of each of several sets": {
+        "patternProperties": {"^p[0-9]$": {"type": "integer"}},
+        "additionalProperties": False,
+        "not": {
+            "anyOf": [
+                {"propertyNames": {"not": {"enum": names}}}
+                for names in (["p0", "p1"], ["p0", "p9"], ["p1", "p9"], ["p0", "p1", "p3"])
+            ]
+        },
     },
     "none of many": {"not": {"anyOf": _kinds(12, required=["kind"])}},
 }
