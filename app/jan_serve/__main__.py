@@ -1,6 +1,7 @@
 """Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-Workers start without importing the CLI: their start-up time delays model swaps, templates, constraints, images and headers.
+Workers and helpers start without importing the CLI: their start-up time delays model swaps, templates, constraints
+and images.
 """
 
 from __future__ import annotations

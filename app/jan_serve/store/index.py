@@ -179,7 +179,8 @@ def _read_record(path: str) -> ModelRecord | None:
         if isinstance(error, OSError):
             raise_if_exhausted(error)
         _log.warning(
-            "a record of the model index cannot be read", extra={"file": os.path.basename(path), "reason": str(error)}
+            "a record of the model index cannot be read",
+            extra={"file": os.path.basename(path), "reason": str(error)},
         )
         return None
     return record if record.files else None

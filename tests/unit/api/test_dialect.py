@@ -244,4 +244,6 @@ def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory
     [dialect] = made
     for route in all_routes(dialect.router().routes):
         assert isinstance(route, APIRoute)
-        assert any(route.path == path or route.path.startswith(f"{path}/") for path in dialect.paths), route.path
+        assert any(route.path == path or route.path.startswith(f"{path}/") for path in dialect.paths), (
+            route.path
+        )

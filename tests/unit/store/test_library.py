@@ -47,6 +47,7 @@ def test_names_that_mean_nothing(library: ModelLibrary) -> None:
     with pytest.raises(AdapterNotFound):
         library.find("plain-7b:absent")
 
+
 class CountingReader:
     """Reads the headers here, and keeps their names."""
 

@@ -89,7 +89,9 @@ def test_a_path_that_is_not_below_its_paths_does_not_make_the_router() -> None:
     def make() -> APIRouter:
         raise AssertionError("made")
 
-    client = TestClient(_app(DeferredRoutes(make, ("/other", "/")), DeferredRoutes(_router, ("/first", "/second"))))
+    client = TestClient(
+        _app(DeferredRoutes(make, ("/other", "/")), DeferredRoutes(_router, ("/first", "/second")))
+    )
     assert client.get("/first/1").json() == {"number": 1}
     assert client.post("/second", json=[4]).json() == 4
     assert client.get("/others").status_code == 404

@@ -13,7 +13,6 @@ from fastapi import APIRouter
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.config import Settings
 
-
 _PATHS: Final = (
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/extras",
     "/apply-template", "/infill", "/lora-adapters", "/props",
