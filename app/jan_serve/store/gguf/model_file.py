@@ -139,11 +139,14 @@ def read_model_file(path: Path) -> ModelFile:
     )
 
 
-def read_model_parts(model: ModelFile, overrides: Sequence[str]) -> ModelParts:
-    """The parts without the tensors that match REGEX=DEVICE. Blocks on the disk. Raises InvalidModel, SettingsError."""
+def read_model_parts(model: ModelFile, overrides: Sequence[str], *, with_heads: bool) -> ModelParts:
+    """The parts without the tensors that match REGEX=DEVICE. Blocks on the disk. Raises InvalidModel, SettingsError.
+
+    with_heads: see `parts_of`.
+    """
     headers = [read_gguf_header(path) for path in model.paths]
     tensors = [tensor for part in headers for tensor in part.tensors]
-    return parts_of(headers[0], tensors, model.n_layer, overrides)
+    return parts_of(headers[0], tensors, model.n_layer, overrides, with_heads=with_heads)
 
 
 def _template(header: GgufHeader) -> str | None:
