@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jan_serve.core.models.model_parts import LayerParts, ModelParts
-from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, TensorInfo
 
 _BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
@@ -25,16 +24,15 @@ def parts_of(
     header: GgufHeader,
     tensors: Iterable[TensorInfo],
     n_layer: int,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[tuple[str, str]] = (),
     *,
     with_heads: bool = False,
 ) -> ModelParts:
-    """header: with the model's keys. tensors: of all its files. overrides: REGEX=DEVICE, the first that matches counts.
+    """header: with the model's keys. tensors: of all its files. overrides: as in PlacementOptions.
 
     with_heads: those that predict further tokens are to be loaded.
-    Raises SettingsError for a pattern that is none.
     """
-    patterns = [parse_override(each) for each in overrides]
+    patterns = [(re.compile(pattern), device) for pattern, device in overrides]
     architecture = header.text("general.architecture") or ""
     n_ahead = min(n_layer, length_of(header, f"{architecture}.nextn_predict_layers"))
     n_loaded = n_layer - (0 if with_heads else n_ahead)
@@ -84,17 +82,6 @@ def parts_of(
         pinned=tuple(pinned.items()),
         n_ahead=len(heads) if len(heads) == n_ahead else 0,
     )
-
-
-def parse_override(text: str) -> tuple[re.Pattern[str], str]:
-    """REGEX=DEVICE. Raises SettingsError."""
-    pattern, equals, device = text.rpartition("=")
-    if not equals or not pattern or not device:
-        raise SettingsError(f"override_tensor: {text!r} is not of the form REGEX=DEVICE")
-    try:
-        return re.compile(pattern), device
-    except re.error as error:
-        raise SettingsError(f"override_tensor: {pattern!r} is not a regular expression: {error}") from None
 
 
 def cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> list[tuple[int, int]]:
