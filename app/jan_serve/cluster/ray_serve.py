@@ -132,8 +132,9 @@ def _versions_by(deadline: float, machine: Machine, answer: Any) -> Versions | N
 
 
 def deploy(file: ClusterFile) -> None:
-    """Run the replicas of the file; those of an earlier one are replaced, one after another, each when its successor or
-    the others can do without it. Blocks until all run. Raises ClusterFailed.
+    """Run the replicas of the file; they replace those of an earlier one, one after another.
+
+    Blocks until all run, which may wait for machines. Raises ClusterFailed.
     """
     serve = _serve()
     wanted = file.replicas

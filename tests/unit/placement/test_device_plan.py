@@ -118,7 +118,7 @@ def test_experts_are_left_in_main_memory_by_an_override() -> None:
 
 
 def test_the_blocks_whose_experts_stay_can_be_set() -> None:
-    found = plan(MIXTURE, [gpu(PLENTY)], n_cpu_moe=2, override_tensor=("attn=CPU",))
+    found = plan(MIXTURE, [gpu(PLENTY)], n_cpu_moe=2, override_tensor=(("attn", "CPU"),))
     assert found.llama.overrides == (
         ("attn", "CPU"),
         (r"^blk\.(0|1)\.ffn_(up|down|gate|gate_up)_(ch)?exps", "CPU"),
