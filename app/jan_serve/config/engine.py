@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.core.models.placement import PlacementOptions
+from jan_serve.core.models.placement import PlacementOptions, parse_override
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.model_file import ModelFile, read_model_parts
 
@@ -24,16 +24,17 @@ def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
     layers = options.n_gpu_layers
     values: dict[str, Any] = {name: getattr(options, name) for name in SAME_NAME}
     values["n_ubatch"] = min(options.n_ubatch, options.n_batch)
+    overrides = tuple(map(parse_override, options.override_tensor))
     placement = PlacementOptions(
         n_gpu_layers=None if layers == "auto" else _ALL_LAYERS if layers == "all" else layers,
         n_cpu_moe=options.n_cpu_moe,
         tensor_split=options.tensor_split,
         split_mode=options.split_mode,
         main_gpu=options.main_gpu,
-        override_tensor=options.override_tensor,
+        override_tensor=overrides,
         require_accelerator=options.require_accelerator,
     )
-    parts = read_model_parts(model, options.override_tensor) if options.override_tensor else model.parts
+    parts = read_model_parts(model, overrides) if overrides else model.parts
     return EngineSettings(
         **values,
         use_mmap=options.mmap,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jan_serve.core.models.model_parts import LayerParts, ModelParts
-from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, TensorInfo
 
 _BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
@@ -21,13 +20,10 @@ _SCAN_WIDTH: Final = 14
 
 
 def parts_of(
-    header: GgufHeader, tensors: Iterable[TensorInfo], n_layer: int, overrides: Sequence[str] = ()
+    header: GgufHeader, tensors: Iterable[TensorInfo], n_layer: int, overrides: Sequence[tuple[str, str]] = ()
 ) -> ModelParts:
-    """header: with the model's keys. tensors: of all its files. overrides: REGEX=DEVICE, the first that matches counts.
-
-    Raises SettingsError for a pattern that is none.
-    """
-    patterns = [parse_override(each) for each in overrides]
+    """header: with the model's keys. tensors: of all its files. overrides: as in PlacementOptions."""
+    patterns = [(re.compile(pattern), device) for pattern, device in overrides]
     architecture = header.text("general.architecture") or ""
     # Heads that predict further tokens are not loaded.
     n_nextn = length_of(header, f"{architecture}.nextn_predict_layers")
@@ -75,17 +71,6 @@ def parts_of(
         width=_width(header, architecture, n_layer),
         pinned=tuple(pinned.items()),
     )
-
-
-def parse_override(text: str) -> tuple[re.Pattern[str], str]:
-    """REGEX=DEVICE. Raises SettingsError."""
-    pattern, equals, device = text.rpartition("=")
-    if not equals or not pattern or not device:
-        raise SettingsError(f"override_tensor: {text!r} is not of the form REGEX=DEVICE")
-    try:
-        return re.compile(pattern), device
-    except re.error as error:
-        raise SettingsError(f"override_tensor: {pattern!r} is not a regular expression: {error}") from None
 
 
 def cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> list[tuple[int, int]]:
