@@ -17,6 +17,7 @@ def test_other_machines_are_refused_without_a_network(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (("--host", "::1"), "llama.cpp reaches its devices by IPv4 only"),
         (("--host", "0.0.0.0", "--allow", "somewhere"), "'somewhere' is not a network"),
         (("--host", "0.0.0.0", "--allow", "0.0.0.0/0"), "is every address"),
         (("--memory", "much"), "'much' is not a size such as 24GB"),
