@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -51,6 +52,20 @@ class Running:
             return int(props["default_generation_settings"]["n_ctx"])
         except (urllib.error.URLError, ValueError, KeyError, TypeError):
             return None
+
+    def counters(self) -> dict[str, float]:
+        """The sums of /metrics over all labels, by name; empty if the server has none."""
+        try:
+            with urllib.request.urlopen(f"{self.base}/metrics", timeout=30.0) as response:
+                lines: list[str] = response.read().decode().splitlines()
+        except urllib.error.URLError:
+            return {}
+        found: dict[str, float] = {}
+        for line in lines:
+            if line and not line.startswith("#"):
+                name, value = re.split(r"[{ ]", line, maxsplit=1)[0], line.rsplit(" ", 1)[1]
+                found[name] = found.get(name, 0.0) + float(value)
+        return found
 
     def post(
         self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None

@@ -145,9 +145,8 @@ class ModelLibrary:
         """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
         entry = self._resolver.resolve_with_adapter(name)[0]
         facts = self._resolver.facts(entry)
-        return msgspec.structs.replace(self._listed(entry), facts=facts, problem=None), read_gguf_header(
-            entry.path
-        )
+        listed = msgspec.structs.replace(self._listed(entry), facts=facts, problem=None)
+        return listed, read_gguf_header(entry.path)
 
     def variant(self, name: str) -> Variant | None:
         """The variant of this name, if there is one."""

@@ -145,11 +145,13 @@ def read_model_file(path: Path) -> ModelFile:
     )
 
 
-def read_model_parts(model: ModelFile, overrides: Sequence[tuple[str, str]]) -> ModelParts:
-    """The parts, as `parts_of` counts them with overrides. Blocks on the disk. Raises InvalidModel."""
+def read_model_parts(
+    model: ModelFile, overrides: Sequence[tuple[str, str]], *, with_heads: bool
+) -> ModelParts:
+    """The parts, as `parts_of` counts them with these. Blocks on the disk. Raises InvalidModel."""
     headers = [read_gguf_header(path) for path in model.paths]
     tensors = [tensor for part in headers for tensor in part.tensors]
-    return parts_of(headers[0], tensors, model.n_layer, overrides)
+    return parts_of(headers[0], tensors, model.n_layer, overrides, with_heads=with_heads)
 
 
 def _template(header: GgufHeader) -> str | None:
