@@ -155,7 +155,10 @@ def _file_name(name: str) -> str:
 
 
 def _read(path: str | Path) -> ModelRecord:
-    """A record, in the latest version. Raises LaterVersion; OSError, ValueError, TypeError, KeyError, RecursionError."""
+    """A record, in the latest version.
+
+    Raises LaterVersion; OSError, ValueError, TypeError, KeyError, RecursionError.
+    """
     with open(path, "rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size > _MAX_RECORD_BYTES:
             raise ValueError("it is too large")

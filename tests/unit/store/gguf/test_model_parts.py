@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve.core.models.model_parts import ModelParts
-from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, Scalar, TensorInfo
-from jan_serve.store.gguf.model_parts import parse_override, parts_of
+from jan_serve.store.gguf.model_parts import parts_of
 
 _INT32 = 5
 _STRING = 8
@@ -23,7 +22,7 @@ def numbers(*values: int) -> ArrayValue:
 def parts(
     tensors: Mapping[str, int],
     keys: Mapping[str, int | ArrayValue] | None = None,
-    overrides: tuple[str, ...] = (),
+    overrides: tuple[tuple[str, str], ...] = (),
 ) -> ModelParts:
     """Of two blocks. tensors: bytes by name. keys: of the architecture `x`."""
     metadata: dict[str, Scalar | ArrayValue] = {"general.architecture": "x"}
@@ -67,29 +66,10 @@ def test_the_first_pattern_that_matches_takes_a_tensor_from_its_block() -> None:
         "blk.1.ffn_up.weight": 20,
         "output.weight": 5,
     }
-    found = parts(tensors, overrides=(r"blk\.1\.=CUDA1", r"ffn_up=CPU", r"ffn=CUDA0"))
+    found = parts(tensors, overrides=((r"blk\.1\.", "CUDA1"), ("ffn_up", "CPU"), ("ffn", "CUDA0")))
     assert dict(found.pinned) == {"CUDA1": 20, "CPU": 10}
     assert [layer.weights for layer in found.layers] == [0, 0]
     assert found.weights == 42
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("ffn_up", "is not of the form REGEX=DEVICE"),
-        ("=CPU", "is not of the form REGEX=DEVICE"),
-        ("ffn_up=", "is not of the form REGEX=DEVICE"),
-        ("ffn_(up=CPU", "is not a regular expression"),
-    ],
-)
-def test_other_patterns_are_rejected(text: str, reason: str) -> None:
-    with pytest.raises(SettingsError, match=f"override_tensor: .* {reason}"):
-        parse_override(text)
-
-
-def test_a_device_is_what_follows_the_last_equals_sign() -> None:
-    pattern, device = parse_override("a=b=CUDA0")
-    assert (pattern.pattern, device) == ("a=b", "CUDA0")
 
 
 @pytest.mark.parametrize(
