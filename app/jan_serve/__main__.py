@@ -1,6 +1,7 @@
 """Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-Workers start without importing the CLI: their start-up time delays model swaps, templates, constraints and images.
+Workers and helpers start without importing the CLI: their start-up time delays model swaps, templates, constraints
+and images.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ def main() -> int:
             from jan_serve.image_decoding.worker import main as imaging_main
 
         return imaging_main()
+    if sys.argv[1:2] == ["headers"]:
+        with quick_imports():
+            from jan_serve.header_reading.worker import main as headers_main
+
+        return headers_main()
     try:
         from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
     except KeyboardInterrupt:

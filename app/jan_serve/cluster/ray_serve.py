@@ -132,8 +132,9 @@ def _versions_by(deadline: float, machine: Machine, answer: Any) -> Versions | N
 
 
 def deploy(file: ClusterFile) -> None:
-    """Run the replicas of the file; those of an earlier one are replaced, one after another, each when its successor or
-    the others can do without it. Blocks until all run. Raises ClusterFailed.
+    """Run the replicas of the file; they replace those of an earlier one, one after another.
+
+    Blocks until all run, which may wait for machines. Raises ClusterFailed.
     """
     serve = _serve()
     wanted = file.replicas
@@ -149,17 +150,18 @@ def deploy(file: ClusterFile) -> None:
     if wanted.min == wanted.max:
         options["num_replicas"] = wanted.min
     else:
+        look_back_s = max(wanted.grow_s, 1.0)
         options["autoscaling_config"] = {
             "min_replicas": wanted.min,
             "max_replicas": wanted.max,
             "upscale_delay_s": wanted.grow_s,
             "downscale_delay_s": wanted.shrink_s,
-            "look_back_period_s": max(wanted.grow_s, 1.0),
-            "metrics_interval_s": min(10.0, max(wanted.grow_s, 1.0)),
+            "look_back_period_s": look_back_s,
+            "metrics_interval_s": min(10.0, look_back_s / 2),
             "policy": {"policy_function": by_open_requests},
         }
-    application = serve.deployment(**options)(Replica).bind(msgspec.to_builtins(file))
     try:
+        application = serve.deployment(**options)(Replica).bind(msgspec.to_builtins(file))
         serve.start(proxy_location="Disabled")
         serve.run(application, name=APPLICATION, route_prefix=None)
     except Exception as error:
@@ -173,7 +175,7 @@ def end(drain_s: float) -> None:
     try:
         while not _deleted(serve):
             if time.monotonic() > deadline:
-                raise ClusterFailed("the replicas did not end in time")
+                raise TimeoutError("not in time")
         serve.shutdown()
     except Exception as error:
         raise ClusterFailed(f"the replicas did not end: {_last_line(error)}") from None

@@ -77,7 +77,7 @@ def test_a_number_by_open_requests(serve: FakeServe) -> None:
     scaling = serve.options["autoscaling_config"]
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
     assert (scaling["upscale_delay_s"], scaling["downscale_delay_s"]) == (0, 5)
-    assert scaling["look_back_period_s"] >= scaling["metrics_interval_s"] > 0
+    assert scaling["look_back_period_s"] > scaling["metrics_interval_s"] > 0  # equal ones are deprecated
     assert scaling["policy"] == {"policy_function": by_open_requests}
     assert "num_replicas" not in serve.options
 
@@ -86,6 +86,15 @@ def test_a_failed_start_is_told(serve: FakeServe) -> None:
     serve.fails = [RuntimeError("the server ended with status 2")]
     with pytest.raises(ClusterFailed, match="did not start: the server ended with status 2"):
         deploy(ClusterFile("http://a:1"))
+
+
+def test_an_option_that_ray_refuses_is_told(serve: FakeServe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**options: Any) -> Any:
+        raise ValueError("The precision of num_cpus cannot go beyond 0.0001")
+
+    monkeypatch.setattr(serve, "deployment", refuse)
+    with pytest.raises(ClusterFailed, match="did not start: The precision"):
+        deploy(ClusterFile("http://a:1", replicas=Replicas(cpus=0.00001)))
 
 
 def test_the_end_waits_longer_than_ray_does(serve: FakeServe) -> None:
@@ -97,7 +106,7 @@ def test_the_end_waits_longer_than_ray_does(serve: FakeServe) -> None:
 def test_the_end_has_a_limit(serve: FakeServe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_serve, "_END_S", -1.0)
     serve.fails = [TimeoutError()]
-    with pytest.raises(ClusterFailed, match="in time"):
+    with pytest.raises(ClusterFailed, match=r"^the replicas did not end: not in time$"):
         end(0)
     assert "shutdown" not in serve.calls
 

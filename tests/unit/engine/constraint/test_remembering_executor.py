@@ -17,6 +17,7 @@ from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
@@ -76,6 +77,20 @@ _LONGER = (
     '{"',
     "ok",
     "}",
+    "{}",
+    "[]",
+    "{},",
+    "[],[]",
+    "{},{}",
+    "[[],[]",
+    ", {}",
+    "]]",
+    '"}',
+    '"},{"',
+    "1}",
+    "1},",
+    '": []',
+    "],[[",
 )
 PIECES = (b"<s>", b"</s>", *_CHARACTERS, *_BYTES, *(text.encode() for text in _LONGER))
 
@@ -121,6 +136,41 @@ SCHEMAS: dict[str, tuple[Any, list[Any]]] = {
     "scalars": (
         {"items": {"type": ["string", "number", "boolean", "null"]}},
         [1, "1", True, "true", None, 1.5],
+    ),
+    "objects": (
+        {"items": {"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"], "type": "object"}},
+        [
+            {"a": 1},
+            {"a": 2},
+            {"a": 1, "b": "x"},
+            {"a": 1, "x": [1], "y": None},
+            {"a": 1, "y": None, "x": [1]},
+        ],
+    ),
+    "anything": (
+        {},
+        [
+            1,
+            "1",
+            "[]",
+            [],
+            {},
+            [[]],
+            {"a": []},
+            {"a": {}},
+            {"b": 1, "a": 0.5},
+            {"a": 0.5, "b": 1},
+            "{}",
+            True,
+        ],
+    ),
+    "arrays of arrays": (
+        {"items": {"type": "array", "items": {"type": "array", "items": {"enum": [1, 2]}}}},
+        [[], [[]], [[1]], [[1], []], [[], [1]], [[1, 2]]],
+    ),
+    "scalars or objects": (
+        {"items": {"anyOf": [{"enum": ["a", "b"]}, {"type": "object", "properties": {"a": {"const": 1}}}]}},
+        ["a", "b", {}, {"a": 1}, {"b": "a"}],
     ),
     "dates": ({"items": {"type": "string", "format": "date"}, "maxItems": 3}, ["2024-02-29", "2024-02-28"]),
 }
@@ -274,6 +324,14 @@ def test_copies_remember_apart() -> None:
         other.accept(token)
     assert takes(one.copy(), '"b"]', Random(4)) and not takes(one, '"a"]', Random(4))
     assert not takes(other, '"b"]', Random(4))
+
+
+def test_an_item_that_repeats_is_not_accepted_in_silence() -> None:
+    executor = executor_of(array_of("strings"))
+    for token in cuts(b'["a","a', Random(6)):
+        executor.accept(token)
+    with pytest.raises(EngineFailure):
+        executor.accept(PIECES.index(b'"'))
 
 
 def test_every_beginning_of_a_small_set_is_right() -> None:

@@ -46,6 +46,7 @@ def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list
     [
         ({"type": "string"}, True, None),
         ({"type": "string", "pattern": "^[a-l]$"}, False, 12),
+        ({"type": "string", "pattern": "^[\ud7f6-\ue000a]$"}, False, 12),  # no text has a surrogate
         ({"type": "integer", "minimum": 1, "maximum": 20}, False, 20),
         ({"enum": [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, "a"]}, False, 9),
         ({"type": "string", "pattern": "^[0-9]{5}$"}, False, MAX_ITEMS),
@@ -85,7 +86,18 @@ def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (array({}), "no arrays and objects"),
+        (
+            array({"type": "object", "properties": {"a": {}}, "additionalProperties": False}),
+            "of objects that may have no other",
+        ),
+        (array({"type": "object", "maxProperties": 3}), "of objects that may have no other"),
+        (
+            array({"type": "object", "patternProperties": {"^[ab]$": {}}, "additionalProperties": False}),
+            "of objects that may have no other",
+        ),
+        (array({"type": "array", "maxItems": 3}), "of arrays that may not be longer"),
+        (array({"type": "array", "items": {"type": "array", "minItems": 1}}), "of arrays that may not"),
+        (array({"type": "array", "uniqueItems": True}), "of arrays that may not be longer"),
         (array({"type": "string"}, prefixItems=[{"type": "string"}, {"type": "string"}]), "by position"),
         (array({"type": "string"}, contains={"const": "a"}), "together with contains"),
         ({"anyOf": [TEXTS, {"type": "array", "items": {"type": "integer"}}]}, "another array"),
