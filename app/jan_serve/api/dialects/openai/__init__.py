@@ -24,4 +24,4 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             response_store_bytes=settings.response_store_bytes,
         )
 
-    return Dialect(router)
+    return Dialect(router, form_paths=("/v1/audio/transcriptions",))

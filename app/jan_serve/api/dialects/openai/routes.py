@@ -30,9 +30,11 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
 
     def responses() -> APIRouter:
         from jan_serve.api.dialects.openai.responses.routes import add_response_routes
+        from jan_serve.api.dialects.openai.transcriptions.routes import add_transcription_route
 
         router = APIRouter(route_class=JsonRoute, responses=ERROR_RESPONSES)
         add_response_routes(router, services, leases, response_store_bytes)
+        add_transcription_route(router, services, leases)
         return router
 
     router.routes.append(DeferredRoutes(responses))
