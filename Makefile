@@ -43,7 +43,7 @@ test: install-dev ## all tests (ARGS: as pytest)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients
-	@scripts/install-lmdeploy-client
+	@scripts/install-lmdeploy
 	cd tests/clients/node && npm ci --no-audit --no-fund --loglevel=error
 	cd tests/clients/claude_code && npm ci --no-audit --no-fund --loglevel=error || echo "==> Claude Code could not be installed: its tests are skipped" >&2
 	$(BIN)/python -m pytest tests/clients $(ARGS)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.request
-from typing import Any
+from typing import Final
 
 from benchmarks.agent_session import agent_requests
 from benchmarks.figures import Figures
 from benchmarks.servers import Running
 
-_TIMEOUT_S = 1800.0
+_HEADERS: Final = {"anthropic-version": "2023-06-01"}
 
 
 def agent_turns(server: Running, seed: int) -> Figures:
@@ -24,7 +21,7 @@ def agent_turns(server: Running, seed: int) -> Figures:
     computed = total = 0
     for turn, body in enumerate(agent_requests("default", seed)):
         began = time.perf_counter()
-        usage = _post(server.base, body)["usage"]
+        usage = server.post("/v1/messages", body, _HEADERS)["usage"]
         took = time.perf_counter() - began
         if turn == 0:
             first_s = took
@@ -33,14 +30,3 @@ def agent_turns(server: Running, seed: int) -> Figures:
         computed += usage["input_tokens"]
         total += usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
     return {"wall_s": wall_s, "first_s": first_s, "anew": computed / total, "prompt_tokens": total / 9}
-
-
-def _post(base: str, body: dict[str, Any]) -> dict[str, Any]:
-    headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
-    request = urllib.request.Request(f"{base}/v1/messages", json.dumps(body).encode(), headers)
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-            answer: dict[str, Any] = json.load(response)
-    except urllib.error.HTTPError as error:
-        raise RuntimeError(f"{error.code}: {error.read(1000).decode(errors='replace')}") from error
-    return answer

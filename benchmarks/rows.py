@@ -222,6 +222,7 @@ ROWS = (
     Row(
         "free-text", "what repeats nothing is not slower", "tokens_per_s", "tok/s", False, load_rows.free_text
     ),
+    Row("mtp", "a model's own head saves steps", "tokens_per_s", "tok/s", False, load_rows.own_head),
     Row("streams-32", "many small requests at once", "tokens_per_s", "tok/s", False, load_rows.streams_32),
     Row(
         "long-prefill",

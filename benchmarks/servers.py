@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ from typing import Any
 import psutil
 
 START_TIMEOUT_S = 120.0
+_ANSWER_TIMEOUT_S = 1800.0
+
+
+class Refused(RuntimeError):
+    """An answer with the status of an error."""
+
+    def __init__(self, path: str, status: int, text: str) -> None:
+        super().__init__(f"{path}: {status}: {text}")
+        self.status = status
 
 
 @dataclass(slots=True)
@@ -42,6 +52,34 @@ class Running:
             return int(props["default_generation_settings"]["n_ctx"])
         except (urllib.error.URLError, ValueError, KeyError, TypeError):
             return None
+
+    def counters(self) -> dict[str, float]:
+        """The sums of /metrics over all labels, by name; empty if the server has none."""
+        try:
+            with urllib.request.urlopen(f"{self.base}/metrics", timeout=30.0) as response:
+                lines: list[str] = response.read().decode().splitlines()
+        except urllib.error.URLError:
+            return {}
+        found: dict[str, float] = {}
+        for line in lines:
+            if line and not line.startswith("#"):
+                name, value = re.split(r"[{ ]", line, maxsplit=1)[0], line.rsplit(" ", 1)[1]
+                found[name] = found.get(name, 0.0) + float(value)
+        return found
+
+    def post(
+        self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The answer to a JSON body. Raises Refused."""
+        own = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.base + path, json.dumps(body).encode(), own)
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S) as response:
+                answer: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            text = error.read(1000).decode(errors="replace")
+            raise Refused(path, error.code, text) from error
+        return answer
 
     def tree_rss_mb(self) -> dict[str, float]:
         """Resident megabytes of the front process and of its children together."""

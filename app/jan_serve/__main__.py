@@ -1,6 +1,7 @@
 """Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
-Workers start without importing the CLI: their start-up time delays model swaps, templates, constraints and media.
+Workers and helpers start without importing the CLI: their start-up time delays model swaps, templates, constraints
+and media.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ def main() -> int:
             from jan_serve.media_decoding.worker import main as decoding_main
 
         return decoding_main()
+    if sys.argv[1:2] == ["headers"]:
+        with quick_imports():
+            from jan_serve.header_reading.worker import main as headers_main
+
+        return headers_main()
     try:
         from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
     except KeyboardInterrupt:

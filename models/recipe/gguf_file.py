@@ -173,6 +173,7 @@ def file_type(quantize: bool) -> gguf.LlamaFileType:
 
 
 def quantizable(name: str, array: NDArray[np.float32]) -> bool:
-    """Whether a tensor is a plain matrix multiplied from the left, so that Q8_0 fits."""
+    """Whether a tensor is a matrix multiplied from the left, or such matrices of experts, so that Q8_0 fits."""
     keep = ("conv1d", "shortconv.conv", "ssm_a", "ssm_x", "ssm_dt", "position_embd", "token_types", "cls")
-    return array.ndim == 2 and array.shape[-1] % 32 == 0 and not any(part in name for part in keep)
+    is_matrix = array.ndim == 2 or "_exps." in name
+    return is_matrix and array.shape[-1] % 32 == 0 and not any(part in name for part in keep)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import Final
 
 import psutil
 
-from tests.chaos.client import End, Manner, Outcome
+from tests.chaos.client import End, Outcome
 from tests.chaos.questions import CANARY
 from tests.chaos.world import Window, World, overlap
 
 _SLACK_S: Final = 5.0
 """A request that began this long after a fault may still meet it: a list of files that was read before."""
-ORDERLY: Final = signal.SIGTERM
 _TEMPORARY: Final = (".tmp", ".part", ".incomplete")
 
 
@@ -54,12 +52,13 @@ def _wrong(outcome: Outcome, golden: Mapping[str, str], world: World) -> str | N
 
 
 def _is_due(outcome: Outcome, world: World) -> bool:
-    """Whether this error may come: never the client's fault, unless the model's file is gone or damaged."""
-    if outcome.status >= 500 and "internal_error" not in outcome.detail:
+    """Whether this error may come: never the client's fault, unless a file of its model is gone or damaged."""
+    if "internal_error" in outcome.detail:
+        return False
+    if outcome.status >= 500 or outcome.status in (200, 429):
         return True
-    if outcome.status in (200, 429, 529):
-        return True
-    windows = [window for window, _ in world.damages]
+    model = outcome.question.model
+    windows = [window for window, file in world.damages if file in (f"{model}.gguf", f"mmproj-{model}.gguf")]
     near = overlap(_longer(windows), outcome.start, outcome.end)
     return near and outcome.status in (400, 404, 422)
 
@@ -114,8 +113,3 @@ def _is_locked(file: Path) -> bool:
         except BlockingIOError:
             return True
     return False
-
-
-def patient(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Of the clients that wanted an answer."""
-    return [outcome for outcome in outcomes if outcome.manner not in (Manner.LEAVES, Manner.FALLS_SILENT)]

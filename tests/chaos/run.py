@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import random
 import re
+import signal
 import socket
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.chaos import accounts
 from tests.chaos.client import End, Manner, Outcome, ask, drawn_manner
@@ -68,8 +68,9 @@ async def chaos(
     clients: int,
     faults: Sequence[Entry] = FAULTS,
     say: Callable[[str], None] = lambda text: None,
+    least_faults: int = 0,
 ) -> Report:
-    """Run it. say: takes a line for each fault. clients: at once."""
+    """Run it. say: takes a line for each fault. clients: at once. least_faults: made though the seconds are over."""
     report = Report(seed)
     with world(folder) as at:
         at.start()
@@ -77,7 +78,9 @@ async def chaos(
         golden = await undisturbed(at)
         before = _resources(at)
         with asked_for_health(at.port, 0.05) as asked:
-            await _disturbed(at, report, seconds, clients, faults, say)
+            await _disturbed(
+                at, report, clients, _make_faults(at, report, seconds, faults, say, least_faults)
+            )
         report.health = [
             (start, took)
             for start, took in asked
@@ -100,12 +103,7 @@ async def undisturbed(at: World) -> dict[str, str]:
 
 
 async def _disturbed(
-    at: World,
-    report: Report,
-    seconds: float,
-    clients: int,
-    faults: Sequence[Entry],
-    say: Callable[[str], None],
+    at: World, report: Report, clients: int, making_faults: Coroutine[Any, Any, None]
 ) -> None:
     """Clients and faults at once. Returns when each request has ended."""
     over = asyncio.Event()
@@ -115,7 +113,7 @@ async def _disturbed(
             draws = random.Random(f"{report.seed}-client-{number}")
             group.create_task(_client(at, report, draws, over, silent))
         try:
-            await _make_faults(at, report, seconds, faults, say)
+            await making_faults
         finally:
             over.set()
     for sock in silent:
@@ -133,16 +131,21 @@ async def _client(
 
 
 async def _make_faults(
-    at: World, report: Report, seconds: float, faults: Sequence[Entry], say: Callable[[str], None]
+    at: World,
+    report: Report,
+    seconds: float,
+    faults: Sequence[Entry],
+    say: Callable[[str], None],
+    least: int,
 ) -> None:
-    """All of them in an order of the seed, then again in another one, until the time is over."""
+    """All of them in an order of the seed, then again in another one, until the time is over and enough were made."""
     draws = random.Random(f"{report.seed}-faults")
     start = time.monotonic()
-    for _ in itertools.count():
+    while True:
         for entry in draws.sample(faults, len(faults)):
             pause_s, lasts_s = draws.uniform(0, 1.5), draws.uniform(0, entry.longest_s)
             await asyncio.sleep(pause_s)
-            if time.monotonic() - start > seconds:
+            if time.monotonic() - start > seconds and report.faults.total() >= least:
                 return
             async with entry.fault(at, draws) as what:
                 say(f"{time.monotonic() - start:6.1f} s  {entry.name}: {what}, for {lasts_s:.1f} s")
@@ -183,7 +186,7 @@ async def _afterwards(at: World, report: Report, golden: dict[str, str], before:
     ):
         report.findings.append("processes or threads are left")
     report.findings += accounts.zombies(at)
-    at.signal(accounts.ORDERLY)
+    at.signal(signal.SIGTERM)
     status = await asyncio.to_thread(at.wait, 40)
     if status != 0:
         report.findings.append(f"the server ended with status {status}")

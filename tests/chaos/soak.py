@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.soak [--minutes M] [--seed N] [--svg FILE]`: steady load while models come and go.
+"""`python -m tests.chaos.soak [--minutes M] [--seed N] [--load SHARE] [--svg FILE]`: a steady load while models change.
 
 One model stays, the three others share one place. Requests arrive at random at a share of what the server can do, which
 is measured first. Prints what grows and what does not; the exit status is 1 if a bound is broken. Linux only.

@@ -1,29 +1,22 @@
-"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy.py CASE URL`.
+"""Runs LMDeploy's own client against a server, outside the product's environment: `run_lmdeploy CASE URL`.
 
 Prints nothing and ends with 0 where everything was as it should be. Not collected by pytest: see test_lmdeploy_client.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from tests.clients.lmdeploy_parts import CLIENT_VERSION, use_lmdeploy
 
 MODEL = "jan-tiny"
 HELLO = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
 MESSAGES: list[dict[str, str]] = [{"role": "user", "content": "Hello!"}]
-FOLDER = Path(__file__).parents[2] / ".venv-clients" / "lmdeploy"
 
 
 def client_of(url: str) -> Any:
-    """The client, without the rest of the package: of that it needs only what makes its logger."""
-    utils: Any = ModuleType("lmdeploy.utils")
-    utils.get_logger = logging.getLogger
-    sys.modules["lmdeploy.utils"] = utils
-    sys.path.insert(0, str(FOLDER))
     from lmdeploy.serve.openai.api_client import APIClient
 
     return APIClient(url)
@@ -108,4 +101,5 @@ CASES: dict[str, Callable[[str], None]] = {
 
 
 if __name__ == "__main__":
+    use_lmdeploy(CLIENT_VERSION)
     CASES[sys.argv[1]](sys.argv[2])

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+_ROOT = Path(__file__).parents[2]
 _HIDDEN = ("OPENAI", "ANTHROPIC", "OLLAMA", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -14,6 +15,7 @@ def run_client(*command: str | Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith(_HIDDEN)}
     done = subprocess.run(
         command,
+        cwd=_ROOT,
         env={**environment, "LANGSMITH_TRACING": "false", "NO_PROXY": "127.0.0.1"},
         capture_output=True,
         text=True,

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
     out, plot = tmp_path / "new" / "samples.json", tmp_path / "new" / "medians.svg"
-    names = ("one-stream", "restart-4k", "repeated-text", "burst-16x100")
+    names = ("one-stream", "restart-4k", "repeated-text", "rerank-100", "burst-16x100")
     rows = [word for name in names for word in ("--row", name)]
     files = ["--out", out, "--plot", plot, "--lanes", tmp_path / "lanes.svg"]
     command = [sys.executable, "-m", "benchmarks", "--rounds", "1", *rows, *files]
@@ -33,6 +33,7 @@ def test_rows_are_measured_or_left_out_with_the_reason(tmp_path: Path) -> None:
     assert "the server has a context of 2048 tokens, and this takes 4608" in " ".join(done.stdout.split())
     assert document["samples"]["jan-serve"]["repeated-text"] == []
     assert "start the server with --no-jump-forward" in " ".join(done.stdout.split())
+    assert "rerank-100: Skipped: the model does not rank" in " ".join(done.stdout.split())
     assert plot.read_text().startswith("<svg")
     medians = document["medians"]["jan-serve"]["burst-16x100"]
     assert 0 < medians["first_p50_s"] <= medians["first_p95_s"] <= medians["first_max_s"] < medians["wall_s"]

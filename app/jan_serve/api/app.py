@@ -135,7 +135,7 @@ def create_app(
     ]
     routes = [
         *(route for router in routers for route in router.routes),
-        *(DeferredRoutes(dialect.router) for dialect in served),
+        *(DeferredRoutes(dialect.router, dialect.paths) for dialect in served),
     ]
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
 

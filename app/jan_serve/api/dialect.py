@@ -43,7 +43,8 @@ class Services(msgspec.Struct, frozen=True):
 class Dialect(msgspec.Struct, frozen=True):
     """A public protocol, made for one application.
 
-    router: called for the first path that no other route has; it imports the protocol's wire types and handlers.
+    router: called for the first path that no route before has; it imports the protocol's wire types and handlers.
+    paths: each of its paths is one of these or below one; others do not import it.
     errors: by path prefix. Elsewhere errors have the server's default body.
     rewrite_head: changes a scope before any guard reads it, for requests that a header assigns to this dialect: a path
     set there decides the route, the guards' rules and the form of errors. It sees unchecked requests and must not read
@@ -57,6 +58,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """
 
     router: Callable[[], APIRouter]
+    paths: tuple[str, ...] = ("",)
     errors: Mapping[str, ErrorRenderer] = msgspec.field(default_factory=dict[str, ErrorRenderer])
     rewrite_head: Callable[[Scope], None] | None = None
     middleware: tuple[Middleware, ...] = ()

@@ -60,7 +60,8 @@ class Lifecycle:
         """Take no more requests; the timeouts of those whose bodies are on their way expire."""
         self.draining = True
         for timeout in self._bodies:
-            timeout.reschedule(0.0)
+            if not timeout.expired():  # it can be changed no more
+                timeout.reschedule(0.0)
 
     async def wait_idle(self) -> None:
         await self._idle.wait()

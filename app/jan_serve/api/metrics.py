@@ -175,6 +175,16 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = 
         lambda model: model.stats.accepted_total,
     ),
     (
+        "engine_model_drafted_tokens",
+        "Of the guessed tokens, those of a draft model or of the model's own head (MTP).",
+        lambda model: model.stats.drafted_by_model_total,
+    ),
+    (
+        "engine_model_accepted_tokens",
+        "Of those, the ones that were right.",
+        lambda model: model.stats.accepted_by_model_total,
+    ),
+    (
         "engine_saved_sequences",
         "Sequences that went from the KV cache to RAM.",
         lambda model: model.stats.saved_total,

@@ -171,7 +171,7 @@ async def serve_and_close(
     if preload is not None:
         preparing.append(asyncio.create_task(_load(models), name="preload"))
     if library is not None:
-        preparing.append(asyncio.create_task(library.read_headers(), name="read headers"))
+        library.start_reading()
     async with AsyncExitStack() as closing:  # the others close even if an interrupt cancels one
         closing.push_async_callback(translator.close)
         closing.push_async_callback(renderer.close)
@@ -179,6 +179,8 @@ async def serve_and_close(
             closing.push_async_callback(decoder.close)
         if control is not None:
             closing.push_async_callback(control.close)
+        if library is not None:
+            closing.push_async_callback(library.close)
         # Returns at once after a drain; after a failed start it ends what was started.
         closing.push_async_callback(models.shutdown, 0.0)
         closing.push_async_callback(_cancelled, preparing)

@@ -25,14 +25,15 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=1024)]
 class Replicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many servers run, and where.
 
-    slots: requests at once that one of them answers well. cpus, gpus: what Ray reserves on a machine for each.
-    grow_s, shrink_s: how long a need lasts before the number changes. drain_s: time that running answers have at the
-    end. surge_percent: how many new ones an update starts before it ends old ones; 0 needs no room beside them.
+    per_machine: at most; 100 is Ray's limit. slots: requests at once that one of them answers well. cpus, gpus: what
+    Ray reserves on a machine for each. grow_s, shrink_s: how long a need lasts before the number changes. drain_s: time
+    that running answers have at the end. surge_percent: how many new ones an update starts before it ends old ones; 0
+    needs no room beside them.
     """
 
     min: Count = 1
     max: Count = 1
-    per_machine: Count | None = 1
+    per_machine: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
     cpus: Amount = 1.0
     gpus: Amount = 0.0
     slots: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 4

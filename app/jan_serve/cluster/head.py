@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,13 +44,7 @@ def ray_program() -> str:
 def make_token() -> None:
     """The token of this user for Ray, in ~/.ray/auth_token unless RAY_AUTH_TOKEN has it. Raises ClusterFailed."""
     prepare()
-    done = subprocess.run(
-        [ray_program(), "get-auth-token", "--generate"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-    )
+    done = _ran(["get-auth-token", "--generate"], os.environ)
     if done.returncode != 0:
         raise ClusterFailed(f"Ray has no token: {done.stderr.strip()[-500:]}")
 
@@ -58,17 +52,21 @@ def make_token() -> None:
 def requires_token(address: str) -> bool:
     """Whether the cluster refuses a client without a token. Blocks for some seconds. Raises ClusterFailed."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH_TOKEN")}
-    done = subprocess.run(
-        [ray_program(), "health-check", "--address", address],
-        env=variables | {"RAY_AUTH_MODE": "disabled"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-    )
+    done = _ran(["health-check", "--address", address], variables | {"RAY_AUTH_MODE": "disabled"})
     if done.returncode != 0 and "InvalidAuthToken" not in done.stderr + done.stdout:
         raise ClusterFailed(f"no Ray cluster answers at {address}")
     return done.returncode != 0
+
+
+def _ran(words: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """`ray` with these words, once it has ended. Raises ClusterFailed if it does not."""
+    command = [ray_program(), *words]
+    try:
+        return subprocess.run(
+            command, env=variables, capture_output=True, text=True, check=False, timeout=START_S
+        )
+    except subprocess.TimeoutExpired:
+        raise ClusterFailed(f"`ray {words[0]}` did not end within {START_S:.0f} s") from None
 
 
 def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] = time.sleep) -> Head:
@@ -94,13 +92,12 @@ def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] =
 
 
 def _spawn(command: list[str], log: Path) -> Head:
-    """Start the program in a session of its own. It is nobody's to wait for."""
-    log.write_bytes(b"")
-    write_log = os.O_WRONLY | os.O_APPEND
+    """Start the program in a session of its own. It is nobody's to wait for, and its log is its owner's alone."""
+    write_log = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), write_log, 0),
-        (os.POSIX_SPAWN_OPEN, 2, str(log), write_log, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), write_log, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
     return Head(pid, psutil.Process(pid).create_time())

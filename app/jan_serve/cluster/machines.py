@@ -25,7 +25,7 @@ def places(wanted: Replicas, machines: Iterable[Machine]) -> int:
 
 
 def _places(wanted: Replicas, machine: Machine) -> int:
-    limits = [float(wanted.per_machine or wanted.max)]
+    limits = [float(wanted.per_machine)]
     if wanted.cpus:
         limits.append(machine.cpus / wanted.cpus)
     if wanted.gpus:

@@ -26,6 +26,7 @@ VARIABLES: Final = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 _CHECK_S: Final = 3.0
 _CHECK_LIMIT_S: Final = 15.0
 _VERSIONS_S: Final = 120.0
+_AGAIN_S: Final = 1.0
 _END_S: Final = 30.0
 
 
@@ -85,35 +86,55 @@ def machines() -> list[Machine]:
 
 
 def versions_of(found: list[Machine]) -> list[tuple[str, Versions]]:
-    """Address and versions of each machine that is alive, asked there. Blocks.
+    """Address and versions of each machine that is alive, asked there; one that is lost meanwhile is left out. Blocks.
 
     Raises ClusterFailed if one cannot say.
     """
-    ray = _ray()
-    from ray.util import scheduling_strategies  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-
-    on_machine = cast(Any, scheduling_strategies).NodeAffinitySchedulingStrategy
-    ask = ray.remote(num_cpus=0, max_retries=0)(_versions)
-    asked = [
-        (machine.address, ask.options(scheduling_strategy=on_machine(machine.id, soft=False)).remote())
-        for machine in found
-        if machine.alive
-    ]
+    deadline = time.monotonic() + _VERSIONS_S
+    asked = [(machine, _ask_versions(machine)) for machine in found if machine.alive]
     answers: list[tuple[str, Versions]] = []
-    for address, answer in asked:
+    for machine, answer in asked:
         try:
-            answers.append((address, ray.get(answer, timeout=_VERSIONS_S)))
+            versions = _versions_by(deadline, machine, answer)
         except Exception as error:
             raise ClusterFailed(
-                f"{address} cannot run jan-serve: {_last_line(error)}",
+                f"{machine.address} cannot run jan-serve: {_last_line(error)}",
                 "Install `jan-serve[cluster]` there, in the environment that runs `ray start`.",
             ) from None
+        if versions is not None:
+            answers.append((machine.address, versions))
     return answers
 
 
+def _ask_versions(machine: Machine) -> Any:
+    """A promise of Ray's: what `_versions` returns there."""
+    from ray.util import scheduling_strategies  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    there = cast(Any, scheduling_strategies).NodeAffinitySchedulingStrategy(machine.id, soft=False)
+    ask = _ray().remote(num_cpus=0, max_retries=0)(_versions)
+    return ask.options(scheduling_strategy=there).remote()
+
+
+def _versions_by(deadline: float, machine: Machine, answer: Any) -> Versions | None:
+    """None if the machine is lost. Raises what Ray raises."""
+    ray = _ray()
+    while True:
+        try:
+            return cast(Versions, ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
+        except Exception as error:
+            if not any(each.alive for each in machines() if each.id == machine.id):
+                return None
+            # Ray's scheduler learns of a new machine, or of a lost one, before or after the list of machines does.
+            if not isinstance(error, ray.exceptions.TaskUnschedulableError) or time.monotonic() > deadline:
+                raise
+        time.sleep(_AGAIN_S)
+        answer = _ask_versions(machine)
+
+
 def deploy(file: ClusterFile) -> None:
-    """Run the replicas of the file; those of an earlier one are replaced, one after another, each when its successor or
-    the others can do without it. Blocks until all run. Raises ClusterFailed.
+    """Run the replicas of the file; they replace those of an earlier one, one after another.
+
+    Blocks until all run, which may wait for machines. Raises ClusterFailed.
     """
     serve = _serve()
     wanted = file.replicas
@@ -129,17 +150,18 @@ def deploy(file: ClusterFile) -> None:
     if wanted.min == wanted.max:
         options["num_replicas"] = wanted.min
     else:
+        look_back_s = max(wanted.grow_s, 1.0)
         options["autoscaling_config"] = {
             "min_replicas": wanted.min,
             "max_replicas": wanted.max,
             "upscale_delay_s": wanted.grow_s,
             "downscale_delay_s": wanted.shrink_s,
-            "look_back_period_s": max(wanted.grow_s, 1.0),
-            "metrics_interval_s": min(10.0, max(wanted.grow_s, 1.0)),
+            "look_back_period_s": look_back_s,
+            "metrics_interval_s": min(10.0, look_back_s / 2),
             "policy": {"policy_function": by_open_requests},
         }
-    application = serve.deployment(**options)(Replica).bind(msgspec.to_builtins(file))
     try:
+        application = serve.deployment(**options)(Replica).bind(msgspec.to_builtins(file))
         serve.start(proxy_location="Disabled")
         serve.run(application, name=APPLICATION, route_prefix=None)
     except Exception as error:
@@ -153,7 +175,7 @@ def end(drain_s: float) -> None:
     try:
         while not _deleted(serve):
             if time.monotonic() > deadline:
-                raise ClusterFailed("the replicas did not end in time")
+                raise TimeoutError("not in time")
         serve.shutdown()
     except Exception as error:
         raise ClusterFailed(f"the replicas did not end: {_last_line(error)}") from None

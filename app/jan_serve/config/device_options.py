@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from jan_serve.config.flags import MEMORY_GROUP, Flag
+from jan_serve.core.models.placement import parse_override
 
 
 def _numbers(value: object) -> object:
@@ -100,11 +101,5 @@ class DeviceOptions(BaseModel):
     @classmethod
     def _check_patterns(cls, overrides: tuple[str, ...]) -> tuple[str, ...]:
         for text in overrides:
-            pattern, _, device = text.rpartition("=")
-            if not pattern or not device:
-                raise ValueError(f"{text!r} is not of the form REGEX=DEVICE")
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+            parse_override(text)
         return overrides

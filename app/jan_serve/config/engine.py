@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.core.models.placement import PlacementOptions
-from jan_serve.ipc.messages import EngineSettings
+from jan_serve.core.models.placement import PlacementOptions, parse_override
+from jan_serve.ipc.messages import DraftMode, EngineSettings
 from jan_serve.store.gguf.model_file import ModelFile, read_model_parts
 
 _ALL_LAYERS: Final = -1
+_TRIED_HEADS: Final = frozenset({"glm4moe"})
+_HEADS: Final = _TRIED_HEADS | {"cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "hy_v3"}
+"""Architectures without recurrent layers whose head llama.cpp computes (graph_mtp)."""
 SAME_NAME: Final = tuple(
-    name for name in EngineSettings.__struct_fields__ if name in ModelOptions.model_fields
+    name for name in EngineSettings.__struct_fields__ if name in ModelOptions.model_fields and name != "mtp"
 )
 """The options that the worker has under the same name; the others are converted here or stay in the front."""
 
@@ -19,23 +22,28 @@ SAME_NAME: Final = tuple(
 def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
     """Settings of a worker that loads `model`. "auto" becomes None: only the worker knows the free memory.
 
-    Reads the header again if tensors are overridden. Raises InvalidModel.
+    Reads the header again if tensors are overridden or a head is used. Raises InvalidModel.
     """
     layers = options.n_gpu_layers
     values: dict[str, Any] = {name: getattr(options, name) for name in SAME_NAME}
     values["n_ubatch"] = min(options.n_ubatch, options.n_batch)
+    overrides = tuple(map(parse_override, options.override_tensor))
     placement = PlacementOptions(
         n_gpu_layers=None if layers == "auto" else _ALL_LAYERS if layers == "all" else layers,
         n_cpu_moe=options.n_cpu_moe,
         tensor_split=options.tensor_split,
         split_mode=options.split_mode,
         main_gpu=options.main_gpu,
-        override_tensor=options.override_tensor,
+        override_tensor=overrides,
         require_accelerator=options.require_accelerator,
     )
-    parts = read_model_parts(model, options.override_tensor) if options.override_tensor else model.parts
+    mtp = _mtp(options, model)
+    parts = model.parts
+    if overrides or mtp != "off":
+        parts = read_model_parts(model, overrides, with_heads=mtp != "off")
     return EngineSettings(
         **values,
+        mtp=mtp,
         use_mmap=options.mmap,
         use_mlock=options.mlock,
         use_repack=options.repack,
@@ -47,6 +55,14 @@ def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
         k_elements=model.k_elements,
         v_elements=model.v_elements,
     )
+
+
+def _mtp(options: ModelOptions, model: ModelFile) -> DraftMode:
+    """Off for a model that has no such head, or several, or one that llama.cpp has no graph for."""
+    usable = _HEADS if options.mtp == "on" else _TRIED_HEADS
+    if options.draft_model is not None or model.parts.n_ahead != 1 or model.architecture not in usable:
+        return "off"
+    return options.mtp
 
 
 def _bytes(mib: int | None) -> int | None:

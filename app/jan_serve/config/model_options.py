@@ -154,6 +154,14 @@ class ModelOptions(DeviceOptions):
         ),
         Flag(MEMORY_GROUP),
     ] = "auto"
+    mtp: Annotated[
+        Literal["auto", "on", "off"],
+        Field(
+            description="Speculative decoding with the head for further tokens that the model may have (MTP): on"
+            " accelerators if it pays off (`auto`), always, or never. Not beside a draft model."
+        ),
+        Flag(MEMORY_GROUP),
+    ] = "auto"
     cache_ram_mib: Annotated[
         int | None,
         Field(

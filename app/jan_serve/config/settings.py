@@ -303,6 +303,10 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
             host, _, port = text.rpartition(":")
             if not host or not HOST_NAME.match(text) or not port.isdigit() or not 0 < int(port) < 65536:
                 raise ValueError(f"{text!r} is not HOST:PORT of a jan-serve rpc-server")
+            if host.startswith("["):
+                raise ValueError(
+                    f"{text!r} is an IPv6 address; llama.cpp reaches other machines by IPv4 alone"
+                )
         return peers
 
     @field_validator("hf_token")

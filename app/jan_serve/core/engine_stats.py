@@ -40,7 +40,8 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the worker started (`*_total`), gauges of now. Forced tokens were generated without sampling.
-    drafted, accepted: tokens that were guessed, and those of them that were right.
+    drafted, accepted: tokens that were guessed, and those of them that were right; by_model: those of a draft model
+    or of the model's own head.
     shared: of the cached tokens, those that a running sequence had computed. passed: times that a waiting sequence was
     passed by one with a cached prefix. made_way: finished sequences that went to RAM for running ones. stream_pauses:
     of running streams while prompts were read. mixed_steps: steps that decoded and prefilled.
@@ -73,6 +74,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     media_reused_total: int = 0
     drafted_total: int = 0
     accepted_total: int = 0
+    drafted_by_model_total: int = 0
+    accepted_by_model_total: int = 0
     cache_ram_bytes: int = 0
     states: int = 0
     step_sizes: tuple[int, ...] = ()

@@ -14,6 +14,7 @@ from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
+from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.engine_counters import EngineCounters
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, LlamaContext
@@ -70,11 +71,13 @@ class Engine:
         self._planning = StepPlanning(context.n_batch, settings.stream_share)
         # A recurrent memory cannot be cut, so it cannot drop a rejected draft.
         can_draft = not context.model.is_recurrent
+        self._head = draft_model if isinstance(draft_model, NextTokenHead) else None
         self._drafter = Drafter(
             self._planning.costs,
             settings.prompt_lookup if can_draft else "off",
             draft_model if can_draft else None,
             longest=self._memory.cells.capacity,
+            model_mode="auto" if self._head is None else settings.mtp,
         )
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._media = MediaSteps(encoder, context)
@@ -130,6 +133,8 @@ class Engine:
             restored_total=states.restored,
             drafted_total=self._drafter.drafted,
             accepted_total=self._drafter.accepted,
+            drafted_by_model_total=self._drafter.drafted_by_model,
+            accepted_by_model_total=self._drafter.accepted_by_model,
             cache_ram_bytes=states.ram_used,
             media_encoded_total=self._media.encoded_total,
             media_reused_total=self._media.reused_total,
@@ -373,9 +378,10 @@ class Engine:
             if item.sequence.num_computed in item.sequence.checkpoints:
                 self._memory.states.save_checkpoint(item.sequence)
         for item, index in zip(plan, indices, strict=True):
-            sequence = item.sequence
+            sequence, first = item.sequence, index - item.count + 1
             if sequence.status is not SequenceStatus.RUNNING:
                 continue
+            computed = sequence.num_computed - item.count
             if item.outputs == "all":
                 self._output.score_prompt(sequence, item.count, index)
             if item.draft is not None:
@@ -383,6 +389,8 @@ class Engine:
             elif sequence.num_uncomputed == 0:
                 self._counters.count_turn(0)
                 self._output.advance(sequence, self._context.logits(index))
+            if self._head is not None and sequence.status is SequenceStatus.RUNNING:
+                self._head.observe(sequence, first, sequence.num_computed - computed)
 
     def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
         """Sample after the newest token, and after each draft token that equals the sampled one."""

@@ -13,14 +13,14 @@ import psutil
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
-from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.model_identity import model_parts
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles, state_key
-from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
+from jan_serve.engine.drafting.draft_loader import head_bytes, load_drafting, wants_head
+from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.embedder_loader import (
     DEFAULT_N_CTX,
@@ -37,10 +37,9 @@ from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
-from jan_serve.errors import InsufficientMemory, InvalidModel, SettingsError
+from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 from jan_serve.placement.device_plan import (
-    ALL_LAYERS,
     DevicePlan,
     kv_bytes_per_token,
     plan_devices,
@@ -109,12 +108,17 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
         settings, backend.accelerators(), psutil.virtual_memory().total, _extra_bytes(settings), missing
     )
     _check_memory(settings, plan)
+    if settings.mtp == "auto" and not plan.llama.devices:
+        settings = msgspec.structs.replace(
+            settings, mtp="off"
+        )  # measured: it does not pay on the CPU (ADR 0016)
     model = LlamaModel(
         request.path,
         placement=plan.llama,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
         use_repack=settings.use_repack,
+        with_heads=wants_head(settings),
         on_progress=on_progress,
     )
     adapters = Adapters(model, settings.adapters)
@@ -159,7 +163,15 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
     scorer = make_scorer(settings, model, facts, adapters, threads)
     states = StateCache(0) if embedding_only else _states(request, model)
-    draft = None if context is None else _draft_model(settings, context, parallel, threads, plan.local)
+    draft = None
+    if context is not None:
+        draft = load_drafting(
+            settings,
+            context,
+            parallel,
+            plan.local,
+            lambda model, own, head_of: _context(model, own, context.n_ctx, parallel, threads, head_of),
+        )
     settings = resolved(settings, facts, cache_sequences)
     media = None
     if projector is not None and context is not None:
@@ -192,26 +204,6 @@ def _projector(
         logger.warning("the model is served for text only: %s", error.message)
         return None, error.message
     return projector, ""
-
-
-def _draft_model(
-    settings: EngineSettings, context: LlamaContext, parallel: int, threads: ThreadPool, device: str | None
-) -> DraftModel | None:
-    """The draft model, on a device of this machine if the large model is. Raises as `load`."""
-    if settings.draft_path is None:
-        return None
-    name = Path(settings.draft_path).name
-    model = LlamaModel(
-        settings.draft_path,
-        placement=LlamaPlacement(ALL_LAYERS, (device,)) if device is not None else None,
-        use_mmap=settings.use_mmap,
-        use_mlock=settings.use_mlock,
-        use_repack=settings.use_repack,
-    )
-    if model.is_recurrent:
-        raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot drop a rejected draft")
-    check_vocabularies(context.model.vocab, model.vocab, name)
-    return DraftModel(_context(model, settings, context.n_ctx, parallel, threads), parallel)
 
 
 def _states(request: LoadModel, model: LlamaModel) -> StateCache:
@@ -273,8 +265,11 @@ def _check_memory(settings: EngineSettings, plan: DevicePlan) -> None:
 
 
 def _extra_bytes(settings: EngineSettings) -> int:
-    """Of the projector and the draft model, with a quarter more for their buffers; 0 for files that cannot be read."""
-    total = 0
+    """Of the projector and the draft model, with a quarter more for their buffers; 0 for files that cannot be read.
+
+    And of the buffer of the model's own head.
+    """
+    total = head_bytes(settings)
     for file in (settings.projector, settings.draft_path):
         if file is not None:
             try:
@@ -312,7 +307,12 @@ def _n_ctx(settings: EngineSettings, model: LlamaModel, plan: DevicePlan, embedd
 
 
 def _context(
-    model: LlamaModel, settings: EngineSettings, n_ctx: int, n_seq_max: int, threads: ThreadPool
+    model: LlamaModel,
+    settings: EngineSettings,
+    n_ctx: int,
+    n_seq_max: int,
+    threads: ThreadPool,
+    head_of: LlamaContext | None = None,
 ) -> LlamaContext:
     needed = n_ctx * kv_bytes_per_token(settings)
     available = psutil.virtual_memory().total
@@ -332,6 +332,7 @@ def _context(
         flash_attn=settings.flash_attn,
         type_k=settings.type_k,
         type_v=settings.type_v,
+        head_of=head_of,
     )
 
 

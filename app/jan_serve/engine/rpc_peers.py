@@ -52,7 +52,9 @@ def problem_of(endpoint: str) -> str | None:
     """Why a peer cannot be used; None if it greets back. Blocks for seconds at most."""
     host, _, port = endpoint.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=_CONNECT_S) as connection:
+        # As ggml resolves it: to IPv4 alone.
+        address = socket.gethostbyname(host)
+        with socket.create_connection((address, int(port)), timeout=_CONNECT_S) as connection:
             connection.settimeout(_ANSWER_S)
             connection.sendall(struct.pack("<BQ", _HELLO, _CAPABILITIES) + bytes(_CAPABILITIES))
             answer = _received(connection, _ANSWER.size)
@@ -60,6 +62,8 @@ def problem_of(endpoint: str) -> str | None:
         return "it does not answer in time, or serves another client"
     except OSError as error:
         return f"it cannot be reached: {error.strerror or error}"
+    except UnicodeError:
+        return "it cannot be reached: its name is not a host name"
     if answer is None:
         return "it hung up: its network allow-list may lack this machine"
     _, major, minor, patch = _ANSWER.unpack(answer)

@@ -48,7 +48,7 @@ class Breaker:
         return 0.0 if self._open_until is None else max(0.0, self._open_until - now)
 
     def begin(self) -> int:
-        """A request was sent. Whoever calls this passes the value, the number of a trial, to one of the three below."""
+        """A request was sent; the number of its trial, or 0. Whoever calls this calls one of the three below."""
         if self._open_until is None or self._trial:
             return 0
         self._trials += 1

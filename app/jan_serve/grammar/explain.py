@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
+from jan_serve.grammar.json_schema.document import escape_token
 from jan_serve.grammar.json_schema.keywords import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
@@ -129,7 +130,7 @@ def _changes(schema: Any) -> Iterator[Change]:
 def _rank(change: Change, refused: InvalidRequest) -> tuple[bool, bool, int, bool]:
     named = isinstance(refused, UnsupportedSchema) and refused.keyword == change.keyword
     # A pointer may be that of the items of an array with the keyword.
-    near = isinstance(refused, UnsupportedSchema) and refused.pointer.startswith(change.pointer)
+    near = isinstance(refused, UnsupportedSchema) and f"{refused.pointer}/".startswith(f"{change.pointer}/")
     return not (named and near), not named, _GIVEN_UP.index(change.keyword), change.becomes is None
 
 
@@ -150,7 +151,7 @@ def _subschemas(schema: Any, pointer: str) -> Iterator[tuple[str, dict[str, Any]
                 todo.append((f"{pointer}/{keyword}", value))
             elif keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
                 named = cast(dict[str, Any], value).items()
-                todo += [(f"{pointer}/{keyword}/{name}", item) for name, item in named]
+                todo += [(f"{pointer}/{keyword}{escape_token(name)}", item) for name, item in named]
 
 
 def _changed(node: Any, change: Change, pointer: str) -> Any:
@@ -166,7 +167,7 @@ def _changed(node: Any, change: Change, pointer: str) -> Any:
             if change.becomes is None:
                 continue
             own = change.becomes
-        found[own] = _changed(value, change, f"{pointer}/{name}")
+        found[own] = _changed(value, change, pointer + escape_token(name))
     return found
 
 

@@ -28,6 +28,10 @@ from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 PROTOCOL_VERSION = 1
 
 
+DraftMode = Literal["auto", "on", "off"]
+"""Drafts: `auto`: if they pay off by the measured time of steps."""
+
+
 class AdapterFile(msgspec.Struct, frozen=True, kw_only=True):
     """A LoRA adapter to load with the model. path: absolute. scale: the default of requests."""
 
@@ -46,6 +50,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     projector: a GGUF (mmproj) through which the model sees or hears. projector_required: without it the load fails;
     else the model is served for text only.
     prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
+    mtp: drafts with the model's own head for further tokens, if it has one: the same.
     cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
     the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
     state_bytes: memory for states in transfer from or to other servers.
@@ -77,7 +82,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     draft_path: str | None = None
     projector: str | None = None
     projector_required: bool = False
-    prompt_lookup: Literal["auto", "on", "off"] = "off"
+    prompt_lookup: DraftMode = "off"
+    mtp: DraftMode = "off"
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None
     cache_dir: str | None = None

@@ -7,43 +7,18 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
-import msgspec
-
-from jan_serve import __version__
 from jan_serve.core.hosts import is_loopback
 from jan_serve.daemon.observer import ServerObserver
+from jan_serve.membership.registration import Membership, Registration
 
 logger = logging.getLogger(__name__)
 
 RENEW_S: Final = 30.0
 FIRST_RETRY_S: Final = 1.0
-_CALL_S: Final = 15.0
-_WITHDRAW_S: Final = 2.0
-_ROLES: Final = {"hybrid": 1, "prefill": 2, "decode": 3}
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
-_ADDED: Final = "Added successfully"
-
-
-class Membership(msgspec.Struct, frozen=True):
-    """url: of this server, as the proxy calls it. speed: None if unknown."""
-
-    proxy_url: str
-    url: str
-    role: str
-    key: str | None = None
-    speed: float | None = None
-
-    @property
-    def body(self) -> dict[str, object]:
-        """LMDeploy's `Node`, without models: the proxy asks for them, now and later."""
-        status: dict[str, object] = {"role": _ROLES[self.role]}
-        if self.speed is not None:
-            status["speed"] = int(self.speed) if self.speed == int(self.speed) else self.speed
-        return {"url": self.url, "status": status}
 
 
 def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
@@ -95,6 +70,7 @@ class ProxyMember(ServerObserver):
         self._inner = inner or ServerObserver()
         self._renew_s = renew_s
         self._first_retry_s = first_retry_s
+        self._registration = Registration()
         self._current: Membership | None = None
         self._problem: str | None = None
         self._is_first = True
@@ -148,27 +124,10 @@ class ProxyMember(ServerObserver):
     async def _register(self) -> str | None:
         """Why it failed, if it did."""
         self._current = await asyncio.to_thread(self._membership)
-        status, answer = await _call(self._current, "/nodes/add", _CALL_S)
-        # LMDeploy's proxy answers 200 to failures, too, with another text.
-        return None if status == HTTPStatus.OK and _ADDED in answer else answer[:500]
+        return await self._registration.renew(self._current)
 
     async def _withdraw(self) -> None:
         if self._current is not None:
-            status, answer = await _call(self._current, "/nodes/remove", _WITHDRAW_S)
-            if status != HTTPStatus.OK:
-                logger.warning("not removed from the proxy: %s", answer[:500])
-
-
-async def _call(membership: Membership, path: str, limit_s: float) -> tuple[int, str]:
-    """Status and text of the proxy's answer; 0 and the reason if there is none."""
-    import httpx2  # only servers with a proxy need it
-
-    headers = {"user-agent": f"jan-serve/{__version__}"}
-    if membership.key is not None:
-        headers["authorization"] = f"Bearer {membership.key}"
-    try:
-        async with httpx2.AsyncClient(timeout=limit_s, headers=headers, trust_env=False) as client:
-            answer = await client.post(f"{membership.proxy_url}{path}", json=membership.body)
-            return answer.status_code, answer.text
-    except (httpx2.HTTPError, OSError) as error:
-        return 0, str(error) or type(error).__name__
+            problem = await self._registration.withdraw(self._current)
+            if problem is not None:
+                logger.warning("not removed from the proxy: %s", problem)

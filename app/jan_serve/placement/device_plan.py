@@ -136,7 +136,7 @@ def llama_placement(
     plan: Plan, planner: Planner, work: Workload, options: PlacementOptions
 ) -> LlamaPlacement:
     """The plan in llama.cpp's terms: the user's overrides come first, for the first that matches counts."""
-    overrides = [_override(text) for text in options.override_tensor]
+    overrides = list(options.override_tensor)
     left = [
         layer
         for run in plan.runs
@@ -219,8 +219,3 @@ def _lengths(settings: EngineSettings, *, with_devices: bool) -> list[int]:
     while lengths[-1] > MIN_DEFAULT_N_CTX:
         lengths.append(max(MIN_DEFAULT_N_CTX, lengths[-1] // 2))
     return lengths
-
-
-def _override(text: str) -> tuple[str, str]:
-    pattern, _, device = text.rpartition("=")
-    return pattern, device

@@ -26,6 +26,7 @@ from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.node_wire import read_node, read_url, status_body, url_of_text
+from jan_serve.proxy.relay_headers import NODE
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.node_url import known_url
 
@@ -74,8 +75,8 @@ class Handlers:
         return json_reply({node.url: status_body(node) for node in self._fleet})
 
     async def add(self, request: Request) -> Response:
-        await self._registry.add(read_node(await self._json(request), caller_of(request)))
-        return json_reply("Added successfully")
+        node = await self._registry.add(read_node(await self._json(request), caller_of(request)))
+        return json_reply("Added successfully", headers={NODE.decode(): node.name})
 
     async def remove(self, request: Request) -> Response:
         """The URL is in the body, or in the query as LMDeploy's documentation shows it."""

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -26,6 +27,8 @@ STATE_FOLDER: Final = ".jan-serve"
 """Hidden folder in the models folder for the index and partial downloads. Listing skips hidden folders."""
 _MAX_RECORD_BYTES: Final = 1 << 20
 _MAX_RECORDS: Final = 20_000
+_SETTLED_NS: Final = 2_000_000_000
+"""The coarsest time of a change that file systems keep. A folder that changed just now may change in the same tick."""
 RECORD_STEPS: Steps = {}
 """See `versions`."""
 
@@ -77,6 +80,9 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return bool(self.files) and (self.files[0].size_bytes, self.modified_ns) == (size_bytes, modified_ns)
 
 
+_decoder: Final = msgspec.json.Decoder(ModelRecord)
+
+
 class ModelIndex:
     """The records of one models folder. Thread-safe; every method blocks briefly on the disk."""
 
@@ -84,10 +90,20 @@ class ModelIndex:
         self._folder = models_dir / STATE_FOLDER / "index"
         self._lock = threading.Lock()
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
+        self._settled: tuple[int, dict[str, ModelRecord]] | None = None
+        """The folder's time of change and its records, once no other change can have the same time."""
 
     def records(self) -> dict[str, ModelRecord]:
-        """All readable records by model name. Reads only changed files. Raises Unavailable."""
+        """All readable records by model name. Reads only changed files. Raises Unavailable.
+
+        A record is replaced, never changed in place: an unchanged folder has unchanged records.
+        """
         try:
+            changed_ns = os.stat(self._folder).st_mtime_ns
+            with self._lock:
+                if self._settled is not None and self._settled[0] == changed_ns:
+                    return dict(self._settled[1])
+            is_settled = time.time_ns() - changed_ns > _SETTLED_NS
             with os.scandir(self._folder) as folder:
                 entries = [entry for entry in folder if entry.name.endswith(".json")]
         except OSError as error:
@@ -104,13 +120,14 @@ class ModelIndex:
                 stamp = (status.st_mtime_ns, status.st_size)
                 cached = known.get(entry.name)
                 if cached is None or cached[0] != stamp:
-                    record = _read_record(Path(entry.path))
+                    record = _read_record(entry.path)
                     is_own = record is not None and _file_name(record.name) == entry.name
                     cached = stamp, record if is_own else None
                 self._read[entry.name] = cached
                 if cached[1] is not None:
                     found[cached[1].name] = cached[1]
-        return found
+            self._settled = (changed_ns, found) if is_settled else None
+        return dict(found)
 
     def put(self, record: ModelRecord) -> None:
         """Write a record, replacing an older one of that name atomically. Raises OSError."""
@@ -122,7 +139,7 @@ class ModelIndex:
         """As `put`, but a record that a later version wrote stays: it says more. Raises OSError."""
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
             try:
-                _read_values(self._folder / _file_name(record.name))
+                _read(self._folder / _file_name(record.name))
             except LaterVersion:
                 return
         self.put(record)
@@ -137,26 +154,33 @@ def _file_name(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
 
-def _read_values(path: Path) -> dict[str, Any]:
-    """Of a record, in the latest version. Raises LaterVersion; OSError, ValueError, TypeError, RecursionError."""
-    with path.open("rb") as file:
-        content = file.read(_MAX_RECORD_BYTES + 1)
+def _read(path: str | Path) -> ModelRecord:
+    """A record, in the latest version. Raises LaterVersion; OSError, ValueError, TypeError, RecursionError."""
+    with open(path, "rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size > _MAX_RECORD_BYTES:
+            raise ValueError("it is too large")
+        content = file.read()
+    with contextlib.suppress(msgspec.ValidationError):
+        record = _decoder.decode(content)
+        if record.version == latest(RECORD_STEPS):
+            return record
     values = msgspec.json.decode(content, type=dict[str, Any])
     upgrade(values, "version", RECORD_STEPS)
-    return values
+    return msgspec.convert(values, ModelRecord)
 
 
-def _read_record(path: Path) -> ModelRecord | None:
+def _read_record(path: str) -> ModelRecord | None:
     """None if damaged or of a later version: the file stays, and the model is listed without it."""
     try:
-        record = msgspec.convert(_read_values(path), ModelRecord)
+        record = _read(path)
     except LaterVersion:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, OSError):
             raise_if_exhausted(error)
         _log.warning(
-            "a record of the model index cannot be read", extra={"file": path.name, "reason": str(error)}
+            "a record of the model index cannot be read",
+            extra={"file": os.path.basename(path), "reason": str(error)},
         )
         return None
     return record if record.files else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -14,7 +15,7 @@ from jan_serve.core.calibration import Calibration
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_source import MAX_ADAPTERS
 from jan_serve.core.models.variant import Variant
-from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound
+from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound
 from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.disk_space import storage_error
@@ -33,6 +34,23 @@ if TYPE_CHECKING:
     from jan_serve.store.hub.pull import Puller, PullPlan
 
 
+_log: Final = logging.getLogger("jan_serve.store")
+
+
+class HeaderReader(Protocol):
+    """Reads headers elsewhere than in this process."""
+
+    async def facts(self, path: Path) -> HeaderFacts:
+        """Of the model whose first file this is. Raises InvalidModel; EngineCrashed, Unavailable."""
+        ...
+
+    async def rest(self) -> None:
+        """There is nothing to read for a while."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class ModelLibrary:
     """The models of one folder, and a hub to pull from. Methods that are not coroutines block on the disk."""
 
@@ -41,8 +59,9 @@ class ModelLibrary:
         resolver: ModelResolver,
         models_dir: Path,
         make_puller: Callable[[], Puller],
+        reader: HeaderReader | None = None,
     ) -> None:
-        """make_puller: called once, at the first pull."""
+        """make_puller: called once, at the first pull. reader: of headers for lists; without it, threads read them."""
         self._resolver = resolver
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)
@@ -51,6 +70,7 @@ class ModelLibrary:
         self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
         self._puller: Puller | None = None
+        self._reader = reader
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
         """By path, size and modification time: the header's facts, or why the model cannot be served."""
         self._reading: asyncio.Task[None] | None = None
@@ -60,23 +80,62 @@ class ModelLibrary:
 
         Facts from headers that were not read yet are missing; a background task reads them for later calls.
         """
-        entries = await asyncio.to_thread(self._resolver.entries)
-        unread = any(not self._is_known(entry) for entry in entries)
-        if unread and (self._reading is None or self._reading.done()):
-            self._reading = asyncio.create_task(self.read_headers(), name="read headers")
-        return await asyncio.to_thread(lambda: tuple(self._listed(entry) for entry in entries))
+        listed, complete = await asyncio.to_thread(self._models)
+        if not complete:
+            self.start_reading()
+        return listed
+
+    def start_reading(self) -> asyncio.Task[None]:
+        """The background task that reads the missing headers. It starts unless it runs."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_headers(), name="read headers")
+        return self._reading
 
     async def read_headers(self) -> None:
-        """Read the missing headers one at a time, so that the task can be cancelled in between."""
-        for entry in await asyncio.to_thread(self._resolver.entries):
-            if self._is_known(entry):
-                continue
-            facts: HeaderFacts | str
-            try:
-                facts = await asyncio.to_thread(self._resolver.facts, entry)
-            except JanServeError as error:
-                facts = error.message
-            self._facts[_stamp(entry)] = facts
+        """Wait until the missing headers are read."""
+        await asyncio.shield(self.start_reading())
+
+    async def close(self) -> None:
+        """End the background task."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        if self._reader is not None:
+            await self._reader.close()
+
+    async def _read_headers(self) -> None:
+        """Read the missing headers one at a time, so that the task can be cancelled in between.
+
+        An error that says nothing about the file ends it; the next list tries again.
+        """
+        entries = await asyncio.to_thread(self._resolver.entries)
+        try:
+            for entry in entries:
+                if not self._is_known(entry):
+                    self._facts[_stamp(entry)] = await self._facts_or_problem(entry)
+        except JanServeError as error:
+            _log.warning("headers of models are not read now: %s", error.message)
+        finally:
+            if self._reader is not None:
+                await self._reader.rest()
+
+    async def _facts_or_problem(self, entry: ModelEntry) -> HeaderFacts | str:
+        # The index keeps no facts of files outside the folder, which are few: the load reads their headers as well.
+        in_thread = self._reader is None or entry.origin != "models folder"
+        try:
+            if self._reader is None or in_thread:
+                return await asyncio.to_thread(self._resolver.facts, entry)
+            facts = await self._reader.facts(entry.path)
+        except (InvalidModel, ModelNotFound, EngineCrashed) as error:
+            return error.message
+        await asyncio.to_thread(self._resolver.keep_facts, entry, facts)
+        return facts
+
+    def _models(self) -> tuple[tuple[ListedModel, ...], bool]:
+        """The models, and whether all headers were read."""
+        entries = self._resolver.entries()
+        listed = tuple(self._listed(entry) for entry in entries)
+        return listed, all(self._is_known(entry) for entry in entries)
 
     def find(self, name: str) -> str:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
@@ -86,9 +145,8 @@ class ModelLibrary:
         """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
         entry = self._resolver.resolve_with_adapter(name)[0]
         facts = self._resolver.facts(entry)
-        return msgspec.structs.replace(self._listed(entry), facts=facts, problem=None), read_gguf_header(
-            entry.path
-        )
+        listed = msgspec.structs.replace(self._listed(entry), facts=facts, problem=None)
+        return listed, read_gguf_header(entry.path)
 
     def variant(self, name: str) -> Variant | None:
         """The variant of this name, if there is one."""
@@ -193,11 +251,10 @@ class ModelLibrary:
             self._puller = self._make_puller()
         return self._puller
 
-    def _modalities(self, entry: ModelEntry) -> tuple[str, ...]:
-        try:
-            projector = self._resolver.projector(entry)
-        except JanServeError:
-            return ()  # the model's own header cannot be read, which its facts say
+    def _modalities(self, entry: ModelEntry, facts: HeaderFacts | None) -> tuple[str, ...]:
+        if facts is None or facts.n_embd is None or not entry.projectors:
+            return ()
+        projector = self._resolver.fitting_projector(entry, facts.n_embd)
         return projector.senses if projector is not None else ()
 
     def _is_known(self, entry: ModelEntry) -> bool:
@@ -221,7 +278,7 @@ class ModelLibrary:
             facts=facts if isinstance(facts, HeaderFacts) else None,
             problem=facts if isinstance(facts, str) else None,
             sha256=record.files[0].sha256 if record is not None else None,
-            modalities=self._modalities(entry),
+            modalities=self._modalities(entry, facts if isinstance(facts, HeaderFacts) else None),
         )
 
 

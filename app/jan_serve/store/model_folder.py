@@ -15,7 +15,7 @@ from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
-from jan_serve.store.name_matching import canonical_name
+from jan_serve.store.name_matching import stem_of
 from jan_serve.store.projectors import is_projector_name, projectors_among
 
 _MAX_DEPTH: Final = 8
@@ -42,13 +42,12 @@ class ModelFolder:
         """
         records = self._index.records() if self._index is not None else {}
         known, found = self._scanned, dict[str, tuple[_FileKey, ModelEntry]]()
-        for path, projectors in itertools.islice(self._model_files(), _MAX_FILES):
+        for path, name, projectors in itertools.islice(self._model_files(), _MAX_FILES):
             try:
                 status = os.stat(path)
             except OSError:
                 continue
             before = known.get(path)
-            name = before[1].name if before is not None else self._name_in_folder(path)
             record = records.get(name)
             key = status.st_mode, status.st_size, status.st_mtime_ns, projectors, record
             if before is None or before[0] != key:
@@ -62,19 +61,17 @@ class ModelFolder:
         self._scanned = found
         return [entry for _, entry in found.values()]
 
-    def _name_in_folder(self, path: str) -> str:
-        return canonical_name(Path(path).relative_to(self._models_dir))
-
-    def _model_files(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Paths, and the names of the projectors beside each that may be its own."""
+    def _model_files(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Paths, canonical names, and the names of the projectors that may be theirs."""
         for folder, subfolders, files in os.walk(self._models_dir, onerror=raise_if_exhausted):
             relative = Path(folder).relative_to(self._models_dir)
             keep = len(relative.parts) < _MAX_DEPTH
             subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
+            prefix = "".join(f"{part}/" for part in relative.parts)
             projectors_of = projectors_among(files)
             for file in sorted(files):
                 if _is_model_name(file):
-                    yield os.path.join(folder, file), projectors_of(file)
+                    yield os.path.join(folder, file), prefix + stem_of(file), projectors_of(file)
 
     def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
         if record is None or not record.describes(entry.size_bytes, entry.modified_ns):

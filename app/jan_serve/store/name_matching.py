@@ -109,8 +109,13 @@ def without_suffix(name: str) -> str:
 
 def canonical_name(path: PurePath) -> str:
     """The canonical name of a model. path: of its first file, relative to the models folder."""
-    part = PartName.parse(path.name)
-    return path.with_name(part.stem if part else without_suffix(path.name)).as_posix()
+    return path.with_name(stem_of(path.name)).as_posix()
+
+
+def stem_of(file: str) -> str:
+    """The last part of the canonical name of a model whose first file has this name."""
+    part = PartName.parse(file)
+    return part.stem if part else without_suffix(file)
 
 
 def repo_of(entry: ModelEntry) -> str | None:

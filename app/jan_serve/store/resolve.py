@@ -41,6 +41,8 @@ from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_CACHED_HEADERS: Final = 64
+_MAX_CACHED_PROJECTORS: Final = 10_000
+"""As many as a folder may have files: lists ask for all."""
 _SUFFIX: Final = ".gguf"
 
 _log: Final = logging.getLogger(__name__)
@@ -207,33 +209,40 @@ class ModelResolver:
         if record is not None and self.has_all_facts(record):
             assert record.facts is not None
             return record.facts
-        model = self.model_file(entry.path, entry.name)
-        facts = model.facts()
-        if self._thinks is not None:
-            template = model.chat_template
-            facts = msgspec.structs.replace(facts, thinks=template is not None and self._thinks(template))
+        facts = self.model_file(entry.path, entry.name).facts(self._thinks)
+        self.keep_facts(entry, facts)
+        return facts
+
+    def keep_facts(self, entry: ModelEntry, facts: HeaderFacts) -> None:
+        """Write facts from the model's header to the index, if that has it."""
+        record = entry.record
         if self._index is not None and entry.origin == "models folder":
             new = _folder_record(entry, facts, self._models_dir)
             kept = msgspec.structs.replace(record, facts=facts) if record is not None else new
             # Without a record, the header is read again next time.
             with contextlib.suppress(OSError):
                 self._index.add(kept)
-        return facts
 
     def has_all_facts(self, record: ModelRecord) -> bool:
         """Whether no header must be read. Those of a download, or of an earlier version, lack some."""
-        return record.facts is not None and (record.facts.thinks is not None or self._thinks is None)
+        facts = record.facts
+        if facts is None or facts.n_embd is None:
+            return False
+        return facts.thinks is not None or self._thinks is None
 
     def projector(self, entry: ModelEntry) -> ProjectorFile | None:
         """The first of the model's possible projectors that fits it, None if none does.
 
         Reads headers, once per file and change. Raises InvalidModel for the model's own, ModelNotFound.
         """
-        for path in entry.projectors:
-            projector = self._projector_file(path)
-            if projector is not None and projector.fits(self.model_file(entry.path, entry.name).n_embd):
-                return projector
-        return None
+        if not entry.projectors:
+            return None
+        return self.fitting_projector(entry, self.model_file(entry.path, entry.name).n_embd)
+
+    def fitting_projector(self, entry: ModelEntry, n_embd: int) -> ProjectorFile | None:
+        """As `projector`, for a model with embeddings of this length, whose header is not read."""
+        found = (self._projector_file(path) for path in entry.projectors)
+        return next((each for each in found if each is not None and each.fits(n_embd)), None)
 
     def _projector_file(self, path: Path) -> ProjectorFile | None:
         """None if it is missing or no projector."""
@@ -249,7 +258,7 @@ class ModelResolver:
             except InvalidModel as error:
                 _log.warning("a projector is not used: %s", error.message)
             with self._lock:
-                if len(self._projectors) >= _MAX_CACHED_HEADERS:
+                if len(self._projectors) >= _MAX_CACHED_PROJECTORS:
                     self._projectors.clear()
                 self._projectors[key] = found
         return self._projectors.get(key)

@@ -14,6 +14,7 @@ from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
+from jan_serve.supervisor.header_reader import HeaderReader, default_header_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
 from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.models.model_manager import ModelManager
@@ -66,7 +67,9 @@ def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | Non
 def build_library(
     resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelLibrary:
-    return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory))
+    """Starts nothing."""
+    reader = HeaderReader(default_header_command())
+    return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory), reader)
 
 
 def manager_limits(settings: Settings) -> ManagerLimits:

@@ -138,9 +138,11 @@ def test_a_version_that_has_not_run_here_is_checked_before_the_restart(
         SelfChecks(loaded.settings.data_dir).put(result)
         return result
 
-    machine.run("install")
     monkeypatch.setattr("jan_serve.cli.commands.service.builtin_model", lambda: Path("any"))
     monkeypatch.setattr("jan_serve.cli.commands.service.run_check", check)
+    assert machine.run("restart").returncode == 1
+    assert ran == [], "there is no service to restart"
+    machine.run("install")
     told = [machine.run("restart") for _ in range(2)]
     assert [each.returncode for each in told] == [0, 0]
     assert ["It writes slower." in each.stderr for each in told] == [True, False]

@@ -86,7 +86,7 @@ def test_experts_stay_where_a_token_reads_few_of_them(mixture: Path) -> None:
 
 
 def test_blocks_whose_experts_stay_and_other_tensors_can_be_named(mixture: Path) -> None:
-    options = PlacementOptions(n_gpu_layers=-1, n_cpu_moe=5, override_tensor=(r"blk\.0\.attn_q=CPU",))
+    options = PlacementOptions(n_gpu_layers=-1, n_cpu_moe=5, override_tensor=((r"blk\.0\.attn_q", "CPU"),))
     with (
         lending(200 * MIB) as lender,
         running_worker(mixture, **settings_of(mixture, [lender], placement=options)) as worker,

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from msgspec.structs import replace
 from prometheus_client import Counter
 from starlette.datastructures import MutableHeaders
@@ -18,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.app import create_app
 from jan_serve.api.dialect import Dialect, Services, reroute
-from jan_serve.api.dialects import DIALECTS
+from jan_serve.api.dialects import DIALECTS, DialectFactory
 from jan_serve.api.errors import Problem
+from jan_serve.api.http.deferred_routes import all_routes
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_bytes, json_reply
 from jan_serve.api.http.request_record import RequestRecord
@@ -33,6 +35,7 @@ from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.service import GenerationService
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
+from tests.support.fake_control import FakeControl
 from tests.support.fronts import http_client, make_settings
 from tests.support.rendering import render_inline
 
@@ -224,3 +227,23 @@ def test_it_amends_the_document_and_nothing_else_changes() -> None:
     found, before = paths(ALL), paths(DIALECTS)
     assert found["/small/ask"]["post"]["description"] == "Amended."
     assert {path: found[path] for path in before} == before
+
+
+@pytest.mark.parametrize("make", DIALECTS, ids=lambda make: make.__name__)
+def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory) -> None:
+    made: list[Dialect] = []
+
+    def kept(settings: Settings, services: Services) -> Dialect:
+        made.append(make(settings, services))
+        return made[0]
+
+    control: Any = FakeControl()
+    create_app(
+        make_settings(), FakeModels(), render_inline, translate_inline, control=control, dialects=(kept,)
+    )
+    [dialect] = made
+    for route in all_routes(dialect.router().routes):
+        assert isinstance(route, APIRoute)
+        assert any(route.path == path or route.path.startswith(f"{path}/") for path in dialect.paths), (
+            route.path
+        )

@@ -60,6 +60,7 @@ WRONG = [
     (PROXY + "replicas.min = 2.5", "replicas.min"),
     (PROXY + "replicas.min = true", "replicas.min"),
     (PROXY + "replicas.min = 3", "more than replicas.max"),
+    (PROXY + "replicas.per_machine = 101", "replicas.per_machine"),
     (PROXY + "replicas.cpus = -1", "replicas.cpus"),
     (PROXY + "replicas.gpus = nan", "replicas.gpus"),
     (PROXY + "replicas.drain_s = inf", "replicas.drain_s"),

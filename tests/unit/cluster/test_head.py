@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -66,6 +68,7 @@ def test_a_head_runs_until_it_is_stopped_with_all_that_it_started(
     monkeypatch.setattr(head_module, "_END_S", 0.2)  # what it started does not end by itself
     head = start_head("10.0.0.2", 6379, tmp_path / "logs" / "head.log")
     child = ray.child
+    assert (tmp_path / "logs" / "head.log").stat().st_mode & 0o777 == 0o600
     assert is_running(head)
     assert alive(child)
     (call,) = ray.calls
@@ -116,6 +119,16 @@ def test_no_cluster_at_the_address(ray: FakeRay) -> None:
     ray.behave("fails")
     with pytest.raises(ClusterFailed, match="no Ray cluster answers at 10"):
         requires_token("10.0.0.2:6379")
+
+
+@pytest.mark.parametrize("ask", [make_token, partial(requires_token, "10.0.0.2:6379")])
+def test_a_program_that_takes_too_long_is_a_failure(
+    ray: FakeRay, ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.behave("silent")
+    monkeypatch.setattr(head_module, "START_S", 0.0)
+    with pytest.raises(ClusterFailed, match="did not end within"):
+        ask()
 
 
 def test_a_token_that_cannot_be_made(ray: FakeRay) -> None:

@@ -16,11 +16,11 @@ DEAD = Machine("c", "10.0.0.4", False, 64, 4)
     ("wanted", "expected"),
     [
         (Replicas(max=8), 2),
-        (Replicas(max=8, per_machine=None, gpus=1), 5),
+        (Replicas(max=8, per_machine=100, gpus=1), 5),
         (Replicas(max=8, per_machine=2, gpus=1), 3),
         (Replicas(max=8, per_machine=8, gpus=0.5), 10),
         (Replicas(max=8, cpus=32), 1),
-        (Replicas(max=3, per_machine=None, cpus=0), 6),
+        (Replicas(max=3, per_machine=3, cpus=0), 6),
         (Replicas(gpus=8), 0),
     ],
 )

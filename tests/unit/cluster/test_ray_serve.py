@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, Replicas
-from jan_serve.cluster.ray_serve import ClusterFailed, deploy, end
+from jan_serve.cluster.machines import Machine
+from jan_serve.cluster.ray_serve import ClusterFailed, deploy, end, machines, versions_of
 from jan_serve.cluster.scaling import by_open_requests
+from jan_serve.cluster.versions import Versions
 
 
 class FakeServe:
@@ -73,7 +77,7 @@ def test_a_number_by_open_requests(serve: FakeServe) -> None:
     scaling = serve.options["autoscaling_config"]
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
     assert (scaling["upscale_delay_s"], scaling["downscale_delay_s"]) == (0, 5)
-    assert scaling["look_back_period_s"] >= scaling["metrics_interval_s"] > 0
+    assert scaling["look_back_period_s"] > scaling["metrics_interval_s"] > 0  # equal ones are deprecated
     assert scaling["policy"] == {"policy_function": by_open_requests}
     assert "num_replicas" not in serve.options
 
@@ -82,6 +86,15 @@ def test_a_failed_start_is_told(serve: FakeServe) -> None:
     serve.fails = [RuntimeError("the server ended with status 2")]
     with pytest.raises(ClusterFailed, match="did not start: the server ended with status 2"):
         deploy(ClusterFile("http://a:1"))
+
+
+def test_an_option_that_ray_refuses_is_told(serve: FakeServe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**options: Any) -> Any:
+        raise ValueError("The precision of num_cpus cannot go beyond 0.0001")
+
+    monkeypatch.setattr(serve, "deployment", refuse)
+    with pytest.raises(ClusterFailed, match="did not start: The precision"):
+        deploy(ClusterFile("http://a:1", replicas=Replicas(cpus=0.00001)))
 
 
 def test_the_end_waits_longer_than_ray_does(serve: FakeServe) -> None:
@@ -93,6 +106,82 @@ def test_the_end_waits_longer_than_ray_does(serve: FakeServe) -> None:
 def test_the_end_has_a_limit(serve: FakeServe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_serve, "_END_S", -1.0)
     serve.fails = [TimeoutError()]
-    with pytest.raises(ClusterFailed, match="in time"):
+    with pytest.raises(ClusterFailed, match=r"^the replicas did not end: not in time$"):
         end(0)
     assert "shutdown" not in serve.calls
+
+
+class Unschedulable(Exception):
+    pass
+
+
+class FakeRay:
+    """answers: what a machine says, one after another; the last one stays. lost: dead when asked again."""
+
+    exceptions = SimpleNamespace(TaskUnschedulableError=Unschedulable)
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[Versions | Exception]] = {}
+        self.lost: set[str] = set()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [
+            {"NodeID": name, "NodeManagerAddress": name, "Alive": name not in self.lost, "Resources": {}}
+            for name in self.answers
+        ]
+
+    def get(self, machine: Machine, timeout: float) -> Versions:
+        left = self.answers[machine.id]
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _same(machine: Machine) -> Machine:
+    return machine
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    fake = FakeRay()
+    monkeypatch.setattr(ray_serve, "_ray", lambda: fake)
+    monkeypatch.setattr(ray_serve, "_ask_versions", _same)
+    monkeypatch.setattr(ray_serve, "_AGAIN_S", 0.0)
+    return fake
+
+
+SAME = Versions("3.11.7", "2.60.0", "1.0")
+
+
+def test_a_machine_that_is_lost_while_it_is_asked_is_left_out(ray: FakeRay) -> None:
+    ray.answers = {
+        "a": [SAME],
+        "b": [Unschedulable("the node does not exist any more")],
+        "c": [OSError("it died")],
+    }
+    found = machines()
+    ray.lost = {"b", "c"}
+    assert versions_of(found) == [("a", SAME)]
+
+
+def test_a_machine_that_is_not_known_to_the_scheduler_yet_is_asked_again(ray: FakeRay) -> None:
+    ray.answers = {
+        "new": [Unschedulable("the node is infeasible"), Unschedulable("the node is infeasible"), SAME]
+    }
+    assert versions_of(machines()) == [("new", SAME)]
+
+
+@pytest.mark.parametrize("error", [OSError("no module named jan_serve"), TimeoutError("no answer")])
+def test_a_machine_that_cannot_say_stops_it(ray: FakeRay, error: Exception) -> None:
+    ray.answers = {"a": [SAME], "b": [error]}
+    with pytest.raises(ClusterFailed, match=f"b cannot run jan-serve: {error}"):
+        versions_of(machines())
+
+
+def test_asking_again_has_a_limit(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray.answers = {"a": [Unschedulable("the node is infeasible")]}
+    now = iter(range(0, 10_000, 50))
+    monkeypatch.setattr(ray_serve, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=time.sleep))
+    with pytest.raises(ClusterFailed, match="infeasible"):
+        versions_of(machines())

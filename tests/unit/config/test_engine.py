@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jan_serve.config import LoadedSettings, ModelOptions, engine_settings, load_settings
@@ -12,6 +13,7 @@ from jan_serve.core.models.model_parts import LayerParts, ModelParts
 from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
+from models.recipe.mtp_fixtures import write_tiny_mtp
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
 
@@ -77,6 +79,7 @@ def test_options_reach_the_worker() -> None:
 
 def test_every_other_option_is_converted_or_stays_in_the_front() -> None:
     converted = {
+        "mtp",
         "mmap",
         "mlock",
         "repack",
@@ -116,3 +119,28 @@ def test_tensors_of_a_pattern_are_counted_apart(tmp_path: Path) -> None:
 def test_an_override_that_is_none(text: str) -> None:
     with pytest.raises(SettingsError, match=r"REGEX=DEVICE|not a regular expression|at least 3"):
         load_settings({"override_tensor": [text]})
+
+
+def test_a_head_for_further_tokens_is_counted_where_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write_tiny_mtp(path, n_layer=1, n_embd=64)
+    model = read_model_file(path)
+    assert model.parts.n_ahead == 1 and model.parts.layers[1].weights == 0
+    for flags, expected in (({}, "auto"), ({"mtp": "on"}, "on"), ({"mtp": "off"}, "off")):
+        settings = engine_settings(load_settings(flags).settings, model)
+        assert settings.mtp == expected
+        assert (settings.parts.layers[1].weights > 0) == (expected != "off")
+    assert engine_settings(load_settings({"draft_model": "x"}).settings, model).mtp == "off"
+    others = msgspec.structs.replace(model, architecture="deepseek2"), MODEL
+    assert [
+        engine_settings(load_settings({"mtp": mode}).settings, other).mtp
+        for other in others
+        for mode in ("auto", "on")
+    ] == ["off", "on", "off", "off"]
+
+
+def test_a_head_without_its_tensors_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write_tiny_mtp(path, n_layer=1, n_embd=64)
+    path.write_bytes(path.read_bytes().replace(b".nextn.eh_proj.", b".nextn.eh_lost."))
+    assert read_model_file(path).parts.n_ahead == 0

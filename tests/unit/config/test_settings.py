@@ -43,6 +43,7 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"memory_budget": "1.5"}, "lacks a unit"),
     ({"rpc": ["host"]}, "'host' is not HOST:PORT"),
     ({"rpc": ["host:0"]}, "'host:0' is not HOST:PORT"),
+    ({"rpc": ["[::1]:50052"]}, "is an IPv6 address; llama.cpp reaches"),
     ({"n_gpu_layers": "some"}, "'auto' or 'all'"),
     ({"n_gpu_layers": "-3"}, "greater than or equal to 0"),
     ({"flash_attn": "maybe"}, "'auto', 'on' or 'off'"),

@@ -72,3 +72,22 @@ def test_a_peer_that_is_not_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert problem_of(f"127.0.0.1:{port}") == "it cannot be reached: Connection refused"
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_peer_whose_name_cannot_be_one(host: str) -> None:
+    assert problem_of(f"{host}:1") == "it cannot be reached: its name is not a host name"
+
+
+def test_a_peer_is_greeted_at_the_address_that_ggml_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another address of the name may answer where that one does not, and ggml then ends the process."""
+    greeted: list[object] = []
+
+    def connect(address: object, timeout: float) -> socket.socket:
+        greeted.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "gethostbyname", {"both": "192.0.2.1"}.__getitem__)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    assert problem_of("both:50052") is not None
+    assert greeted == [("192.0.2.1", 50052)]

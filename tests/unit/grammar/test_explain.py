@@ -37,6 +37,7 @@ def test_the_costs_grow_with_the_schema() -> None:
             {"type": "object", "properties": {"a/b": TEXT, "x": OBJECTS}},
             Change("/properties/x", "uniqueItems", None),
         ),
+        ({"properties": {"a~/b": OBJECTS}}, Change("/properties/a~0~1b", "uniqueItems", None)),
         ({"type": "string", "pattern": r"(a)\1"}, Change("", "pattern", None)),
         (
             {"type": "string", "format": "uri", "minLength": 9, "maxLength": 300},
@@ -57,6 +58,10 @@ def test_the_smallest_change(schema: Any, change: Change | None) -> None:
     assert not compiles and lines[0].startswith("refused: ") and lines[-1] == f"it compiles {found.line()}"
 
 
-def test_no_single_change_is_said_too() -> None:
-    compiles, lines = explain({"type": "object", "properties": {"a": OBJECTS, "b": OBJECTS}})
+@pytest.mark.parametrize(
+    "properties",
+    [{"a": OBJECTS, "b": OBJECTS}, {"a/properties/b": OBJECTS, "a": {"properties": {"b": OBJECTS}}}],
+)
+def test_no_single_change_is_said_too(properties: dict[str, Any]) -> None:
+    compiles, lines = explain({"type": "object", "properties": properties})
     assert not compiles and lines[-1] == "no change of a single keyword was found"

@@ -53,7 +53,7 @@ REQUESTS: list[WorkerRequest] = [
         settings=EngineSettings(
             n_ctx=512,
             parts=ModelParts(layers=(LayerParts(1), LayerParts(2, 3)), pinned=(("CPU", 4),)),
-            placement=PlacementOptions(tensor_split=(3.0, 1.0), override_tensor=("x=CPU",)),
+            placement=PlacementOptions(tensor_split=(3.0, 1.0), override_tensor=(("x", "CPU"),)),
         ),
     ),
     EngineRequest(

@@ -99,6 +99,12 @@ def test_layers_and_context_are_fitted_together(
     assert (found.n_gpu_layers, found.n_ctx) == expected
 
 
+def test_a_default_context_on_a_device_keeps_to_its_limit() -> None:
+    token_bytes = 4 * 1024 * 2
+    found = plan(DENSE, [gpu(PLENTY)], context_bytes=10_000 * token_bytes)
+    assert (found.n_gpu_layers, found.n_ctx) == (5, 8_192)
+
+
 def test_experts_are_left_in_main_memory_by_an_override() -> None:
     found = plan(MIXTURE, [gpu(2_000 * MIB)], n_ctx=512)
     assert found.n_gpu_layers == 5
@@ -112,7 +118,7 @@ def test_experts_are_left_in_main_memory_by_an_override() -> None:
 
 
 def test_the_blocks_whose_experts_stay_can_be_set() -> None:
-    found = plan(MIXTURE, [gpu(PLENTY)], n_cpu_moe=2, override_tensor=("attn=CPU",))
+    found = plan(MIXTURE, [gpu(PLENTY)], n_cpu_moe=2, override_tensor=(("attn", "CPU"),))
     assert found.llama.overrides == (
         ("attn", "CPU"),
         (r"^blk\.(0|1)\.ffn_(up|down|gate|gate_up)_(ch)?exps", "CPU"),

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from jan_serve.errors import AdapterNotFound, ModelNotFound
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.errors import AdapterNotFound, JanServeError, ModelNotFound, Unavailable
 from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
+from tests.unit.store.gguf_builder import GgufBytes
 
 
 def no_puller() -> Any:
@@ -42,3 +46,93 @@ def test_names_that_mean_nothing(library: ModelLibrary) -> None:
         library.find("absent")
     with pytest.raises(AdapterNotFound):
         library.find("plain-7b:absent")
+
+
+class CountingReader:
+    """Reads the headers here, and keeps their names."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.rests = 0
+        self.error: JanServeError | None = None
+
+    async def facts(self, path: Path) -> HeaderFacts:
+        self.read.append(path.stem)
+        if self.error is not None:
+            raise self.error
+        return read_model_file(path).facts(lambda _: False)
+
+    async def rest(self) -> None:
+        self.rests += 1
+
+    async def close(self) -> None:
+        pass
+
+
+def counted(folder: Path) -> tuple[ModelLibrary, CountingReader]:
+    """As a server that has just started."""
+    reader = CountingReader()
+    resolver = ModelResolver(folder, index=ModelIndex(folder), thinks=lambda _: False)
+    return ModelLibrary(resolver, folder, no_puller, reader), reader
+
+
+@pytest.mark.anyio
+async def test_each_header_is_read_once_and_none_after_a_restart(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.gguf").write_bytes(GgufBytes().build())
+    library, reader = counted(tmp_path)
+    assert [model.facts for model in await library.models()] == [None, None, None]
+    await library.models()  # while the headers are read
+    await library.read_headers()
+    await library.close()
+    assert sorted(reader.read) == ["a", "b", "c"]
+    assert reader.rests > 0
+
+    (tmp_path / "b.gguf").write_bytes(GgufBytes(architecture="qwen2").build())
+    library, reader = counted(tmp_path)
+    known = {model.name: model.facts for model in await library.models()}
+    assert known["a"] is not None and known["b"] is None
+    await library.read_headers()
+    found = {model.name: model.facts for model in await library.models()}
+    assert found["b"] is not None and found["b"].architecture == "qwen2"
+    await library.close()
+    assert reader.read == ["b"]
+
+
+@pytest.mark.anyio
+async def test_a_broken_header_is_read_once_and_an_error_of_ours_again(tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    (tmp_path / "other.gguf").write_bytes(GgufBytes().build())
+    library, reader = counted(tmp_path)
+    reader.error = Unavailable("The server cannot open more files now.")
+    await library.read_headers()
+    assert reader.read == ["broken"]
+    reader.error = None
+    await library.read_headers()
+    broken, other = await library.models()
+    await library.close()
+    assert broken.problem is not None and "not a valid GGUF" in broken.problem
+    assert other.facts is not None
+    assert reader.read == ["broken", "broken", "other"]
+
+
+@pytest.mark.anyio
+async def test_a_list_opens_no_file_where_nothing_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(50):
+        (tmp_path / f"m{index}.gguf").write_bytes(GgufBytes().build())
+    library, _ = counted(tmp_path)
+    await library.read_headers()
+    before = await library.models()
+    assert all(model.facts is not None for model in before)
+    opened: list[object] = []
+
+    def watch(path: object, *_: object, **__: object) -> None:
+        opened.append(path)
+
+    with monkeypatch.context() as watched:
+        watched.setattr("builtins.open", watch)
+        assert await library.models() == before
+    await library.close()
+    assert opened == []

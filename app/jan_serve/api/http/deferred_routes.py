@@ -64,8 +64,11 @@ def _without_pydantic_1() -> Generator[None]:
 class DeferredRoutes(BaseRoute):
     """The routes of a router that is imported and made for the first path which no route before them has."""
 
-    def __init__(self, make: Callable[[], APIRouter]) -> None:
+    def __init__(self, make: Callable[[], APIRouter], paths: tuple[str, ...] = ("",)) -> None:
+        """paths: each path of the router is one of these or below one. For others it is not made."""
         self._make = make
+        self._paths = frozenset(paths)
+        self._folders = tuple(f"{path}/" for path in paths)
 
     @cached_property
     def routes(self) -> list[BaseRoute]:
@@ -77,6 +80,9 @@ class DeferredRoutes(BaseRoute):
             raise Unavailable(f"The server cannot read its own files: {error.strerror}.") from error
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path: str = scope["path"]
+        if path not in self._paths and not path.startswith(self._folders):
+            return Match.NONE, {}
         partial_match: tuple[Match, Scope] = (Match.NONE, {})
         for route in self.routes:
             match, child_scope = route.matches(scope)

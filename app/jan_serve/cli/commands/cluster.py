@@ -58,14 +58,14 @@ def up(
             if wrong := differences(versions_here(version), ray_serve.versions_of(machines)):
                 raise ClusterFailed("; ".join(wrong), "Install the same versions on every machine.")
             _warn_of_room(wanted, machines, output)
+            output.note(
+                "Another Linux machine joins Ray with RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 ray start"
+                f" --address={address} (and the token of ~/.ray/auth_token)."
+            )
+            output.note(_JOINING)
             output.note("Starting the servers; each loads its model when the first request comes.")
             ray_serve.deploy(wanted)
-    output.pairs(_summary(wanted, address, machines))
-    output.note(
-        "On another Linux machine: RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 ray start"
-        f" --address={address} (with the token of ~/.ray/auth_token)"
-    )
-    output.note(_JOINING)
+    output.pairs(_summary(wanted, address))
 
 
 @cluster_app.command("status")
@@ -201,8 +201,7 @@ def _warn_of_room(file: ClusterFile, machines: list[Machine], output: Output) ->
     room = places(wanted, machines)
     if room < wanted.min:
         output.warning(
-            f"{len(machines)} machines have room for {room} of {wanted.min} servers: Ray starts the others when"
-            " machines join"
+            f"there is room for {room} of {wanted.min} servers: Ray starts the others when machines join"
         )
     if wanted.min == 1 and wanted.surge_percent == 0:
         output.warning(
@@ -210,14 +209,10 @@ def _warn_of_room(file: ClusterFile, machines: list[Machine], output: Output) ->
         )
 
 
-def _summary(file: ClusterFile, address: str, machines: list[Machine]) -> list[tuple[str, str]]:
+def _summary(file: ClusterFile, address: str) -> list[tuple[str, str]]:
     wanted = file.replicas
     number = str(wanted.min) if wanted.min == wanted.max else f"{wanted.min} to {wanted.max}"
-    return [
-        ("proxy", file.proxy_url),
-        ("servers", number),
-        ("Ray", f"{address}, {len(machines)} machines"),
-    ]
+    return [("proxy", file.proxy_url), ("servers", number), ("Ray", address)]
 
 
 def _machine(machine: Machine) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
-from jan_serve.membership.member import Membership, ProxyMember, node_url
+from jan_serve.membership.member import ProxyMember, node_url
+from jan_serve.membership.registration import Membership
 from jan_serve.quick_imports import quick_imports
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
@@ -121,6 +122,7 @@ def _membership(settings: Settings, port: int) -> Membership:
         settings.role,
         settings.proxy_key.get_secret_value() if settings.proxy_key is not None else None,
         settings.speed,
+        settings.api_keys[0].get_secret_value() if settings.api_keys else None,
     )
 
 

@@ -159,12 +159,14 @@ def stop(system: SystemOption = False) -> None:
 def restart(system: SystemOption = False) -> None:
     """Restart the service, with changed settings and a new version. A new version first runs `jan-serve selfcheck`."""
     if not system:  # the data of the machine's service belongs to its account
-        _check_new_version(Installation(system).loaded, Output())
+        installation = Installation(system)
+        installation.require_installed()
+        _check_new_version(installation.loaded, Output())
     _control("restart", "restarted", system)
 
 
 def _check_new_version(loaded: LoadedSettings, output: Output) -> None:
-    """Compare a version that has not run here with the last one. The service restarts whatever is found."""
+    """Compare a version that was not checked here with the last one. The service restarts whatever is found."""
     known = {check.version for check in SelfChecks(loaded.settings.data_dir).all()}
     if __version__ in known or builtin_model() is None:
         return

@@ -9,6 +9,7 @@ class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Facts from a GGUF header, kept so that a list of models reads no headers.
 
     thinks: its chat template writes thoughts; None if nobody looked. fills_gaps: it has tokens for text in the middle.
+    n_embd: length of its embeddings; None in records of earlier versions.
     """
 
     architecture: str
@@ -19,6 +20,7 @@ class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     has_chat_template: bool = False
     thinks: bool | None = None
     fills_gaps: bool = False
+    n_embd: int | None = None
     pooling: str | None = None
 
 

@@ -30,6 +30,8 @@ class ModelParts(msgspec.Struct, frozen=True):
     input_bytes: the token embeddings and all else that is read in main memory. output_bytes: the output layer; with
     tied_output it is the token embeddings, which take main memory once, and a device has a copy.
     largest_tensor: of the blocks. width: the most values that a token has at once within a block.
+    n_ahead: of the last layers, those that predict further tokens (MTP), if their tensors are there. They are empty
+    unless they are to be loaded.
     pinned: weights that the user's patterns put on a device, by its name; no other size includes them.
     """
 
@@ -45,6 +47,7 @@ class ModelParts(msgspec.Struct, frozen=True):
     n_head: int = 0
     width: int = 0
     pinned: tuple[tuple[str, int], ...] = ()
+    n_ahead: int = 0
 
     @property
     def weights(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,8 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     n_gpu_layers: blocks from the last one and the output layer; -1 is all. n_cpu_moe: the experts of so many first
     blocks stay in main memory. tensor_split: proportions of layers on each device. main_gpu: the index of the only
-    device (split_mode none) or of the one with small tensors (row). override_tensor: REGEX=DEVICE.
+    device (split_mode none) or of the one with small tensors (row). override_tensor: (regular expression, device), the
+    first that matches counts.
     """
 
     n_gpu_layers: int | None = None
@@ -22,8 +24,20 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
     tensor_split: tuple[float, ...] = ()
     split_mode: SplitMode = "layer"
     main_gpu: int = 0
-    override_tensor: tuple[str, ...] = ()
+    override_tensor: tuple[tuple[str, str], ...] = ()
     require_accelerator: bool = False
+
+
+def parse_override(text: str) -> tuple[str, str]:
+    """REGEX=DEVICE, taken apart. Raises ValueError."""
+    pattern, _, device = text.rpartition("=")
+    if not pattern or not device:
+        raise ValueError(f"{text!r} is not of the form REGEX=DEVICE")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return pattern, device
 
 
 class LlamaPlacement(msgspec.Struct, frozen=True):

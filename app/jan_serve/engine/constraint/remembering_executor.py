@@ -14,6 +14,7 @@ from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
 from jan_serve.engine.constraint.json_memory import ENDS, JsonMemory, Mode, State
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
 
 Ints = npt.NDArray[np.intp]
 
@@ -96,9 +97,14 @@ class RememberingExecutor(GrammarExecutor):
         return out
 
     def accept(self, token: int) -> None:
+        """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
         super().accept(token)
-        if not self._vocab.is_eog(token):
-            self._state = self._written(token) or self._state
+        if self._vocab.is_eog(token):
+            return
+        written = self._written(token)
+        if written is None:
+            raise EngineFailure("The engine wrote an item that is in its array already.")
+        self._state = written
 
     def _try(self, out: Floats, tokens: Ints) -> None:
         """Reject those of the tokens that the memory rejects."""

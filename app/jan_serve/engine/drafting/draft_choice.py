@@ -24,6 +24,12 @@ class DraftCandidate(msgspec.Struct, frozen=True):
     token_s: float = 0.0
 
 
+def expected_tokens(candidate: DraftCandidate) -> float:
+    """How many tokens of a draft as long as possible would be accepted."""
+    share, limit = candidate.share, max(0, candidate.limit)
+    return limit if share >= 1.0 else share * (1.0 - share**limit) / (1.0 - share)
+
+
 def draft_lengths(
     candidates: Sequence[DraftCandidate],
     num_tokens: int,

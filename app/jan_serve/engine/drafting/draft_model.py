@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.sequence import Sequence
@@ -45,6 +46,8 @@ def check_vocabularies(target: Vocab, draft: Vocab, name: str) -> None:
 class DraftModel:
     """Drafts tokens. Each drafted sequence has cells in this context too. For the engine thread."""
 
+    max_draft = MAX_DRAFT
+
     def __init__(
         self, context: LlamaContext, n_sequences: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -53,7 +56,8 @@ class DraftModel:
         self._n_vocab = context.n_vocab
         self._batch = Batch(min(context.n_batch, _MAX_PREFILL))
         self._free_ids = list(range(n_sequences))
-        self._held: dict[int, tuple[int, TokenBuffer]] = {}
+        self._ids: dict[int, int] = {}
+        self._held: dict[int, TokenBuffer] = {}
         # Sequences without room: do not prefill them again and again.
         self._given_up: set[int] = set()
         self._clock = clock
@@ -65,12 +69,15 @@ class DraftModel:
 
         None while it has not prefilled the whole sequence; each call continues. Shorter if a token is improbable.
         """
+        start = self._clock()
+        before = self._num_read(sequence)
         logits = self._prefill(sequence)
         if logits is None:
             return None
-        seq_id, held = self._held[id(sequence)]
+        if len(sequence.tokens) - before > self.max_draft + 1:
+            start = self._clock()  # not what each draft takes
+        position = len(sequence.tokens)
         drafted: list[int] = []
-        start = self._clock()
         while len(drafted) < length:
             token = int(logits.argmax())
             if token >= self._n_vocab or _probability(logits, token) < _MIN_PROBABILITY:
@@ -78,13 +85,11 @@ class DraftModel:
             drafted.append(token)
             if len(drafted) == length:
                 break
-            self._batch.clear()
-            index = self._batch.add_one(token, len(held), seq_id)
-            if self._context.decode(self._batch) != DECODE_OK:
+            logits = self._step(sequence, token, position)
+            if logits is None:
                 self._give_up(sequence)
                 return None
-            held.append(token)
-            logits = self._context.logits(index)
+            position += 1
         if drafted:
             seconds = (self._clock() - start) / len(drafted)
             self.token_s = 0.8 * self.token_s + 0.2 * seconds if self.token_s else seconds
@@ -95,24 +100,37 @@ class DraftModel:
         self._given_up.discard(id(sequence))
         self._drop(sequence)
 
+    def _num_read(self, sequence: Sequence) -> int:
+        held = self._held.get(id(sequence))
+        return 0 if held is None else len(held)
+
+    def _sequence_id(self, sequence: Sequence) -> int | None:
+        """None if it has none, and there is none left or no room for it."""
+        key = id(sequence)
+        if key not in self._ids:
+            if key in self._given_up or not self._free_ids:
+                return None
+            self._ids[key] = self._free_ids.pop()
+        return self._ids[key]
+
     def _give_up(self, sequence: Sequence) -> None:
         self._drop(sequence)
         self._given_up.add(id(sequence))
 
     def _drop(self, sequence: Sequence) -> None:
-        held = self._held.pop(id(sequence), None)
-        if held is not None:
-            self._context.remove(held[0])
-            self._free_ids.append(held[0])
+        self._held.pop(id(sequence), None)
+        seq_id = self._ids.pop(id(sequence), None)
+        if seq_id is not None:
+            self._context.remove(seq_id)
+            self._free_ids.append(seq_id)
 
     def _prefill(self, sequence: Sequence) -> Floats | None:
         """Prefill up to the sequence's newest token and return its logits; None if there is more to prefill."""
         key = id(sequence)
-        if key not in self._held:
-            if key in self._given_up or not self._free_ids:
-                return None
-            self._held[key] = self._free_ids.pop(), TokenBuffer()
-        seq_id, held = self._held[key]
+        seq_id = self._sequence_id(sequence)
+        if seq_id is None:
+            return None
+        held = self._held.get(key, TokenBuffer())
         tokens = sequence.tokens.view()
         # Always compute the newest token: the draft starts with its logits.
         same = min(common_prefix(tokens, held.view()), len(tokens) - 1)
@@ -129,8 +147,17 @@ class DraftModel:
             return None
         for token in part.tolist():
             held.append(token)
-        self._held[key] = seq_id, held
+        self._held[key] = held
         return self._context.logits(index) if len(held) == len(tokens) else None
+
+    def _step(self, sequence: Sequence, token: int, position: int) -> Floats | None:
+        """The logits after one more token at this position; None without room."""
+        self._batch.clear()
+        index = self._batch.add_one(token, position, self._ids[id(sequence)])
+        if self._context.decode(self._batch) != DECODE_OK:
+            return None
+        self._held[id(sequence)].append(token)
+        return self._context.logits(index)
 
 
 def _probability(logits: Floats, token: int) -> float:

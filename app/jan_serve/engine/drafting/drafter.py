@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence as SequenceOf
-from typing import Literal
 
-from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths
+from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths, expected_tokens
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.draft_record import DraftRecord
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
@@ -14,6 +13,7 @@ from jan_serve.engine.drafting.trials import Trials
 from jan_serve.engine.scheduling.step_costs import LARGEST_DECODE, StepCosts
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
+from jan_serve.ipc.messages import DraftMode
 
 # Each drafted token has a row of logits: n_vocab floats.
 _MAX_STEP = LARGEST_DECODE
@@ -22,23 +22,32 @@ _MAX_STREAMS = 16
 _MAX_EARLIER = 4
 _OVERALL_WEIGHT = 0.02
 
-LookupMode = Literal["auto", "on", "off"]
-"""`auto`: if drafts pay off by the measured time of steps."""
+# A look-up costs no time.
+_FREE = 1.25
+_NOTHING = DraftCandidate(0.0, 0)
 
 
 class Drafter:
-    """Drafts by prompt lookup, or, if that finds nothing, with the draft model if there is one.
+    """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected.
 
-    costs: of steps, as the engine learns them. longest: max tokens of a sequence.
+    costs: of steps, as the engine learns them. mode: of look-ups; "on" holds for the model too. longest: max tokens of
+    a sequence.
     """
 
     def __init__(
-        self, costs: StepCosts, mode: LookupMode, model: DraftModel | None = None, *, longest: int
+        self,
+        costs: StepCosts,
+        mode: DraftMode,
+        model: DraftModel | None = None,
+        *,
+        longest: int,
+        model_mode: DraftMode = "auto",
     ) -> None:
         self._costs = costs
         self._trials = Trials()
         self._mode = mode
-        self._model = model
+        self._model = model if model_mode != "off" else None
+        self._forces_model = mode == "on" or (self._model is not None and model_mode == "on")
         self._longest = longest
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
@@ -50,6 +59,7 @@ class Drafter:
         # The number of tokens, the next one and the match length of guesses that were not drafted.
         self._skipped: dict[int, tuple[int, int, int]] = {}
         self.drafted = self.accepted = 0
+        self.drafted_by_model = self.accepted_by_model = 0
 
     def drafts(
         self, sequences: SequenceOf[Sequence | None], num_tokens: int, room: int
@@ -63,21 +73,16 @@ class Drafter:
         if self._mode == "off" and self._model is None:
             return no_drafts
         room = min(room, _MAX_STEP - num_tokens)
-        if room <= 0 or (len(sequences) > _MAX_STREAMS and self._mode != "on"):
+        if room <= 0 or (len(sequences) > _MAX_STREAMS and not self._forces_model):
             return no_drafts
-        guesses = [None if sequence is None else self._look_up(sequence) for sequence in sequences]
-        candidates = [
-            DraftCandidate(0.0, 0) if sequence is None else self._candidate(sequence, found)
-            for sequence, found in zip(sequences, guesses, strict=True)
-        ]
-        lengths = self._lengths(candidates, num_tokens, room)
+        choices = [(None, _NOTHING) if sequence is None else self._choose(sequence) for sequence in sequences]
+        guesses = [found for found, _ in choices]
+        candidates = [candidate for _, candidate in choices]
+        forced = [self._mode == "on" if found is not None else self._forces_model for found in guesses]
+        lengths = self._lengths(candidates, forced, num_tokens, room)
         for sequence, found, length in zip(sequences, guesses, lengths, strict=True):
             if sequence is not None and found is not None and not length:
-                self._skipped[id(sequence)] = (
-                    len(sequence.tokens),
-                    int(found.tokens[0]),
-                    found.match_length,
-                )
+                self._skip(sequence, found)
         return [
             self._draft(sequence, found, length) if sequence is not None and length else None
             for sequence, found, length in zip(sequences, guesses, lengths, strict=True)
@@ -99,23 +104,39 @@ class Drafter:
         if length < len(sequence.tokens):
             self._observe(id(sequence), match_length, 1, int(sequence.tokens[length] == token))
 
-    def _candidate(self, sequence: Sequence, found: Guess | None) -> DraftCandidate:
+    def _choose(self, sequence: Sequence) -> tuple[Guess | None, DraftCandidate]:
+        """The source of which more tokens may be expected: a look-up, or None for the model."""
         limit = min(
             MAX_DRAFT,
             self._longest - len(sequence.tokens),
             sequence.max_new - sequence.num_generated - 1,
         )
         record = self._records.get(id(sequence), self._overall)
-        if found is not None:
-            return DraftCandidate(record.share(found.match_length), min(limit, len(found.tokens)))
-        if self._model is None or sequence.media:  # a draft model sees no images
-            return DraftCandidate(0.0, 0)
-        return DraftCandidate(record.share(None), limit, self._model.token_s)
+        by_model = _NOTHING
+        if self._model is not None and not sequence.media:  # no model that drafts sees images
+            most = min(limit, self._model.max_draft)
+            by_model = DraftCandidate(record.share(None), most, self._model.token_s)
+        found = self._look_up(sequence)
+        if found is None:
+            return None, by_model
+        looked_up = DraftCandidate(record.share(found.match_length), min(limit, len(found.tokens)))
+        if expected_tokens(looked_up) * _FREE >= expected_tokens(by_model):
+            return found, looked_up
+        self._skip(sequence, found)
+        return None, by_model
 
-    def _lengths(self, candidates: list[DraftCandidate], num_tokens: int, room: int) -> list[int]:
-        if self._mode == "on":
-            each = room // max(1, len(candidates))
-            return [max(0, min(candidate.limit, each)) for candidate in candidates]
+    def _skip(self, sequence: Sequence, found: Guess) -> None:
+        self._skipped[id(sequence)] = len(sequence.tokens), int(found.tokens[0]), found.match_length
+
+    def _lengths(
+        self, candidates: list[DraftCandidate], forced: list[bool], num_tokens: int, room: int
+    ) -> list[int]:
+        if any(forced):
+            each = room // len(candidates)
+            return [
+                max(0, min(candidate.limit, each)) if is_forced else 0
+                for candidate, is_forced in zip(candidates, forced, strict=True)
+            ]
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
         curve = self._costs.decode_curve()
@@ -135,7 +156,10 @@ class Drafter:
         """Learn how many tokens of a draft were accepted."""
         key = id(sequence)
         if key in self._sources:
-            self._observe(key, self._sources.pop(key), drafted, accepted)
+            source = self._sources.pop(key)
+            self._observe(key, source, drafted, accepted)
+            self.drafted_by_model += drafted if source is None else 0
+            self.accepted_by_model += accepted if source is None else 0
         self.drafted += drafted
         self.accepted += accepted
 

@@ -53,10 +53,10 @@ class EmbedJob(msgspec.Struct, eq=False):
         return sum(len(row) for row in self.rows)
 
 
-def num_together(lengths: Sequence[int]) -> int:
-    """How many of the first inputs, in tokens, a batch holds: one at least, more within TOGETHER."""
-    totals = accumulate(lengths)
-    return max(1, sum(total <= TOGETHER for total in totals))
+def num_together(lengths: Sequence[int], capacity: int) -> int:
+    """How many of the first inputs, in tokens, a batch holds: one at least, more within TOGETHER and its capacity."""
+    room = min(TOGETHER, capacity)
+    return max(1, sum(total <= room for total in accumulate(lengths)))
 
 
 class WholeInputs:
@@ -84,7 +84,8 @@ class WholeInputs:
         batch.clear()
         context.clear()
         first = len(job.vectors)
-        count = num_together([len(row) for row in job.rows[first : first + MAX_SEQUENCES]])
+        lengths = [len(row) for row in job.rows[first : first + MAX_SEQUENCES]]
+        count = num_together(lengths, batch.capacity)
         for seq_id, row in enumerate(job.rows[first : first + count]):
             batch.add(np.asarray(row, np.int32), 0, seq_id, outputs="all")
         if decode(context, batch):

@@ -36,6 +36,16 @@ def _import_bindings() -> tuple[Any, Any]:
 lib, ggml = _import_bindings()
 
 
+def extension() -> Any:
+    """The bindings of llama.cpp's staging header (llama-ext.h). Imports all of the package.
+
+    Raises AttributeError if the library lacks one of its functions.
+    """
+    import llama_cpp.llama_cpp_ext as staging
+
+    return staging
+
+
 def bindings_version() -> str:
     """Imports all of the package."""
     import llama_cpp

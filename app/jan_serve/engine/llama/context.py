@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.engine.llama.bindings import lib
+from jan_serve.engine.llama.bindings import extension, lib
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.errors import EngineFailure, InsufficientMemory, SettingsError
@@ -43,7 +43,8 @@ class Batch:
 
     is_causal = True
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, n_hidden: int = 0) -> None:
+        """n_hidden: width of the hidden state that each token has beside its id, for a head; 0: none."""
         self.capacity = capacity
         self.size = 0
         self._token = np.zeros(capacity, np.int32)
@@ -53,10 +54,11 @@ class Batch:
         # One pointer per token into _seq, set once: each token belongs to exactly one sequence.
         self._seq_pointers = self._seq.ctypes.data + 4 * np.arange(capacity, dtype=np.uintp)
         self._logits = np.zeros(capacity, np.int8)
+        self._hidden = np.zeros((capacity, n_hidden), np.float32)
         self.raw = lib.llama_batch(
             0,
             _pointer(self._token, lib.llama_token),
-            None,
+            _pointer(self._hidden, ctypes.c_float) if n_hidden else None,
             _pointer(self._pos, lib.llama_pos),
             _pointer(self._n_seq, ctypes.c_int32),
             _pointer(self._seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
@@ -89,6 +91,10 @@ class Batch:
         self._logits[i] = 1
         self.size = i + 1
         return i
+
+    def set_hidden(self, rows: Floats) -> None:
+        """The hidden states of the first tokens. Shape (tokens, n_hidden)."""
+        self._hidden[: len(rows)] = rows
 
 
 class EmbeddingBatch:
@@ -163,8 +169,12 @@ class LlamaContext:
         type_k: str = "f16",
         type_v: str = "f16",
         offload_kqv: bool = True,
+        head_of: LlamaContext | None = None,
     ) -> None:
-        """Allocate `n_ctx` cells. Raises InsufficientMemory if llama.cpp cannot."""
+        """Allocate `n_ctx` cells. Raises InsufficientMemory if llama.cpp cannot.
+
+        head_of: this context computes the head of that context's model, which predicts further tokens (MTP).
+        """
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = n_batch
@@ -180,6 +190,9 @@ class LlamaContext:
         params.type_k = _kv_type("type_k", type_k)
         params.type_v = _kv_type("type_v", type_v)
         params.embeddings = embeddings
+        if head_of is not None:
+            params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
+            params.ctx_other = head_of.pointer
         if pooling is not None:
             params.pooling_type = _POOLING[pooling]
         self.abort_flag = AbortFlag()
@@ -250,6 +263,17 @@ class LlamaContext:
         """The logits of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
         row = lib.llama_get_logits_ith(self.pointer, index)
         return np.ctypeslib.as_array(row, shape=(self.n_vocab,))
+
+    def output_hidden(self) -> None:
+        """`llama_set_embeddings_nextn`: the next decodes return a hidden state for each of their tokens."""
+        extension().llama_set_embeddings_nextn(self.pointer, True, False)
+
+    def hidden(self, first: int, end: int) -> Floats:
+        """The hidden states of batch indices first … end-1: a view, valid until the next decode."""
+        rows = extension().llama_get_embeddings_nextn(self.pointer)
+        if not rows:
+            raise ValueError("this context returns no hidden states")
+        return np.ctypeslib.as_array(rows, shape=(end, self.model.n_embd))[first:]
 
     def sequence_embedding(self, seq_id: int, size: int) -> Floats:
         """The pooled embedding of a sequence of the last batch (copied). Shape (size,)."""

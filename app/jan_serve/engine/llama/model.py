@@ -30,17 +30,20 @@ class LlamaModel:
         use_mlock: bool = False,
         use_repack: bool = True,
         vocab_only: bool = False,
+        with_heads: bool = False,
         on_progress: Callable[[float], bool] | None = None,
     ) -> None:
         """Load a GGUF file (the first part, if it is split).
 
         placement: None: on the CPU. on_progress: gets the loaded fraction and returns whether to continue. use_repack:
         weights may be reordered for the kernels of this CPU (`use_extra_bufts`), into copies that are not mapped.
+        with_heads: also those that predict further tokens, if it has them (`load_mtp`).
         Raises InvalidModel if llama.cpp rejects the file, SettingsError for an unknown device.
         """
         params = lib.llama_model_default_params()
         self._placed = placement_params(params, placement or LlamaPlacement())
         params.vocab_only = vocab_only
+        params.load_mtp = with_heads
         params.load_mode = _load_mode(use_mmap, use_mlock)
         params.use_extra_bufts = use_repack
         if on_progress is not None:
@@ -95,6 +98,11 @@ class LlamaModel:
     @property
     def n_layer(self) -> int:
         return int(lib.llama_model_n_layer(self.pointer))
+
+    @property
+    def n_heads_ahead(self) -> int:
+        """Heads that predict further tokens (MTP), loaded or not."""
+        return int(lib.llama_model_n_layer_nextn(self.pointer))
 
     @property
     def n_params(self) -> int:

@@ -191,7 +191,7 @@ class _Writer:
         before, follows = self._closing
         if isinstance(text, strings.AnyString):
             until = Until(0, None, stop)
-        elif isinstance(text, strings.Length) and _is_inexact_by_one(text):
+        elif isinstance(text, strings.Length) and _may_be_off_by_one(text):
             until = Until(text.low + before if text.low else 0, text.high, stop)
         else:
             return None
@@ -250,6 +250,6 @@ class _Writer:
         return choice([NEVER if scalars.is_nothing() else self._emit.alternatives(scalars, hint), nested])
 
 
-def _is_inexact_by_one(length: strings.Length) -> bool:
-    """Whether a character more or less does no harm to who is refused it, and a terminal can count so far."""
+def _may_be_off_by_one(length: strings.Length) -> bool:
+    """Whether one character more or less is no harm to a string of this length, and a terminal can count so far."""
     return length.low <= _MOST_COUNTED and (length.high is None or _FEW < length.high <= _MOST_COUNTED)

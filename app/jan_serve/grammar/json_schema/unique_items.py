@@ -140,7 +140,8 @@ def _count(words: Dfa, numbers: Dfa, literals: int) -> int | None:
 def _count_words(dfa: Dfa) -> int:
     """Of a finite language; MAX_ITEMS + 1 for more."""
     live = dfa.live_states()
-    sizes = [sum(high - low + 1 for low, high in chars) for chars in dfa.symbol_sets()]
+    sets = [charset.subtract(chars, _SURROGATES) for chars in dfa.symbol_sets()]
+    sizes = [sum(high - low + 1 for low, high in chars) for chars in sets]
     counts: dict[int, int] = {}
     stack = [0] if 0 in live else []
     while stack:

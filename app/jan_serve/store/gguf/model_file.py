@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -71,17 +71,23 @@ class ModelFile(msgspec.Struct, frozen=True):
         """Of V in the KV cache per token, over all blocks."""
         return sum(layer.v_elements for layer in self.parts.layers)
 
-    def facts(self) -> HeaderFacts:
-        """The facts that the index keeps. A quantisation in the file's name is more exact than the header's."""
+    def facts(self, thinks: Callable[[str], bool] | None = None) -> HeaderFacts:
+        """The facts that the index keeps. A quantisation in the file's name is more exact than the header's.
+
+        thinks: whether a chat template writes thoughts; without it, the facts do not say so.
+        """
+        template = self.chat_template
         return HeaderFacts(
             architecture=self.architecture,
             title=self.name,
             n_ctx_train=self.n_ctx_train,
             n_parameters=self.n_parameters,
             quantisation=quantisation_of(self.path.name) or self.quantisation,
-            has_chat_template=self.chat_template is not None,
+            has_chat_template=template is not None,
+            thinks=None if thinks is None else template is not None and thinks(template),
             pooling=self.pooling,
             fills_gaps=self.fills_gaps,
+            n_embd=self.n_embd,
         )
 
 
@@ -139,11 +145,13 @@ def read_model_file(path: Path) -> ModelFile:
     )
 
 
-def read_model_parts(model: ModelFile, overrides: Sequence[str]) -> ModelParts:
-    """The parts without the tensors that match REGEX=DEVICE. Blocks on the disk. Raises InvalidModel, SettingsError."""
+def read_model_parts(
+    model: ModelFile, overrides: Sequence[tuple[str, str]], *, with_heads: bool
+) -> ModelParts:
+    """The parts, as `parts_of` counts them with these. Blocks on the disk. Raises InvalidModel."""
     headers = [read_gguf_header(path) for path in model.paths]
     tensors = [tensor for part in headers for tensor in part.tensors]
-    return parts_of(headers[0], tensors, model.n_layer, overrides)
+    return parts_of(headers[0], tensors, model.n_layer, overrides, with_heads=with_heads)
 
 
 def _template(header: GgufHeader) -> str | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jan_serve.core.models.model_parts import LayerParts, ModelParts
-from jan_serve.errors import SettingsError
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, TensorInfo
 
 _BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
@@ -15,22 +14,29 @@ _EXPERTS: Final = re.compile(r"\.ffn_(?:up|down|gate|gate_up)_(?:ch)?exps")
 _INPUT: Final = re.compile(r"token_embd|token_types|position_embd|per_layer_token_embd|rope_freqs")
 _EMBEDDINGS: Final = "token_embd.weight"
 _OUTPUT: Final = "output.weight"
+_HEAD: Final = ".nextn.eh_proj.weight"
 _MAX_LENGTH: Final = 1 << 24
 _SCAN_WIDTH: Final = 14
 """Values of a token that a selective scan keeps at once, in its inner widths: as measured with llama.cpp's buffers."""
 
 
 def parts_of(
-    header: GgufHeader, tensors: Iterable[TensorInfo], n_layer: int, overrides: Sequence[str] = ()
+    header: GgufHeader,
+    tensors: Iterable[TensorInfo],
+    n_layer: int,
+    overrides: Sequence[tuple[str, str]] = (),
+    *,
+    with_heads: bool = False,
 ) -> ModelParts:
-    """header: with the model's keys. tensors: of all its files. overrides: REGEX=DEVICE, the first that matches counts.
+    """header: with the model's keys. tensors: of all its files. overrides: as in PlacementOptions.
 
-    Raises SettingsError for a pattern that is none.
+    with_heads: those that predict further tokens are to be loaded.
     """
-    patterns = [parse_override(each) for each in overrides]
+    patterns = [(re.compile(pattern), device) for pattern, device in overrides]
     architecture = header.text("general.architecture") or ""
-    # Heads that predict further tokens are not loaded.
-    n_nextn = length_of(header, f"{architecture}.nextn_predict_layers")
+    n_ahead = min(n_layer, length_of(header, f"{architecture}.nextn_predict_layers"))
+    n_loaded = n_layer - (0 if with_heads else n_ahead)
+    heads: set[int] = set()
     dense, experts = [0] * n_layer, [0] * n_layer
     sizes = {"input": 0, "output": 0}
     pinned: dict[str, int] = {}
@@ -39,7 +45,9 @@ def parts_of(
     for tensor in tensors:
         match = _BLOCK_TENSOR.match(tensor.name)
         layer = int(match[1]) if match else None
-        if layer is not None and layer >= n_layer - n_nextn:
+        if layer is not None and tensor.name.endswith(_HEAD):
+            heads.add(layer)
+        if layer is not None and layer >= n_loaded:
             continue
         if tensor.name == _EMBEDDINGS:
             embeddings = tensor.n_bytes
@@ -55,9 +63,7 @@ def parts_of(
     elements = cache_elements(header, architecture, n_layer)
     states = _state_elements(header, architecture, n_layer, [heads == 0 for heads, _ in elements])
     layers = tuple(
-        LayerParts(dense[at], experts[at], *elements[at], states[at])
-        if at < n_layer - n_nextn
-        else LayerParts(0)
+        LayerParts(dense[at], experts[at], *elements[at], states[at]) if at < n_loaded else LayerParts(0)
         for at in range(n_layer)
     )
     tokens = header.metadata.get("tokenizer.ggml.tokens")
@@ -74,18 +80,8 @@ def parts_of(
         n_head=max(per_layer(header, f"{architecture}.attention.head_count", n_layer), default=0),
         width=_width(header, architecture, n_layer),
         pinned=tuple(pinned.items()),
+        n_ahead=len(heads) if len(heads) == n_ahead else 0,
     )
-
-
-def parse_override(text: str) -> tuple[re.Pattern[str], str]:
-    """REGEX=DEVICE. Raises SettingsError."""
-    pattern, equals, device = text.rpartition("=")
-    if not equals or not pattern or not device:
-        raise SettingsError(f"override_tensor: {text!r} is not of the form REGEX=DEVICE")
-    try:
-        return re.compile(pattern), device
-    except re.error as error:
-        raise SettingsError(f"override_tensor: {pattern!r} is not a regular expression: {error}") from None
 
 
 def cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> list[tuple[int, int]]:

@@ -65,6 +65,7 @@ class HelperPool(Generic[R]):
         name: str,
         wall_limit_s: float,
         wait_limit_s: float = WAIT_LIMIT_S,
+        processes: int = PROCESSES,
     ) -> None:
         """name: of a process, in messages. wall_limit_s: of one request, once it has a process.
 
@@ -74,7 +75,7 @@ class HelperPool(Generic[R]):
         self._decode = decode
         self._name = name
         self._wall_limit_s = wall_limit_s
-        self._places = _Places(PROCESSES)
+        self._places = _Places(processes)
         self._wait_limit_s = wait_limit_s
         self._idle: list[ChildProcess] = []
         self._starting = False

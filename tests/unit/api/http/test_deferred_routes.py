@@ -85,6 +85,18 @@ def test_a_router_is_made_once_for_the_first_path_that_no_route_before_has() -> 
     assert len(made) == 1
 
 
+def test_a_path_that_is_not_below_its_paths_does_not_make_the_router() -> None:
+    def make() -> APIRouter:
+        raise AssertionError("made")
+
+    client = TestClient(
+        _app(DeferredRoutes(make, ("/other", "/")), DeferredRoutes(_router, ("/first", "/second")))
+    )
+    assert client.get("/first/1").json() == {"number": 1}
+    assert client.post("/second", json=[4]).json() == 4
+    assert client.get("/others").status_code == 404
+
+
 def test_deferred_routes_may_be_inside_others() -> None:
     outer = APIRouter(route_class=DeferredRoute)
     outer.routes.append(DeferredRoutes(_router))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile
 from jan_serve.cluster.head import Head
+from jan_serve.cluster.machines import Machine
 from jan_serve.cluster.record import ClusterRecord, record_file, write_record
+from jan_serve.cluster.versions import Versions
 from tests.support.fake_proxy import fake_proxy
 
 
@@ -88,6 +91,38 @@ def test_a_cluster_that_takes_everyone_is_refused(
     shown = capsys.readouterr().err.replace("\n", " ")
     assert "10.0.0.2:6379 takes everyone" in shown
     assert "RAY_AUTH_MODE=token" in shown
+
+
+def test_how_to_join_is_told_before_the_servers_are_waited_for(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where machines are missing, the start lasts until they join."""
+    shown: list[str] = []
+
+    def requires_token(address: str) -> bool:
+        return True
+
+    def connected(address: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def machines() -> list[Machine]:
+        return [Machine("a", "10.0.0.2", alive=True, cpus=4, gpus=0)]
+
+    def versions_of(found: list[Machine]) -> list[tuple[str, Versions]]:
+        return []
+
+    def deploy(file: ClusterFile) -> None:
+        shown.append(capsys.readouterr().err.replace("\n", " "))
+
+    monkeypatch.setattr(cluster.ray_head, "requires_token", requires_token)
+    for fake in (connected, machines, versions_of, deploy):
+        monkeypatch.setattr(ray_serve, fake.__name__, fake)
+    with fake_proxy() as proxy:
+        text = f'proxy_url = "{proxy.url}"\nray_address = "10.0.0.2:6379"\nreplicas = {{min = 2, max = 2}}'
+        assert main(["cluster", "up", cluster_file(home, text)]) == 0
+    assert "room for 1 of 2 servers" in shown[0]
+    assert "ray start --address=10.0.0.2:6379" in shown[0]
+    assert "jan-serve serve --proxy-url URL" in shown[0]
 
 
 @pytest.mark.parametrize("command", ["status", "down"])

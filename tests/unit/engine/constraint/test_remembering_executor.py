@@ -17,6 +17,7 @@ from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
@@ -274,6 +275,14 @@ def test_copies_remember_apart() -> None:
         other.accept(token)
     assert takes(one.copy(), '"b"]', Random(4)) and not takes(one, '"a"]', Random(4))
     assert not takes(other, '"b"]', Random(4))
+
+
+def test_an_item_that_repeats_is_not_accepted_in_silence() -> None:
+    executor = executor_of(array_of("strings"))
+    for token in cuts(b'["a","a', Random(6)):
+        executor.accept(token)
+    with pytest.raises(EngineFailure):
+        executor.accept(PIECES.index(b'"'))
 
 
 def test_every_beginning_of_a_small_set_is_right() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths
+from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths, expected_tokens
 from jan_serve.engine.scheduling.decode_costs import Seconds
 
 LINE = np.arange(65) * 1.0 + 1.0  # a step of one token takes 2, each more takes 1
@@ -65,3 +65,11 @@ def test_no_other_choice_gives_more_tokens_in_its_time(curve: Seconds) -> None:
         chosen = draft_lengths([DraftCandidate(share, 4) for share in shares], 3, curve, 64)
         best = max(rate(lengths) for lengths in product(range(5), repeat=3))
         assert rate(tuple(chosen)) >= best / 1.02 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("share", "limit", "expected"),
+    [(0.5, 2, 0.75), (1.0, 3, 3.0), (0.9, 0, 0.0), (0.5, -1, 0.0), (0.0, 4, 0.0)],
+)
+def test_expected_tokens(share: float, limit: int, expected: float) -> None:
+    assert expected_tokens(DraftCandidate(share, limit)) == pytest.approx(expected)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.drafting.draft_model import DraftModel
-from jan_serve.engine.drafting.drafter import Drafter, LookupMode
+from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
+from jan_serve.ipc.messages import DraftMode
 from tests.unit.engine.fake_context import sequence_of
 
 REPEATED = [*range(100, 130), *range(100, 115)]
@@ -33,7 +34,7 @@ class FakeModel(DraftModel):
         self.forgotten.append(sequence)
 
 
-def drafter_of(mode: LookupMode = "on", model: DraftModel | None = None, longest: int = 4096) -> Drafter:
+def drafter_of(mode: DraftMode = "on", model: DraftModel | None = None, longest: int = 4096) -> Drafter:
     unmeasured: Any = None  # only `auto` asks what steps cost
     return Drafter(unmeasured, mode, model, longest=longest)
 
@@ -121,3 +122,34 @@ def test_accepted_tokens_are_counted() -> None:
     drafter.observe_draft(sequence, 5, 2)
     drafter.observe_draft(running([1]), 3, 3)  # forced by a grammar: nothing is learnt
     assert (drafter.drafted, drafter.accepted) == (8, 5)
+
+
+class FakeHead(FakeModel):
+    max_draft = 4
+
+
+def test_a_model_is_asked_where_a_short_match_promises_less() -> None:
+    """A match of three tokens is right about one time in three, and costs nothing."""
+    short = [1, 2, 3, 4, 5, 6, 1, 2, 3]
+    assert drafts(drafter_of("on", FakeHead()), running(short)) == [[7] * 4]
+    assert drafts(drafter_of("on"), running(short)) == [[4, 5, 6, 1, 2, 3]]
+    [long] = drafts(drafter_of("on", FakeHead()), running(REPEATED))
+    assert long and long[0] == NEXT[0]
+
+
+def test_a_head_that_is_on_drafts_without_a_measurement_and_off_never() -> None:
+    unmeasured: Any = None
+    cases: list[tuple[DraftMode, list[list[int] | None]]] = [("on", [[7] * 4]), ("off", [None])]
+    for mode, expected in cases:
+        drafter = Drafter(unmeasured, "off", FakeHead(), longest=4096, model_mode=mode)
+        assert drafts(drafter, running(list(range(50)))) == expected
+
+
+def test_drafts_of_a_model_are_counted_by_themselves() -> None:
+    drafter = drafter_of("on", FakeHead())
+    for tokens in (list(range(50)), REPEATED):
+        sequence = running(tokens)
+        [draft] = drafts(drafter, sequence)
+        assert draft
+        drafter.observe_draft(sequence, len(draft), 3)
+    assert (drafter.drafted_by_model, drafter.accepted_by_model, drafter.accepted) == (4, 3, 6)

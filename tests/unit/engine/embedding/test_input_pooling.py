@@ -38,7 +38,11 @@ def test_pieces_of_a_batch(
     ],
 )
 def test_whole_inputs_of_a_batch(lengths: list[int], count: int) -> None:
-    assert num_together(lengths) == count
+    assert num_together(lengths, 512) == count
+
+
+def test_whole_inputs_stay_within_a_small_batch() -> None:
+    assert num_together([20, 30, 14, 1], 64) == 3
 
 
 @pytest.mark.parametrize("room", [1, 3, 16, 128])

@@ -46,6 +46,7 @@ def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list
     [
         ({"type": "string"}, True, None),
         ({"type": "string", "pattern": "^[a-l]$"}, False, 12),
+        ({"type": "string", "pattern": "^[\ud7f6-\ue000a]$"}, False, 12),  # no text has a surrogate
         ({"type": "integer", "minimum": 1, "maximum": 20}, False, 20),
         ({"enum": [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, "a"]}, False, 9),
         ({"type": "string", "pattern": "^[0-9]{5}$"}, False, MAX_ITEMS),

@@ -20,6 +20,7 @@ def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
 
     return Dialect(
         router,
+        (MESSAGES, PREFIX),
         errors=dict.fromkeys((MESSAGES, PREFIX), render_error),
         rewrite_head=rewrite_head,
     )

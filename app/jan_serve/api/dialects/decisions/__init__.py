@@ -16,4 +16,4 @@ def decisions_dialect(_: Settings, services: Services) -> Dialect:
 
         return decisions_router(services)
 
-    return Dialect(router)
+    return Dialect(router, ("/v1/decide", "/v1/systemone"))

@@ -27,6 +27,7 @@ def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
 
     return Dialect(
         router,
+        (PREFIX, *ROOT_PATHS),
         errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
         middleware=(Middleware(GenerateDispatch),),
         open_paths=(f"{PREFIX}/health",),

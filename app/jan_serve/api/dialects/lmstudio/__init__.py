@@ -18,4 +18,4 @@ def lmstudio_dialect(_: Settings, services: Services) -> Dialect:
 
         return lmstudio_router(services)
 
-    return Dialect(router, errors={PREFIX: render_error})
+    return Dialect(router, (PREFIX,), errors={PREFIX: render_error})

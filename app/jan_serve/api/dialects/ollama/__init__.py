@@ -20,6 +20,7 @@ def ollama_dialect(_: Settings, services: Services) -> Dialect:
 
     return Dialect(
         router,
+        (PREFIX,),
         errors={PREFIX: render_error},
         greeting="Ollama is running",
         upload_paths=(UPLOADS,),

@@ -52,7 +52,7 @@ def line(value: object) -> bytes:
 
 def time_text(moment: datetime) -> str:
     """RFC 3339 in UTC, with microseconds: Python's clients read no more."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 class ReplyHead:

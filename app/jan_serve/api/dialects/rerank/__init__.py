@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialects.rerank.errors import render_error
-from jan_serve.api.dialects.rerank.paths import COHERE
+from jan_serve.api.dialects.rerank.paths import COHERE, PLAIN
 from jan_serve.config import Settings
 
 
@@ -18,4 +18,4 @@ def rerank_dialect(_: Settings, services: Services) -> Dialect:
 
         return rerank_router(services)
 
-    return Dialect(router, errors={COHERE: render_error})
+    return Dialect(router, (COHERE, *PLAIN), errors={COHERE: render_error})

@@ -36,6 +36,7 @@ def tgi_dialect(settings: Settings, services: Services) -> Dialect:
 
     return Dialect(
         router,
+        (PREFIX, *ROOT_PATHS),
         errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
         open_paths=OPEN_PATHS,
         probe_paths=(f"{PREFIX}/health",),

@@ -1,13 +1,107 @@
-"""ps: where the parts of models that are on several devices are."""
+"""ps: one row for each model, with what is known of it; where the parts of those on several devices are."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from jan_serve.cli.commands.models import ps as ps_module
 from jan_serve.cli.commands.models.ps import note_placement
 from jan_serve.cli.output import Output
+from tests.unit.cli.conftest import Run
+
+IDLE: dict[str, Any] = {
+    "id": "m",
+    "status": {"value": "loaded"},
+    "memory": None,
+    "context_length": 4096,
+    "device": "CPU",
+    "pinned": False,
+    "ttl_s": None,
+    "running": 0,
+    "queued": 0,
+}
+
+
+class Server:
+    """A client of a server that has these models."""
+
+    url = "http://here"
+
+    def __init__(self, *models: dict[str, Any], uptime_s: float = 59.9) -> None:
+        self._answers = {
+            "/health": {"version": "1", "pid": 7, "uptime_s": uptime_s, "state": "ready", "open_requests": 0},
+            "/models": {"data": list(models)},
+        }
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def get(self, path: str) -> Any:
+        return self._answers[path]
+
+
+@pytest.fixture
+def ps(run: Run, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def over(server: Server, *words: str) -> tuple[str, str]:
+        def running_server(*_: object) -> Server:
+            return server
+
+        monkeypatch.setattr(ps_module, "running_server", running_server)
+        answer = run("ps", *words)
+        assert answer.status == 0
+        return answer.out, answer.err
+
+    return over
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({}, "m loaded 4096 CPU never"),
+        ({"status": {"value": "loading"}}, "m loading CPU"),
+        ({"status": {"value": "loading", "progress": {"value": 0.256}}}, "m loading, 26% CPU"),
+        ({"status": {"value": "failed", "reason": "signal SIGSEGV"}}, "m failed: signal SIGSEGV CPU"),
+        ({"memory": {"resident": 1_500_000, "total": 9}}, "m loaded 1.5 MB 4096 CPU never"),
+        ({"memory": {"resident": None, "total": 2_000}}, "m loaded 2 kB 4096 CPU never"),
+        ({"memory": {"resident": None, "total": None}}, "m loaded 0 B 4096 CPU never"),
+        ({"context_length": None, "device": None}, "m loaded never"),
+        ({"pinned": True, "ttl_s": 5.0}, "m loaded 4096 CPU never: pinned"),
+        ({"ttl_s": 59.9}, "m loaded 4096 CPU in 59 s"),
+        ({"ttl_s": 0}, "m loaded 4096 CPU in 0 s"),
+        ({"ttl_s": 5400.0}, "m loaded 4096 CPU in 1 h 30 min"),
+        ({"running": 2}, "m loaded 4096 CPU never 2 running"),
+        ({"running": 2, "queued": 1}, "m loaded 4096 CPU never 2 running, 1 waiting"),
+        ({"queued": 1}, "m loaded 4096 CPU never 0 running, 1 waiting"),
+    ],
+)
+def test_a_row(ps: Any, changes: dict[str, Any], row: str) -> None:
+    out, _ = ps(Server(IDLE | changes))
+    assert " ".join(out.strip().splitlines()[-1].split()) == row
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(59.9, "59 s"), (60, "1 min 0 s"), (3_599, "59 min 59 s"), (3_600, "1 h 0 min"), (90_000, "1 d 1 h")],
+)
+def test_how_long_the_server_is_up(ps: Any, seconds: float, text: str) -> None:
+    _, err = ps(Server(IDLE, uptime_s=seconds))
+    assert err == f"http://here: ready, pid 7, up {text}\n"
+
+
+def test_models_that_are_not_loaded_are_shown_on_request(ps: Any) -> None:
+    unloaded = IDLE | {"id": "far", "status": {"value": "unloaded"}}
+    out, err = ps(Server(unloaded))
+    assert (out, "No model is loaded." in err) == ("", True)
+    assert "far" in ps(Server(unloaded), "--all")[0]
+    shown = json.loads(ps(Server(IDLE, unloaded), "--json")[0])
+    assert [model["id"] for model in shown["models"]] == ["m"]
+    assert shown["server"]["url"] == "http://here"
 
 
 def noted(capsys: pytest.CaptureFixture[str], placement: Any) -> list[str]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
 
 from jan_serve.chat.detect import knows_thoughts
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.generation.template_choice import BUILT_IN, TemplateOverride
-
-EMBEDDING: Final = ["embedding"]
 
 
 def capabilities(
@@ -17,7 +14,7 @@ def capabilities(
 ) -> list[str]:
     """A model with a template can call tools: the server holds its answers to their schemas."""
     if facts.pooling is not None:
-        return EMBEDDING
+        return ["embedding"]
     has = {
         "completion": True,
         "tools": templated,

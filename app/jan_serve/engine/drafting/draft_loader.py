@@ -1,0 +1,80 @@
+"""Loads what drafts tokens: a draft model, or the model's own head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from jan_serve.core.models.placement import LlamaPlacement
+from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
+from jan_serve.engine.drafting.next_token_head import NextTokenHead
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.errors import SettingsError
+from jan_serve.ipc.messages import EngineSettings
+from jan_serve.placement.device_plan import ALL_LAYERS
+
+_HEAD_BATCH: Final = 64
+"""Tokens that a head reads at once: its compute buffer has a row of logits for each."""
+
+MakeContext = Callable[[LlamaModel, EngineSettings, LlamaContext | None], LlamaContext]
+"""Of a model with these settings, as long as the large one's; or of the head of that context's model."""
+
+
+def load_drafting(
+    settings: EngineSettings,
+    context: LlamaContext,
+    parallel: int,
+    device: str | None,
+    make_context: MakeContext,
+) -> DraftModel | None:
+    """What the settings name; otherwise the head, if it is wanted. Blocks.
+
+    device: of this machine, for a draft model. Raises InvalidModel, InsufficientMemory, SettingsError.
+    """
+    if settings.draft_path is not None:
+        return _load_model(settings, settings.draft_path, context, parallel, device, make_context)
+    model = context.model
+    # Several heads take turns, each with states of the one before; a recurrent memory cannot drop a draft.
+    if not wants_head(settings) or model.n_heads_ahead != 1 or model.is_recurrent:
+        return None
+    own = msgspec.structs.replace(settings, n_batch=_HEAD_BATCH, n_ubatch=_HEAD_BATCH)
+    return NextTokenHead(make_context(model, own, context), context, parallel)
+
+
+def wants_head(settings: EngineSettings) -> bool:
+    """Whether the model's own head is loaded with it, if it has one."""
+    return settings.mtp != "off" and settings.draft_path is None
+
+
+def head_bytes(settings: EngineSettings) -> int:
+    """About the size of the head's compute buffer. Its weights and cells are among the model's parts."""
+    parts = settings.parts
+    return (
+        4 * _HEAD_BATCH * (parts.n_vocab + 2 * parts.width) if wants_head(settings) and parts.n_ahead else 0
+    )
+
+
+def _load_model(
+    settings: EngineSettings,
+    path: str,
+    context: LlamaContext,
+    parallel: int,
+    device: str | None,
+    make_context: MakeContext,
+) -> DraftModel:
+    name = Path(path).name
+    model = LlamaModel(
+        path,
+        placement=LlamaPlacement(ALL_LAYERS, (device,)) if device is not None else None,
+        use_mmap=settings.use_mmap,
+        use_mlock=settings.use_mlock,
+        use_repack=settings.use_repack,
+    )
+    if model.is_recurrent:
+        raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot drop a rejected draft")
+    check_vocabularies(context.model.vocab, model.vocab, name)
+    return DraftModel(make_context(model, settings, None), parallel)

@@ -1,0 +1,100 @@
+"""Drafts with the model's own head for the token after the next one (MTP), as DeepSeek-V3 and GLM-4.5 have it.
+
+The head is a block that reads a token and the hidden state that the model had before it. It drafts further tokens from
+its own hidden states. It begins with the last tokens of a prompt: reading all of it would slow every prefill.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from jan_serve.engine.drafting.draft_model import DraftModel
+from jan_serve.engine.drafting.hidden_rows import HiddenRows
+from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
+from jan_serve.engine.sequence import Sequence
+
+_MAX_DRAFT: Final = 4
+
+
+class NextTokenHead(DraftModel):
+    """`observe` after each batch of the model, then `draft`. For the engine thread."""
+
+    max_draft = _MAX_DRAFT
+
+    def __init__(
+        self,
+        context: LlamaContext,
+        trunk: LlamaContext,
+        n_sequences: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """context: of the head, with at least the cells of `trunk`, the model's own."""
+        super().__init__(context, n_sequences, clock)
+        self._trunk = trunk
+        self._width = context.model.n_embd
+        self._batch = Batch(context.n_batch, self._width)
+        self._hidden: dict[int, HiddenRows] = {}
+        self._read: dict[int, int] = {}
+        """Tokens of a sequence up to which the head has read the model's hidden states."""
+        trunk.output_hidden()
+        context.output_hidden()
+
+    def observe(self, sequence: Sequence, index: int, count: int) -> None:
+        """Keep the hidden states of the last `count` computed tokens, which are in the batch from `index` on."""
+        if sequence.media:
+            return
+        key = id(sequence)
+        if key not in self._hidden:
+            self._hidden[key] = HiddenRows(self._width)
+        start = sequence.num_computed - count
+        self._hidden[key].append(start, self._trunk.hidden(index, index + count))
+
+    def forget(self, sequence: Sequence) -> None:
+        self._hidden.pop(id(sequence), None)
+        super().forget(sequence)
+
+    def _num_read(self, sequence: Sequence) -> int:
+        return self._read.get(id(sequence), 0)
+
+    def _drop(self, sequence: Sequence) -> None:
+        self._read.pop(id(sequence), None)
+        super()._drop(sequence)
+
+    def _prefill(self, sequence: Sequence) -> Floats | None:
+        """Read what is new, with the model's hidden states. The token at p needs that of p-1."""
+        key, length = id(sequence), len(sequence.tokens)
+        rows = self._hidden.get(key)
+        if rows is None or rows.end != length - 1 or rows.start == rows.end:
+            return None
+        seq_id = self._sequence_id(sequence)
+        if seq_id is None:
+            return None
+        start = self._read.get(key, 0)
+        # Its own hidden states served for the draft only.
+        self._context.truncate(seq_id, start)
+        if start <= rows.start:
+            self._context.remove(seq_id)
+            start = rows.start + 1
+        index = 0
+        while start < length:
+            end = min(length, start + self._batch.capacity)
+            self._batch.clear()
+            index = self._batch.add(sequence.tokens.view(start, end), start, seq_id, outputs="last")
+            self._batch.set_hidden(rows.view(start - 1, end - 1))
+            if self._context.decode(self._batch) != DECODE_OK:
+                self._give_up(sequence)
+                return None
+            start = self._read[key] = end
+        self._last = self._context.hidden(index, index + 1).copy()
+        return self._context.logits(index)
+
+    def _step(self, sequence: Sequence, token: int, position: int) -> Floats | None:
+        self._batch.clear()
+        index = self._batch.add_one(token, position, self._ids[id(sequence)])
+        self._batch.set_hidden(self._last)
+        if self._context.decode(self._batch) != DECODE_OK:
+            return None
+        self._last = self._context.hidden(index, index + 1).copy()
+        return self._context.logits(index)

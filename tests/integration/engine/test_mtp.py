@@ -1,0 +1,106 @@
+"""The model's own head for further tokens (MTP) changes how many steps an answer takes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.core.constraint import CompiledGrammar
+from models.recipe.mtp_fixtures import Knows, write_tiny_mtp
+from tests.support.models import EXACT
+from tests.support.worker import Result, Worker, generate, running_worker
+
+pytestmark = pytest.mark.integration
+
+TEXT = "The people said that water was great and every good house has a large door."
+GRAMMAR = CompiledGrammar(gbnf='root ::= ("ab" [0-9] " cd ")+', lark='start: ("ab" /[0-9]/ " cd ")+')
+KINDS: tuple[Knows, ...] = ("nothing", "token", "hidden")
+SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, "prompt_lookup": "off", **EXACT}
+CASES: list[dict[str, Any]] = [
+    {"max_tokens": 120},
+    {"max_tokens": 120, "repeat_penalty": 1.05, "frequency_penalty": 0.01},
+    {"max_tokens": 120, "temperature": 0.8, "seed": 5},
+    {"max_tokens": 60, "logprobs": 2},
+    {"max_tokens": 120, "stop": ("e", "th")},
+    {"max_tokens": 60, "grammar": GRAMMAR},
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def workers(request: pytest.FixtureRequest, model_folder: Path) -> Generator[tuple[Knows, Worker, Worker]]:
+    """What the head knows, a worker without its drafts, and one with them."""
+    path = model_folder / f"mtp-{request.param}.gguf"
+    write_tiny_mtp(path, knows=request.param, n_ctx=2048, quantize=False)
+    with running_worker(path, **SETTINGS) as plain, running_worker(path, mtp="on", **SETTINGS) as drafting:
+        yield request.param, plain, drafting
+
+
+def facts(result: Result) -> tuple[object, ...]:
+    choice = result.choice
+    return choice.text, choice.ids, choice.end.reason, choice.end.completion_tokens, choice.end.stop
+
+
+@pytest.mark.parametrize("fields", CASES, ids=lambda fields: "-".join(fields))
+def test_answers_are_the_same(workers: tuple[Knows, Worker, Worker], fields: dict[str, Any]) -> None:
+    _, plain, drafting = workers
+    fields = {"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields}
+    expected, found = (worker.run_one(TEXT, **fields) for worker in (plain, drafting))
+    assert facts(found) == facts(expected)
+    for one, other in zip(found.choice.tokens, expected.choice.tokens, strict=True):
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+
+
+def test_several_at_once_and_later_turns_are_the_same(workers: tuple[Knows, Worker, Worker]) -> None:
+    answers: list[list[str]] = []
+    for worker in workers[1:]:
+        texts: list[str] = []
+        for prompt in (TEXT, 40 * TEXT, 40 * TEXT + " And then"):
+            batch = [generate(f"{prompt} {i}", max_tokens=40, ignore_eos=True) for i in range(6)]
+            texts += [result.text for result in worker.run(*batch)]
+        answers.append(texts)
+    assert answers[0] == answers[1]
+
+
+def test_what_the_head_knows_saves_steps(workers: tuple[Knows, Worker, Worker]) -> None:
+    knows, plain, drafting = workers
+    prompts = (TEXT + " Once", TEXT + " Once more", 30 * TEXT)
+    start = plain.stats()
+    for prompt in prompts:
+        plain.run_one(prompt, max_tokens=120, ignore_eos=True)
+    steps = plain.stats().steps_total - start.steps_total
+    start = drafting.stats()
+    for prompt in prompts:
+        drafting.run_one(prompt, max_tokens=120, ignore_eos=True)
+    end = drafting.stats()
+    drafted = end.drafted_by_model_total - start.drafted_by_model_total
+    accepted = end.accepted_by_model_total - start.accepted_by_model_total
+    saved = (end.steps_total - start.steps_total) / steps
+    assert plain.stats().drafted_total == 0
+    if knows == "token":
+        assert accepted == drafted and saved < 0.3
+    elif knows == "hidden":
+        # Each draft's first token is right only with the hidden state of exactly the token before.
+        assert accepted >= 170 and saved < 0.6
+
+
+def test_drafts_take_no_cells_of_running_sequences(model_folder: Path) -> None:
+    path = model_folder / "mtp-crowded.gguf"
+    write_tiny_mtp(path, knows="token", quantize=False)
+    answers: list[list[str]] = []
+    for mode in ("off", "on"):
+        with running_worker(path, **{**SETTINGS, "n_ctx": 256, "mtp": mode}) as worker:
+            batch = [generate(f"{i} {TEXT}", max_tokens=90, ignore_eos=True) for i in range(4)]
+            answers.append([result.text for result in worker.run(*batch)])
+            assert (worker.stats().accepted_by_model_total > 100) == (mode == "on")
+    assert answers[0] == answers[1]
+
+
+def test_on_the_cpu_alone_auto_leaves_the_head_out(model_folder: Path) -> None:
+    path = model_folder / "mtp-auto.gguf"
+    write_tiny_mtp(path, knows="token", quantize=False)
+    with running_worker(path, **SETTINGS, mtp="auto") as worker:
+        worker.run_one(TEXT, max_tokens=60, ignore_eos=True)
+        assert worker.stats().drafted_total == 0

@@ -1,0 +1,64 @@
+"""The process that reads headers: facts as this process reads them, and what a bad file or process costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from jan_serve.chat.detect import knows_thoughts
+from jan_serve.errors import EngineCrashed, InvalidModel
+from jan_serve.store.gguf.model_file import read_model_file
+from jan_serve.supervisor.header_reader import HeaderReader, default_header_command
+from tests.support.processes import children
+from tests.unit.store.gguf_builder import GgufBytes, string_key
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def reader(command: Sequence[str] = default_header_command()) -> AsyncGenerator[HeaderReader]:
+    made = HeaderReader(command)
+    try:
+        yield made
+    finally:
+        await made.close()
+    assert children() == []
+
+
+def model(folder: Path, name: str, template: str) -> Path:
+    path = folder / f"{name}.gguf"
+    path.write_bytes(GgufBytes(keys=[string_key("tokenizer.chat_template", template)]).build())
+    return path
+
+
+async def test_one_process_reads_them_all_and_gives_way_to_others(tmp_path: Path) -> None:
+    paths = [model(tmp_path, f"m{index}", f"{{{{ {index} }}}}<think>") for index in range(5)]
+    async with reader() as headers:
+        for path in paths:
+            assert await headers.facts(path) == read_model_file(path).facts(knows_thoughts)
+        [process] = children()
+        if sys.platform != "win32":
+            assert process.nice() == 19
+        await headers.rest()
+        assert children() == []
+        assert (await headers.facts(paths[0])).thinks is not None
+
+
+async def test_a_damaged_file_has_its_reason(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"GGUF")
+    async with reader() as headers:
+        with pytest.raises(InvalidModel, match=r"bad\.gguf is not a valid GGUF file"):
+            await headers.facts(bad)
+        with pytest.raises(InvalidModel, match="cannot be read"):
+            await headers.facts(tmp_path / "none.gguf")
+
+
+async def test_a_reader_that_dies_is_our_fault(tmp_path: Path) -> None:
+    async with reader((sys.executable, "-c", "import os; os._exit(3)")) as headers:
+        with pytest.raises(EngineCrashed, match="reader of headers"):
+            await headers.facts(tmp_path / "m.gguf")
