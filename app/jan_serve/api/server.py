@@ -65,7 +65,9 @@ class ModelServer(DrainingServer):
     async def attend(self, idle_s: float) -> None:
         """Have helper processes ready once a model that needs them is loaded, and none after a rest without models."""
         ready = [model.facts for model in self._models.snapshot().models if model.state == "ready"]
-        perceives = any(facts is not None and facts.modalities for facts in ready)
+        perceives = any(
+            facts is not None and {"vision", "audio"}.intersection(facts.modalities) for facts in ready
+        )
         for helpers in self._helpers:
             is_needed = perceives if isinstance(helpers, MediaDecoderPool) else bool(ready)
             if is_needed and helpers not in self._needed:

@@ -92,7 +92,7 @@ def build_compiler() -> ConstraintCompilerPool:
 
 
 def build_decoder() -> MediaDecoderPool:
-    """The decoder of images. Starts nothing."""
+    """The decoder of images and sounds. Starts nothing."""
     return MediaDecoderPool(default_decoding_command())
 
 

@@ -127,7 +127,7 @@ class Trainer:
             "codes": [torch.optim.AdamW(self.codes.parameters(), betas=(0.9, 0.98), weight_decay=0.0)],
             "sight": self._eye_optimizers(projector=False),
             "match": self._eye_optimizers(projector=True),
-            "joint": self._eye_optimizers(projector=True),
+            "joint": self._joint_optimizers(),
         }
         self.steps = dict.fromkeys(self.optimizers, 0)
         self._pad = text.vocabulary.id_of(END_OF_TEXT)
@@ -145,6 +145,28 @@ class Trainer:
             Muon(matrices.values(), ALONE, lr=0.0, weight_decay=0.02, precision=torch.float32),
             torch.optim.AdamW([*others, *self.heads.parameters()], betas=(0.9, 0.98), weight_decay=0.0),
         ]
+
+    def _joint_optimizers(self) -> list[torch.optim.Optimizer]:
+        """What reads the encoder learns five times as fast as the encoder, which sees already."""
+        near = {
+            name: each
+            for name, each in self.eye.named_parameters()
+            if name.startswith(("mm", "v__vision_pos"))
+        }
+        far = {name: each for name, each in self.eye.named_parameters() if name not in near}
+        optimizers: list[torch.optim.Optimizer] = []
+        for learned, share in ((near, 1.0), (far, 0.2)):
+            matrices = [each for name, each in learned.items() if each.dim() == 2 and "pos_embed" not in name]
+            others = [each for each in learned.values() if all(each is not matrix for matrix in matrices)]
+            found: list[torch.optim.Optimizer] = [
+                Muon(matrices, ALONE, lr=0.0, weight_decay=0.02, precision=torch.float32),
+                torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0),
+            ]
+            for optimizer in found:
+                for group in optimizer.param_groups:
+                    group["share"] = share
+            optimizers += found
+        return optimizers
 
     def _begin(self, name: str) -> None:
         """A new part of the endless corpus: a resumed run draws others."""
@@ -175,7 +197,7 @@ class Trainer:
             for optimizer in optimizers:
                 optimizer.zero_grad()
                 for group in optimizer.param_groups:
-                    group["lr"] = rate
+                    group["lr"] = rate * group.get("share", 1.0)
             loss, right = work()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)

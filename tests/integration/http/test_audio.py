@@ -14,6 +14,7 @@ import pytest
 from models.recipe.projector_fixtures import write_tiny_hearing_projector, write_tiny_projector
 from tests.integration.http.support import serving_models
 from tests.support.pictures import data_url, picture
+from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
 from tests.support.sounds import flac, mp3, tone, wav
 
@@ -45,10 +46,12 @@ def client(url: str) -> Generator[openai.OpenAI]:
 
 
 def test_the_server_says_which_model_hears(url: str) -> None:
-    rows = get(url, "/v1/models").json()["data"]
-    found = {row["id"]: row["architecture"]["input_modalities"] for row in rows}
-    assert found["ears"] == ["text", "audio"]
-    assert found["exact-llama"] == ["text"]
+    def found() -> dict[str, list[str]]:
+        rows = get(url, "/v1/models").json()["data"]
+        return {row["id"]: row["architecture"]["input_modalities"] for row in rows}
+
+    wait_until(lambda: found()["ears"] == ["text", "audio"])  # until the headers are read
+    assert found()["exact-llama"] == ["text"]
     assert "audio" in post(url, "/api/show", {"model": "ears"}).json()["capabilities"]
 
 

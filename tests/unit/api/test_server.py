@@ -99,6 +99,7 @@ async def test_helpers_are_ready_once_a_model_needs_them() -> None:
         ([("text",)], ([], [])),
         ([], ([], [])),
         ([("vision",)], (["start"], ["start"])),
+        ([("text", "audio")], ([], [])),
     )
     for modalities, calls in steps:
         models.modalities = modalities
