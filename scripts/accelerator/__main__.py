@@ -48,7 +48,9 @@ def main(arguments: list[str]) -> int:
 
 def _run(check: steps.Check, names: list[str]) -> int:
     """Run the steps and write the report after each, so that a machine that goes away leaves one."""
-    version = re.search(r'"(.+)"', (ROOT / "app" / "jan_serve" / "__init__.py").read_text(encoding="utf-8"))
+    version = re.search(
+        r'__version__ = "(.+)"', (ROOT / "app" / "jan_serve" / "__init__.py").read_text(encoding="utf-8")
+    )
     path = check.work / "report.json"
     known: Facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     report: Facts = {

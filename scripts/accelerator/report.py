@@ -35,7 +35,8 @@ def _steps(steps: Facts) -> list[tuple[str, str]]:
             wrong = facts["failures"] + facts["errors"]
             found.append((name, f"{facts['tests']} run, {wrong} failed, {facts['skipped']} skipped"))
         elif name == "rows":
-            found.append((name, f"with {facts['model']}" + (", some failed" if facts["status"] else "")))
+            missing = f", not measured: {', '.join(facts['missing'])}" if facts["missing"] else ""
+            found.append((name, f"with {facts['model']}{missing}"))
     return found
 
 

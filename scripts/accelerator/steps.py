@@ -22,7 +22,7 @@ TESTS: Final = tuple(
     f"tests/integration/engine/test_{name}.py"
     for name in ("batching", "sampling", "drafts", "mtp", "switches")
 )
-ROWS: Final = ("one-stream", "own-prompts", "shared-prefix", "long-prefill", "streams-32")
+ROWS: Final = ("one-stream", "own-prompts-8", "shared-prefix-8", "long-prefill", "streams-32")
 _EXAMPLES: Final = 12
 """Failed tests that the report names."""
 
@@ -146,8 +146,10 @@ def rows(check: Check) -> Facts:
     device = medians.pop("jan-serve")
     # The peer is named after its program.
     cpu = next(iter(medians.values())) if medians else {}
+    missing = [row for row in check.rows if row not in device]
     return {
-        "status": status,
+        "status": status or int(bool(missing)),
+        "missing": missing,
         "model": model.name,
         "machine": document["machine"],
         "device": device,

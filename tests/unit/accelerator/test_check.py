@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import jan_serve
+from benchmarks.rows import ROWS
 from scripts.accelerator import __main__ as command
 from scripts.accelerator import backends, steps
 from scripts.accelerator.report import markdown, verdict
@@ -63,6 +65,7 @@ GOOD: dict[str, Any] = {
     "tests": {"status": 0, "tests": 3, "failures": 0, "errors": 0, "skipped": 1, "failed": []},
     "rows": {
         "status": 0,
+        "missing": [],
         "model": "bench.gguf",
         "device": {"one-stream": {"between_ms": 2.0}},
         "cpu": {"one-stream": {"between_ms": 8.0}},
@@ -75,6 +78,7 @@ def test_a_report_of_all_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert command.main(["--backend", "cuda", "--work", str(tmp_path)]) == 0
     report = json.loads((tmp_path / "report.json").read_text())
     assert list(report["steps"]) == ["build", "devices", "tests", "rows"]
+    assert report["version"] == jan_serve.__version__
     text = (tmp_path / "report.md").read_text()
     for part in ("All steps succeeded", "3 run, 0 failed, 1 skipped", "| CUDA0 | gpu | A card | 8.0 GiB |"):
         assert part in text
@@ -120,3 +124,23 @@ def test_tests_that_cannot_be_run_are_an_error(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(steps.Check, "python", property(lambda _self: Path("/bin/false")))
     facts = steps.tests(steps.Check(backends.BACKENDS["cpu"], tmp_path))
     assert "pytest ended with 1" in facts["error"]
+
+
+def test_the_rows_of_the_check_are_the_benchmark_s() -> None:
+    assert set(steps.ROWS) <= {row.name for row in ROWS}
+
+
+def test_a_row_that_is_not_measured_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def status(command: list[str | Path], _log: Path, _variables: dict[str, str]) -> int:
+        out = Path(command[command.index("--out") + 1])
+        out.write_text('{"machine": {}, "medians": {"jan-serve": {"one-stream": {}}}}')
+        return 0
+
+    monkeypatch.setattr(steps, "_status", status)
+    check = steps.Check(
+        backends.BACKENDS["cpu"], tmp_path, model=tmp_path / "m.gguf", rows=("one-stream", "no-such")
+    )
+    facts = steps.rows(check)
+    assert (facts["status"], facts["missing"]) == (1, ["no-such"])
+    report = {"backend": "cpu", "version": "1", "at": "", "machine": {"system": ""}, "steps": {"rows": facts}}
+    assert "with m.gguf, not measured: no-such" in markdown(report)
