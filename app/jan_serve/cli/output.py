@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from jan_serve.logs.log_lines import printable
 
-# Tables and progress are imported when they are printed: a server prints none.
+# rich is imported for terminals and tables: the log of a service has neither.
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
@@ -36,6 +34,8 @@ def _printable_lines(text: str) -> str:
 
 def _min_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """Width in characters at which a table breaks no short word."""
+    from rich.cells import cell_len
+
     widths = (
         max(min(cell_len(word), _SHORT) for cell in column for word in cell.split() or [""])
         for column in zip(columns, *rows, strict=True)
@@ -46,6 +46,7 @@ def _min_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 def _records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """One line with name and value for each cell that is not empty; an empty line after each row."""
     from rich.table import Column, Table
+    from rich.text import Text
 
     table = Table.grid(Column(style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for row in rows:
@@ -85,14 +86,34 @@ def size_text(n_bytes: int) -> str:
 class Output:
     """Writes to the two standard streams, in colour if they are terminals."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _out(self) -> Console:
+        from rich.console import Console
+
         # No wrapping without a terminal: programs that parse a table get one row per line.
         width = None if on_terminal() else _UNBOUNDED
-        self._out = Console(file=sys.stdout, highlight=False, width=width)
-        self._err = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        return Console(file=sys.stdout, highlight=False, width=width)
+
+    @cached_property
+    def _err(self) -> Console:
+        from rich.console import Console
+
+        return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+    def _note(self, *parts: tuple[str, str], end: str = "\n") -> None:
+        """(text, style) parts on standard error."""
+        if self.notes_on_terminal:
+            from rich.text import Text
+
+            self._err.print(Text.assemble(*parts), end=end)
+        else:
+            sys.stderr.write("".join(text for text, _ in parts) + end)
+            sys.stderr.flush()
 
     def data(self, text: str) -> None:
         """One line of the result."""
+        from rich.text import Text
+
         self._out.print(Text(printable(text)))
 
     def raw(self, text: str) -> None:
@@ -101,7 +122,7 @@ class Output:
 
     @property
     def notes_on_terminal(self) -> bool:
-        return self._err.is_terminal
+        return sys.stderr.isatty()
 
     def piece(self, text: str) -> None:
         """Part of a streamed result, flushed at once and escaped as in `raw`."""
@@ -110,7 +131,7 @@ class Output:
 
     def aside(self, text: str) -> None:
         """Part of a streamed text on standard error."""
-        self._err.print(Text(_printable_layout(text), style="dim"), end="")
+        self._note((_printable_layout(text), "dim"), end="")
 
     def json(self, value: Any) -> None:
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
@@ -122,6 +143,8 @@ class Output:
 
     def styled(self, *parts: tuple[str, str]) -> None:
         """One line of the result from (text, style) parts."""
+        from rich.text import Text
+
         self._out.print(Text.assemble(*((printable(text), style) for text, style in parts)), soft_wrap=True)
 
     def table(
@@ -130,6 +153,7 @@ class Output:
         """The result as a table. Never truncates a cell: if the table is too wide, it prints one cell per line."""
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         cells = [[printable(cell) for cell in row] for row in rows]
         if len(columns) > _PAIR and _min_width(columns, cells) > self._out.width:
@@ -142,29 +166,29 @@ class Output:
 
     def progress(self, *columns: str | ProgressColumn) -> Progress | None:
         """A progress display on standard error that vanishes when it ends. None if that is no terminal."""
-        if not self._err.is_terminal:
+        if not self.notes_on_terminal:
             return None
         from rich.progress import Progress
 
         return Progress(*columns, console=self._err, transient=True)
 
     def note(self, text: str = "") -> None:
-        self._err.print(Text(printable(text)))
+        self._note((printable(text), ""))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Aligned notes of name and value."""
         for name, value in pairs:
-            self._err.print(Text.assemble((f"  {name:<8}", "bold"), printable(value)))
+            self._note((f"  {name:<8}", "bold"), (printable(value), ""))
 
     def headline(self, text: str) -> None:
         """A note in bold above other notes."""
-        self._err.print(Text(printable(text), style="bold"))
+        self._note((printable(text), "bold"))
 
     def warning(self, text: str) -> None:
-        self._err.print(Text.assemble(("warning: ", "yellow"), printable(text)))
+        self._note(("warning: ", "yellow"), (printable(text), ""))
 
     def error(self, message: str, next_step: str | None = None) -> None:
         for line in message.splitlines():
-            self._err.print(Text.assemble(("error: ", "bold red"), printable(line)))
+            self._note(("error: ", "bold red"), (printable(line), ""))
         if next_step:
-            self._err.print(Text(printable(next_step)))
+            self.note(next_step)
