@@ -73,3 +73,4 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     modalities: tuple[str, ...] = ()
     audio_rate: int = 0
     placement: tuple[PlacedPart, ...] = ()
+    placement_warning: str = ""
