@@ -376,4 +376,5 @@ def _facts(
         kv_bytes=0 if embedding_only else n_ctx * kv_bytes_per_token(settings),
         score_labels=model.score_labels() if pooling == "rank" else (),
         placement=plan.placed,
+        placement_warning=plan.warning,
     )

@@ -74,3 +74,4 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     audio_rate: int = 0
     projector_fault: str = ""
     placement: tuple[PlacedPart, ...] = ()
+    placement_warning: str = ""
