@@ -1,0 +1,89 @@
+"""A peer that accepts connections and answers nothing: its model fails clearly, and others go on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.lending import Lender, lending
+from tests.support.processes import wait_until
+from tests.support.raw_http import connect, get, post_bytes
+from tests.support.served import Served, serving
+
+pytestmark = pytest.mark.integration
+MIB = 1 << 20
+CONFIG = """data_dir = "data"
+models_dir = "models"
+n_ctx = 512
+stall_decode_s = 15
+[models."lent"]
+n_gpu_layers = "all"
+require_accelerator = true
+[models."here"]
+device = "cpu"
+"""
+
+
+@contextmanager
+def silenced(lender: Lender) -> Generator[None]:
+    """The kernel still accepts its connections; no process of it runs."""
+    processes = [psutil.Process(lender.process.pid), *lender.processes()]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
+
+
+def complete(url: str, model: str) -> tuple[int, str]:
+    body = {"model": model, "prompt": "once upon a time", "max_tokens": 8, "temperature": 0}
+    with connect(url, timeout_s=120) as connection:
+        connection.send(post_bytes(url, "/v1/completions", body))
+        answer = connection.response()
+    return answer.status, answer.body.decode()
+
+
+@contextmanager
+def two_models(dense: Path, folder: Path, lender: Lender) -> Generator[Served]:
+    (folder / "models").mkdir()
+    for name in ("lent", "here"):
+        shutil.copy(dense, folder / "models" / f"{name}.gguf")
+    (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
+    with serving(folder, "--port", "0", "--rpc", lender.endpoint) as server:
+        yield server
+
+
+def test_a_peer_that_falls_silent_costs_its_model_only(dense: Path, tmp_path: Path) -> None:
+    with lending(64 * MIB) as lender, two_models(dense, tmp_path, lender) as server:
+        url = server.url(180)
+        for model in ("lent", "here"):
+            status, text = complete(url, model)
+            assert status == 200, text
+        with silenced(lender):
+            status, text = complete(url, "lent")
+            assert status == 504 and "no progress" in text, text
+            assert complete(url, "here")[0] == 200
+        wait_until(lambda: complete(url, "lent")[0] == 200, 180)
+
+
+def test_a_peer_that_is_silent_from_the_start_is_named(dense: Path, tmp_path: Path) -> None:
+    with (
+        lending(64 * MIB) as lender,
+        silenced(lender),
+        two_models(dense, tmp_path, lender) as server,
+    ):
+        url = server.url(180)
+        status, text = complete(url, "lent")
+        assert status == 500 and "settings_error" in text, text
+        # What only the operator can mend is in the log.
+        wait_until(lambda: f"{lender.endpoint}: it does not answer in time" in server.log)
+        assert "require_accelerator" in server.log
+        assert complete(url, "here")[0] == 200
+        assert get(url, "/health").status == 200
