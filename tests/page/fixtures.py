@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from jan_serve.core.self_check import SelfCheck
 from jan_serve.resources import builtin_model, resource
+from jan_serve.store.self_checks import SelfChecks
 from tests.page.support import KEY, Tab, chromium, opened_tab
 from tests.support.fake_hub import FakeHub, running_hub
 from tests.support.served import serving
@@ -43,6 +45,7 @@ def hub() -> Generator[FakeHub]:
 def folder(tmp_path_factory: pytest.TempPathFactory, hub: FakeHub) -> Path:
     folder = tmp_path_factory.mktemp("page")
     (folder / "config.toml").write_text(f'data_dir = "data"\nhf_endpoint = "{hub.url}"\n', encoding="utf-8")
+    SelfChecks(folder / "data").put(CHECK)
     return folder
 
 
@@ -59,6 +62,18 @@ def shelf(folder: Path) -> Path:
 
 
 START_S = 60.0
+CHECK = SelfCheck(
+    version="9.1",
+    compared_with="9.0",
+    llama_cpp="0.1",
+    at=1.8e9,
+    answers={},
+    prompt_per_s=1.0,
+    tokens_per_s=1.0,
+    devices={},
+    free_bytes=1,
+    findings=("The device <b>GPU</b> is gone.",),
+)
 HOSTILE_NAME = "x<img src=a onerror=alert(1)>"
 
 

@@ -88,3 +88,11 @@ def test_the_server_panel_shows_what_happens(tab: Tab) -> None:
     tab.page.get_by_label("Program", exact=True).select_option("Zed")
     expect(tab.page.locator(".code-box")).to_contain_text(f"{tab.url}/v1")
     expect(tab.page.get_by_text("settings.json").first).to_be_visible()
+
+
+def test_the_server_panel_shows_what_the_last_self_check_found(tab: Tab) -> None:
+    tab.show("Server")
+    check = tab.page.get_by_role("region", name="Self-check")
+    expect(check).to_contain_text("Version 9.1 on Jan 15, 2027")
+    expect(check).to_contain_text("compared with 9.0")
+    expect(check.get_by_role("listitem")).to_have_text("The device <b>GPU</b> is gone.")

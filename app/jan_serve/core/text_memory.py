@@ -32,15 +32,17 @@ class Automaton(msgspec.Struct, frozen=True):
 
 
 class ItemTexts(msgspec.Struct, frozen=True):
-    """The items of one array: all are scalars.
+    """The items of one array.
 
     strings: the characters of its strings. others: the texts of numbers, true, false and null. endless: whether every
-    beginning of an item can be completed in endlessly many ways, so that no item is ever the only one left.
+    beginning of a scalar can be completed in endlessly many ways, so that none is ever the only one left.
+    containers: whether arrays and objects may be items. Each of them may go on where it could end.
     """
 
     strings: Automaton
     others: Automaton
     endless: bool
+    containers: bool = False
 
 
 class Place(msgspec.Struct, frozen=True):

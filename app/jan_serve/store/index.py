@@ -137,7 +137,7 @@ class ModelIndex:
 
     def add(self, record: ModelRecord) -> None:
         """As `put`, but a record that a later version wrote stays: it says more. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
             try:
                 _read(self._folder / _file_name(record.name))
             except LaterVersion:
@@ -155,7 +155,10 @@ def _file_name(name: str) -> str:
 
 
 def _read(path: str | Path) -> ModelRecord:
-    """A record, in the latest version. Raises LaterVersion; OSError, ValueError, TypeError, RecursionError."""
+    """A record, in the latest version.
+
+    Raises LaterVersion; OSError, ValueError, TypeError, KeyError, RecursionError.
+    """
     with open(path, "rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size > _MAX_RECORD_BYTES:
             raise ValueError("it is too large")

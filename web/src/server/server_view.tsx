@@ -10,6 +10,7 @@ import { Tile } from "../ui/tile";
 import { Chart } from "./chart";
 import { EditorSettings } from "./editor_settings";
 import { counted, type Reading } from "./reading";
+import { SelfCheck } from "./self_check";
 
 const EVERY_MS = 2_000;
 const KEPT = 90;
@@ -32,6 +33,7 @@ export function ServerView() {
             <Tile name="Cache hit rate" value={percent(now.cached, now.prompt)} more={`${now.cached.toLocaleString("en")} of ${now.prompt.toLocaleString("en")} prompt tokens`} />
           </dl>
           <Chart title="Tokens per second" values={rates} slots={KEPT} />
+          {health.selfcheck && <SelfCheck last={health.selfcheck} />}
         </>
       )}
       <EditorSettings />

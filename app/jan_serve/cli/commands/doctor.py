@@ -19,6 +19,7 @@ from jan_serve import __version__
 from jan_serve.cli.errors import FAILED
 from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.server.memory_meter import free_main_memory
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
 from jan_serve.config import LoadedSettings, Settings, load_settings
 from jan_serve.errors import JanServeError
@@ -74,12 +75,12 @@ def doctor(
 def examine(loaded: LoadedSettings) -> Findings:
     """Blocks for about a second, mostly for the probe of llama.cpp."""
     findings = Findings(warnings=list(loaded.warnings))
-    memory = psutil.virtual_memory()
+    free, total = free_main_memory(), psutil.virtual_memory().total
     findings.facts["version"] = __version__
     findings.facts["python"] = f"{platform.python_version()} ({sys.executable})"
     findings.facts["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
     findings.facts["cpu"] = f"{psutil.cpu_count(logical=False)} cores, {psutil.cpu_count()} threads"
-    findings.facts["memory"] = f"{size_text(memory.available)} free of {size_text(memory.total)}"
+    findings.facts["memory"] = f"{size_text(free)} free of {size_text(total)}"
     findings.facts["packages"] = ", ".join(f"{name} {_version_of(name)}" for name in _PACKAGES)
     _examine_folders(loaded, findings)
     _examine_models(loaded.settings, findings)

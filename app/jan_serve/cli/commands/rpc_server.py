@@ -15,7 +15,7 @@ from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import listen
 from jan_serve.cli.server.rpc_relay import Network, RpcRelay
 from jan_serve.config.value_types import bytes_of_size
-from jan_serve.core.hosts import is_loopback
+from jan_serve.core.hosts import address_of, is_loopback
 from jan_serve.logs.log_lines import configure_logging
 
 _WARNING = (
@@ -56,6 +56,12 @@ def rpc_server(
 ) -> None:
     """Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them."""
     networks = [_network(text) for text in allow or ()]
+    if isinstance(address_of(host), ipaddress.IPv6Address):
+        raise CommandError(
+            f"{host} is an IPv6 address, and llama.cpp reaches its devices by IPv4 only.",
+            "Listen on an IPv4 address.",
+            WRONG_USE,
+        )
     if not is_loopback(host) and not networks:
         raise CommandError(
             f"{host} can be reached by other machines. {_WARNING}",

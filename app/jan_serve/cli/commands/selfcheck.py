@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import psutil
 import typer
 
 from jan_serve import __version__
@@ -18,6 +17,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.server.memory_meter import free_main_memory
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
 from jan_serve.config import LoadedSettings, load_settings
 from jan_serve.core.self_check import SelfCheck, worse
@@ -68,8 +68,7 @@ def run_check(loaded: LoadedSettings, output: Output) -> SelfCheck:
         engine = probe_engine()
     except ProbeFailed as error:
         raise CommandError(str(error), "`jan-serve doctor` shows more.") from None
-    free_bytes = psutil.virtual_memory().available
-    check = _measured(loaded, model, engine, free_bytes, output)
+    check = _measured(loaded, model, engine, free_main_memory(), output)
     before = checks.before(check.version)
     if before is not None:
         check = msgspec.structs.replace(check, compared_with=before.version, findings=worse(before, check))

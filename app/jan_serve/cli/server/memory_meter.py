@@ -30,8 +30,13 @@ def free_memory(peers: Sequence[str] = ()) -> FreeMemory:
     """
     # Integrated devices share the main memory, which must not count twice.
     dedicated = [device.free_bytes for device in accelerators(peers) if device.kind in ("gpu", "rpc")]
+    return FreeMemory(main=free_main_memory(), accelerators=dedicated)
+
+
+def free_main_memory() -> int:
+    """Bytes that the system and the control groups of this process still have."""
     available, left = int(psutil.virtual_memory().available), cgroup_memory_left()
-    return FreeMemory(main=available if left is None else min(available, left), accelerators=dedicated)
+    return available if left is None else min(available, left)
 
 
 def accelerators(peers: Sequence[str] = ()) -> list[DeviceInfo]:

@@ -100,14 +100,22 @@ class RpcRelay:
                 ready = [key.fileobj for key, _ in selector.select()]
                 if self._woken in ready:
                     break
-                client, address = self._listener.accept()
-                self._admit(client, str(address[0]))
+                self._accept()
         self._end()
 
     def close(self) -> None:
         """From any thread or a signal handler: `run` ends all processes and returns."""
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
+
+    def _accept(self) -> None:
+        try:
+            client, address = self._listener.accept()
+        except OSError as error:  # the client is gone again, or there are too many
+            logger.warning("a client cannot be accepted: %s", error)
+            time.sleep(_RETRY_S)
+            return
+        self._admit(client, str(address[0]))
 
     def _admit(self, client: socket.socket, host: str) -> None:
         if not is_admitted(host, self._networks):
@@ -155,7 +163,8 @@ class RpcRelay:
         with self._lock:
             for process in (*self._idle, *self._busy):
                 process.stop()
-        self._listener.close()
+        for each in (self._listener, self._wake, self._woken):
+            each.close()
 
 
 def is_admitted(host: str, networks: Sequence[Network]) -> bool:

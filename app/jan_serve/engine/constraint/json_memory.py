@@ -10,6 +10,7 @@ import json
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from enum import Enum
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from jan_serve.core.text_memory import NOWHERE, Automaton, ItemTexts, Place, TextMemory
@@ -21,6 +22,8 @@ _ELSEWHERE: Final = Place({}, NOWHERE, NOWHERE, NOWHERE)
 _ESCAPED: Final = "".join(map(chr, range(0x20))) + '"\\'
 _SPELLED: Final = {c: json.dumps(c)[1:-1] for c in _ESCAPED}
 _ALL: Final = ((0, 0x10FFFF),)
+_CONTAINER: Final = "~"
+"""The keys of arrays and objects begin with it, so they follow those of all scalars."""
 
 
 class Mode(Enum):
@@ -35,15 +38,30 @@ class Mode(Enum):
     NAME = "name"
 
 
+class _Parts(NamedTuple):
+    """Keys of what an array or object holds so far, the last one first."""
+
+    before: _Parts | None
+    name: str
+    key: str
+
+
 class _Frame(NamedTuple):
     """An open bracket. place: of the array or object. used: sorted keys of items. lead: the white space before the
-    first item."""
+    first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept. name: of the
+    next member."""
 
     parent: _Frame | None
     is_object: bool
     place: int
     used: tuple[str, ...] = ()
     lead: bytes = b""
+    is_item: bool = False
+    parts: _Parts | None = None
+    name: str = ""
+
+    def with_part(self, key: str) -> _Frame:
+        return self._replace(parts=_Parts(self.parts, self.name, key)) if self.is_item else self
 
 
 class State(NamedTuple):
@@ -60,6 +78,7 @@ class JsonMemory:
 
     def __init__(self, memory: TextMemory) -> None:
         self._memory = memory
+        self.has_containers = any(items.containers for items in memory.unique)
 
     def items(self, state: State) -> ItemTexts | None:
         """The texts of the items of the innermost array, if they may not repeat."""
@@ -68,6 +87,15 @@ class JsonMemory:
             return None
         unique = self._place(frame.place).unique
         return None if unique == NOWHERE else self._memory.unique[unique]
+
+    def may_repeat(self, state: State) -> bool:
+        """Whether an item that is an array or object may repeat another one when it ends."""
+        frame = state.frame
+        while frame is not None:
+            if frame.used and frame.used[-1] >= _CONTAINER:
+                return True
+            frame = frame.parent
+        return False
 
     def written(self, state: State, data: bytes) -> State | None:
         """The state after more bytes, which the grammar allows; None if an item repeats or can only repeat."""
@@ -92,14 +120,19 @@ class JsonMemory:
     def _closed(self, state: State, text: bytes) -> State | None:
         """After more of a string or name, which may be its end."""
         if not _is_closed(text):
-            if state.mode is Mode.STRING and self.items(state) is None:
+            frame = state.frame
+            is_kept = frame is not None and (frame.is_item or self.items(state) is not None)
+            if state.mode is Mode.STRING and not is_kept:
                 text = b'"\\' if _is_escaping(text) else b'"'  # a string may be long, and only its end counts
             return state._replace(text=text)
         if state.mode is Mode.STRING:
             return self._with_item(state._replace(text=text))
-        place = self._place(NOWHERE if state.frame is None else state.frame.place)
-        name = json.loads(text)
-        return State(state.frame, Mode.VALUE, b"", place.names.get(name, place.other))
+        frame = state.frame
+        assert frame is not None
+        place, name = self._place(frame.place), json.loads(text)
+        if frame.is_item:
+            frame = frame._replace(name=name)
+        return State(frame, Mode.VALUE, b"", place.names.get(name, place.other))
 
     def _next(self, state: State, byte: bytes) -> State | None:
         """After one byte outside of strings."""
@@ -112,10 +145,11 @@ class JsonMemory:
         if byte in _SPACE:
             if mode is Mode.VALUE and frame is not None and not frame.is_object and not frame.used:
                 return state._replace(frame=frame._replace(lead=frame.lead + byte))
-            return state
+            # White space after a value: a bracket follows, and no comma.
+            return None if mode is Mode.AFTER and frame is not None and self._repeats(frame) else state
         if byte in b"]}":
             assert frame is not None
-            return State(frame.parent, Mode.AFTER)
+            return self._after_container(frame)
         if byte in b",:":
             if frame is None or (byte == b":"):
                 return state
@@ -124,24 +158,49 @@ class JsonMemory:
             return State(frame, Mode.VALUE, b"", self._place(frame.place).items)
         if mode is Mode.KEY:
             return State(frame, Mode.NAME, byte)
-        if byte == b"{":
-            return State(_Frame(frame, True, place), Mode.KEY)
-        if byte == b"[":
-            return State(_Frame(frame, False, place), Mode.VALUE, b"", self._place(place).items)
+        if byte in b"{[":
+            items = self.items(state)
+            is_item = frame is not None and (frame.is_item or (items is not None and items.containers))
+            opened = _Frame(frame, byte == b"{", place, is_item=is_item)
+            if opened.is_object:
+                return State(opened, Mode.KEY)
+            return State(opened, Mode.VALUE, b"", self._place(place).items)
         return State(frame, Mode.STRING if byte == b'"' else Mode.SCALAR, byte, place)
 
     def _with_item(self, state: State) -> State | None:
         """After the whole of a scalar."""
         frame = state.frame
-        if frame is None or self.items(state) is None:
-            return State(frame, Mode.AFTER)
+        if frame is None:
+            return State(None, Mode.AFTER)
+        if self.items(state) is None:
+            return State(frame.with_part(_part(state.text)) if frame.is_item else frame, Mode.AFTER)
         keys = _keys(state.text)
         if _is_used(frame.used, keys[0]):
             return None
-        used = list(frame.used)
-        for key in keys:
-            insort(used, key)
-        return State(frame._replace(used=tuple(used)), Mode.AFTER)
+        return State(_with_used(frame, keys).with_part(_part(state.text)), Mode.AFTER)
+
+    def _after_container(self, frame: _Frame) -> State | None:
+        """After the bracket that closes this one."""
+        parent = frame.parent
+        if parent is None or not frame.is_item:
+            return State(parent, Mode.AFTER)
+        if self._repeats(frame):
+            return None
+        key = _container_key(frame)
+        if self._is_unique(parent):
+            parent = _with_used(parent, [key])
+        return State(parent.with_part(key), Mode.AFTER)
+
+    def _is_unique(self, frame: _Frame) -> bool:
+        """Whether the items of an array may not repeat."""
+        return not frame.is_object and self._place(frame.place).unique != NOWHERE
+
+    def _repeats(self, frame: _Frame) -> bool:
+        """Whether an array or object is an item that is there already, if it ends here."""
+        parent = frame.parent
+        if not frame.is_item or parent is None or not self._is_unique(parent):
+            return False
+        return _is_used(parent.used, _container_key(frame))
 
     def _can_end(self, state: State) -> bool:
         """Whether the item that is being written may become one that is not there yet."""
@@ -175,7 +234,7 @@ class JsonMemory:
         leads = [b""]
         if state.mode is Mode.VALUE:
             leads += {b" ", *(frame.lead[at:] for at in range(len(frame.lead)))}
-            found = frame.used
+            found = frame.used[: bisect_left(frame.used, _CONTAINER)]
         elif state.mode is Mode.SCALAR:
             found = _beginning_with(frame.used, state.text.decode("ascii"))
         else:
@@ -216,6 +275,35 @@ def _keys(text: bytes) -> list[str]:
     if key[-1].isdigit():
         return [key, key[:-2]] if key.endswith(".0") else [key] if "." in key else [key, key + ".0"]
     return [key]
+
+
+def _part(text: bytes) -> str:
+    """What a scalar within an item is known by."""
+    if text[:1] == b'"':
+        return json.dumps(json.loads(text))
+    return text.decode("ascii") if text[:1].isalpha() else str(Fraction(text.decode("ascii")))
+
+
+def _container_key(frame: _Frame) -> str:
+    """What an array or object is known by: equal ones alike, in any order of names."""
+    parts: list[tuple[str, str]] = []
+    part = frame.parts
+    while part is not None:
+        parts.append((part.name, part.key))
+        part = part.before
+    if not frame.is_object:
+        return f"{_CONTAINER}[{','.join([key for _, key in reversed(parts)])}]"
+    # Of a name that is there twice the last value counts.
+    members = dict(reversed(parts))
+    texts = [f"{json.dumps(name)}:{members[name]}" for name in sorted(members)]
+    return _CONTAINER + "{" + ",".join(texts) + "}"
+
+
+def _with_used(frame: _Frame, keys: list[str]) -> _Frame:
+    used = list(frame.used)
+    for key in keys:
+        insort(used, key)
+    return frame._replace(used=tuple(used))
 
 
 def _spelled(key: str) -> bytes:

@@ -21,6 +21,10 @@ Ints = npt.NDArray[np.intp]
 _WHOLE: Final = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)'
 _NEXT_WHOLE: Final = rb",\s*" + _WHOLE
 _NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
+# A bracket that ends an item, or the line before it.
+_ENDED: Final = re.compile(rb"[\]}\n]")
+_ENDED_AFTER_QUOTE: Final = re.compile(rb'".*[\]}\n]', re.DOTALL)
+_TWO_CONTAINERS: Final = re.compile(rb"[\]}]\s*,.*[\]}]", re.DOTALL)
 _TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
 
 
@@ -42,6 +46,10 @@ class ItemTokens:
         self.next_whole = Crossing(pieces, with_comma, _NEXT_WHOLE)
         self.next_begun = Crossing(pieces, with_comma, _NEXT_BEGUN)
         self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
+        ended = [token for token, piece in enumerate(pieces) if _ENDED.search(piece)]
+        self.two_containers = _matching(pieces, ended, _TWO_CONTAINERS)
+        self.ended = np.array(ended, np.intp)
+        self.ended_after_quote = _matching(pieces, ended, _ENDED_AFTER_QUOTE)
         first = np.fromiter((piece[0] if piece else 0 for piece in pieces), np.uint8, len(pieces))
         self.ending = np.nonzero(np.isin(first, np.frombuffer(ENDS, np.uint8)))[0]
 
@@ -72,10 +80,14 @@ class RememberingExecutor(GrammarExecutor):
         out = super().mask(logits)
         tokens = self._tokens()
         items = self._memory.items(self._state)
+        in_string = self._state.mode in (Mode.STRING, Mode.NAME)
+        if self._memory.may_repeat(self._state):
+            self._try(out, tokens.ended_after_quote if in_string else tokens.ended)
+        elif self._memory.has_containers:
+            self._try(out, tokens.two_containers)
         if items is None:
             self._try(out, tokens.two_whole)
             return out
-        in_string = self._state.mode is Mode.STRING
         crossing = tokens.next_whole if items.endless else tokens.next_begun
         self._try(out, crossing.after_quote if in_string else crossing.anywhere)
         begun: dict[int, None] = {}

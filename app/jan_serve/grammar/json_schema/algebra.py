@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -10,10 +10,12 @@ import msgspec
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.json_schema import numbers, strings
+from jan_serve.grammar.json_schema.document import Term
 from jan_serve.grammar.json_schema.ir import (
     ANY_ARRAY,
     ANY_OBJECT,
     ANY_VALUE,
+    NO_VALUE,
     TRUE,
     ArraySpec,
     Conj,
@@ -21,21 +23,28 @@ from jan_serve.grammar.json_schema.ir import (
     ObjectSpec,
     TypeSets,
 )
+from jan_serve.grammar.json_schema.keywords import ASSERTIONS, VALUE_KEYWORDS
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.grammar.json_schema.strings import OneOfStrings
 from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.limits import MAX_SPECS, spend
 
+_FEW_NAMES = 16
 # One operation on type sets costs about this much.
 _STEPS = 4
 
 
 class Algebra:
     """Operations that need to conjoin terms. `is_nothing` decides emptiness of a conjunction, exactly or not at all
-    (True only when it is certain)."""
+    (True only when it is certain); `expand` says what one allows."""
 
-    def __init__(self, terms: Terms, is_nothing: Callable[[Conj], bool]) -> None:
+    def __init__(
+        self, terms: Terms, is_nothing: Callable[[Conj], bool], expand: Callable[[Conj], TypeSets]
+    ) -> None:
         self._terms = terms
         self._is_nothing = is_nothing
+        self._expand = expand
+        self._met: dict[tuple[Conj, Conj], Conj] = {}
 
     def intersect(self, a: TypeSets, b: TypeSets) -> TypeSets:
         if a is ANY_VALUE:
@@ -60,7 +69,7 @@ class Algebra:
             _union(a.number, b.number, ANY_NUMBER),
             strings.unite(a.string, b.string),
             _union(a.array, b.array, ANY_ARRAY),
-            _union_objects(a.object, b.object),
+            self._union_objects(a.object, b.object),
         )
 
     def _numbers(self, a: tuple[NumberSpec, ...], b: tuple[NumberSpec, ...]) -> tuple[NumberSpec, ...]:
@@ -119,14 +128,95 @@ class Algebra:
             return b
         if b is ANY_OBJECT:
             return a
-        found = [spec for x in a for y in b if (spec := self._object(x, y)) is not None]
+        found: list[ObjectSpec] = []
+        for x in a:
+            if len(b) > 1 and any(self._is_within(x, y) for y in b):
+                found.append(x)
+            else:
+                found += [
+                    settled
+                    for y in b
+                    if (spec := self._object(x, y)) is not None
+                    for settled in self._settled(spec)
+                ]
         if len(found) > 1:
             found = [spec for spec in found if not self.is_empty_object(spec)]
-        return _capped(_distinct(found))
+        return _capped(self._absorbed(found))
+
+    def _settled(self, spec: ObjectSpec) -> list[ObjectSpec]:
+        """The spec, by which property satisfies each condition that only a few names can."""
+        done = [msgspec.structs.replace(spec, exists=())]
+        for exists in spec.exists:
+            names = exists.names.values if isinstance(exists.names, OneOfStrings) else ()
+            if self._extras_fail(spec, exists) or 0 < len(names) <= _FEW_NAMES:
+                settled = [found for own in done for found in self.by_property(own, exists, names)]
+                done = list(self._absorbed(settled))
+            else:
+                done = [msgspec.structs.replace(own, exists=(*own.exists, exists)) for own in done]
+        return done
+
+    def by_property(
+        self, spec: ObjectSpec, exists: NameRule, names: tuple[str, ...] = ()
+    ) -> Iterator[ObjectSpec]:
+        """The spec with each property that can satisfy a condition: a listed one, or one of these names."""
+        for name in dict.fromkeys([*spec.props, *spec.required, *names]):
+            if strings.contains(exists.names, name):
+                conj = self._meet(self.lookup(spec, name), exists.conj)
+                if not self._is_nothing(conj):
+                    required = spec.required if name in spec.required else (*spec.required, name)
+                    yield msgspec.structs.replace(spec, props={**spec.props, name: conj}, required=required)
+
+    def _absorbed(self, specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
+        """The specs without those that lie within another one."""
+        kept: list[ObjectSpec] = []
+        for spec in specs:
+            if not any(self._is_within(spec, other) for other in kept):
+                kept = [other for other in kept if not self._is_within(other, spec)]
+                kept.append(spec)
+        return tuple(kept)
+
+    def _is_within(self, a: ObjectSpec, b: ObjectSpec) -> bool:
+        """Whether every object of `a` is certainly one of `b`, with as much of it evaluated."""
+        spend(1 + len(b.required) // 8)
+        if a.seen != b.seen or not all(name in a.required for name in b.required):
+            return False
+        if b.low > max(a.low, len(a.required)):
+            return False
+        if b.high is not None and (a.high is None or a.high > b.high):
+            return False
+        if not all(rule in a.rules for rule in b.rules) or not all(e in a.exists for e in b.exists):
+            return False
+        spend(1 + (len(a.props) + len(b.props)) // 8)
+        if not all(self._is_narrower(self.lookup(a, name), conj) for name, conj in b.props.items()):
+            return False
+        return all(
+            name in b.props or self._is_narrower(conj, self.lookup(b, name)) for name, conj in a.props.items()
+        )
+
+    def _is_narrower(self, a: Conj, b: Conj) -> bool:
+        return a == b or a == self._terms.false or all(term in a for term in b)
+
+    def _meet(self, a: Conj, b: Conj) -> Conj:
+        """Both; without what adds nothing where only constants are listed, as in properties that tell alternatives
+        apart."""
+        if not a or not b or a == b:
+            return a or b
+        known = self._met.get((a, b))
+        if known is None:
+            known = self._terms.conjoin(a, b)
+            if known not in (a, b, self._terms.false) and all(_lists_constants(term) for term in known):
+                sets = self._expand(known)
+                known = (
+                    self._terms.false
+                    if sets == NO_VALUE
+                    else next((conj for conj in (a, b) if sets == self._expand(conj)), known)
+                )
+            self._met[a, b] = known
+        return known
 
     def _object(self, a: ObjectSpec, b: ObjectSpec) -> ObjectSpec | None:
         spend(2 + len(a.props) + len(b.props))
-        conjoin = self._terms.conjoin
+        conjoin = self._meet
         props: dict[str, Conj] = {}
         for name, conj in a.props.items():
             other = b.props.get(name)
@@ -150,6 +240,13 @@ class Algebra:
             tuple(dict.fromkeys(a.exists + b.exists)),
             strings.unite(a.seen, b.seen),
         )
+
+    def _union_objects(self, a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tuple[ObjectSpec, ...]:
+        if a is ANY_OBJECT or b is ANY_OBJECT:
+            return ANY_OBJECT
+        if not a or not b:
+            return a or b
+        return _capped(self._absorbed([*a, *b]))
 
     def lookup(self, spec: ObjectSpec, name: str) -> Conj:
         """All that applies to the value of one property."""
@@ -208,22 +305,10 @@ def _union(a: tuple[T, ...], b: tuple[T, ...], everything: tuple[T, ...]) -> tup
     return _capped(tuple(dict.fromkeys(a + b)))
 
 
-def _union_objects(a: tuple[ObjectSpec, ...], b: tuple[ObjectSpec, ...]) -> tuple[ObjectSpec, ...]:
-    if a is ANY_OBJECT or b is ANY_OBJECT:
-        return ANY_OBJECT
-    if not a or not b:
-        return a or b
-    return _capped(_distinct([*a, *b]))
-
-
-def _distinct(specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
-    """Object specs hold dictionaries, so equality replaces hashing."""
-    spend(len(specs) * len(specs) // 8)
-    found: list[ObjectSpec] = []
-    for spec in specs:
-        if spec not in found:
-            found.append(spec)
-    return tuple(found)
+def _lists_constants(term: Term) -> bool:
+    """Whether the schema of a term says no more than which constants and types there are."""
+    schema = term.node.schema
+    return not isinstance(schema, bool) and ASSERTIONS.intersection(schema) <= VALUE_KEYWORDS
 
 
 def _capped(specs: tuple[S, ...]) -> tuple[S, ...]:

@@ -1,4 +1,5 @@
-"""Writes one object spec. Listed properties come in their order, each at most once; other names come last.
+"""Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
+the last one that must be there, so no name is less certain before it.
 
 A name that is not listed may repeat: no grammar can remember it, and JSON leaves duplicate names undefined.
 """
@@ -34,15 +35,17 @@ if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
 
 _MAX_STATES = 4000
-_MAX_EXISTS = 3
+_MAX_EXISTS = 4
 _MAX_NAME_CLASSES = 64
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One listed property: its text (name, colon, value) and whether it must be there."""
+    """One listed property: its text (name, colon, value), whether it must be there, and whether other names come only
+    after it."""
 
     entry: Expr
     required: bool
+    leads: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -68,7 +71,7 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
         return emit.shared("object")
     options: list[Expr] = []
     for settled in _settle_exists(emit, spec):
-        shape = _shape(emit, settled, hint)
+        shape = _shape(emit, settled, frozenset(spec.required), hint)
         counted = shape.wanted or shape.low > _least(shape.fields) or shape.high is not None
         members = (
             _counted_members(emit, shape, hint)
@@ -87,19 +90,10 @@ def _least(fields: list[Field]) -> int:
 def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
     """Split each "some property ..." into: this listed one, that listed one, or an unlisted one."""
     done = [msgspec.structs.replace(spec, exists=())]
-    algebra, conjoin = emit.expander.algebra, emit.expander.terms.conjoin
     for exists in spec.exists:
         split: list[ObjectSpec] = []
         for own in done:
-            names = dict.fromkeys([*own.props, *own.required])
-            for name in names:
-                if strings.contains(exists.names, name):
-                    conj = conjoin(algebra.lookup(own, name), exists.conj)
-                    if not emit.expander.is_nothing(conj):
-                        props = {**own.props, name: conj}
-                        split.append(
-                            msgspec.structs.replace(own, props=props, required=(*own.required, name))
-                        )
+            split += emit.expander.algebra.by_property(own, exists)
             split.append(msgspec.structs.replace(own, exists=(*own.exists, exists)))
         done = split
         if len(done) > _MAX_NAME_CLASSES:
@@ -107,7 +101,7 @@ def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
     return done
 
 
-def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> Shape:
+def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) -> Shape:
     expander = emit.expander
     names = dict.fromkeys([*spec.props, *spec.required])
     required = set(spec.required)
@@ -117,7 +111,8 @@ def _shape(emit: Emitter, spec: ObjectSpec, hint: str) -> Shape:
         if name not in required and expander.is_nothing(conj):
             continue
         key = Token(sequence([Literal('"'), emit.text.literal(name), Literal('"')]))
-        fields.append(Field(sequence([key, emit.colon(), emit.value(conj, name)]), name in required))
+        entry = sequence([key, emit.colon(), emit.value(conj, name)])
+        fields.append(Field(entry, name in required, name in leading))
     listed = tuple(names)
     extra = choice(_extras(emit, spec, listed, hint))
     if len(spec.exists) > _MAX_EXISTS:
@@ -206,43 +201,60 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
 
     comma: between two members.
     """
-    fields = shape.fields
+    fields, extra = shape.fields, shape.extra
     first_required = next((i for i, field in enumerate(fields) if field.required), None)
     starts = len(fields) if first_required is None else first_required + 1
-    extra: Expr = shape.extra
-    if extra != NEVER and (starts > 0 and first_required is None):
+    open_from = _open_from(fields)
+    may_begin = extra != NEVER and open_from < 0
+    if may_begin and fields:
         extra = rules.define(f"{hint}-other", extra)
-    tail: Expr = repeat(sequence([comma, extra]), 0, None)
+    others: Expr = repeat(sequence([comma, extra]), 0, None)
+    if others != EMPTY and len(fields) - open_from > 1:
+        others = rules.define(f"{hint}-others", others)
+    tail: Expr = EMPTY
     options: list[Expr] = []
-    if first_required is None and extra != NEVER:
-        options.append(sequence([extra, tail]))
     for index in range(len(fields) - 1, -1, -1):
         field = fields[index]
-        entry = field.entry
+        entry = sequence([field.entry, others]) if index >= open_from else field.entry
         if index < starts and starts > 1:
-            if index > 0:
+            if index > 0 or may_begin:
                 entry = rules.define(f"{hint}-member", entry)
             if tail != EMPTY and type(tail) is not RuleRef:
                 tail = rules.define(f"{hint}-rest", tail)
         if index < starts:
             options.append(sequence([entry, tail]))
-        if index > 0:
+        if index > 0 or may_begin:
             member = sequence([comma, entry])
             tail = sequence([member if field.required else optional(member), tail])
+    if may_begin:
+        options.append(sequence([extra, others, tail]))
     # The last start comes first: its row is the end of all others, and executors recurse into what they have not seen.
     return choice(options)
+
+
+def _open_from(fields: list[Field]) -> int:
+    """The index of the field that other names come after; -1 if there is none."""
+    return max((index for index, field in enumerate(fields) if field.leads), default=-1)
+
+
+def _cap(shape: Shape) -> int:
+    """The number of members from which on they need not be counted."""
+    count = len(shape.fields)
+    cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
+    if (count + 1) * (min(cap, count + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
+        raise GrammarTooComplex(
+            "minProperties, maxProperties and the listed properties multiply to too many states"
+        )
+    return cap
 
 
 def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     """One member or more: one rule per (next field, members so far, wanted entries found), members capped where they no
     longer matter."""
     fields = shape.fields
-    cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
-    if (len(fields) + 1) * (min(cap, len(fields) + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
-        raise GrammarTooComplex(
-            "minProperties, maxProperties and the listed properties multiply to too many states"
-        )
+    cap = _cap(shape)
     all_found = (1 << shape.conditions) - 1
+    open_from = _open_from(fields)
     names: dict[tuple[int, int, int], str] = {}
     todo: list[tuple[int, int, int]] = []
 
@@ -270,6 +282,7 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
                 options.append(sequence([comma, members[index], state(index + 1, count + 1, found)]))
             if not fields[index].required:
                 options.append(state(index + 1, count, found))
+        if index <= open_from:
             return choice(options)
         if not full:
             if extra != NEVER:
@@ -277,7 +290,7 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
             for mask, entry in enumerate(wanted, 1):
                 if mask & ~found and entry != NEVER:
                     options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
-        if count >= max(shape.low, 1) and found == all_found:
+        if index == len(fields) and count >= max(shape.low, 1) and found == all_found:
             options.append(EMPTY)
         return choice(options)
 

@@ -26,6 +26,9 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
     high = strings.uri_bound(allowed)
     if high is not None:
         return bounded_uri(form, high)
+    tails = strings.bounded_tails(allowed)
+    if tails is not None:
+        return tails[0].expr(*tails[1:], form, rules, hint)
     if strings.is_empty(allowed):
         return NEVER
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint)

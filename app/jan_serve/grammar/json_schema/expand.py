@@ -24,7 +24,7 @@ from jan_serve.grammar.json_schema.ir import (
     TypeSets,
 )
 from jan_serve.grammar.json_schema.json_value import as_array, as_object
-from jan_serve.grammar.json_schema.keywords import IN_PLACE_KEYWORDS, REFERENCES
+from jan_serve.grammar.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES
 from jan_serve.grammar.json_schema.negation import Negation
 from jan_serve.grammar.json_schema.strings import ANY_STRING
 from jan_serve.grammar.json_schema.terms import Terms
@@ -45,7 +45,7 @@ class Expander:
 
     def __init__(self, document: Document) -> None:
         self.terms = Terms(document)
-        self.algebra = Algebra(self.terms, self.is_nothing)
+        self.algebra = Algebra(self.terms, self.is_nothing, self.expand)
         self._document = document
         self._assertions = Assertions(document, self.terms)
         self._negation = Negation(document, self.terms, self._assertions)
@@ -146,6 +146,8 @@ class Expander:
         if not IN_PLACE_KEYWORDS.isdisjoint(schema):
             for part in self._in_place(node):
                 result = self.algebra.intersect(result, part)
+            for children in self._exclusive(node):
+                result = self._one_of(children, result)
         if result.object:
             for part in self._object_applicators(node):
                 result = self.algebra.intersect(result, part)
@@ -177,11 +179,11 @@ class Expander:
             yield self.expand(positive(self._document.resolve(node, keyword)))
         if "allOf" in schema:
             for child in self._children(node, "allOf"):
-                yield self.expand(positive(child))
+                conj = positive(child)
+                if not _is_one_of(conj):
+                    yield self.expand(conj)
         if "anyOf" in schema:
             yield self._any_of(self._children(node, "anyOf"))
-        if "oneOf" in schema:
-            yield self._one_of(self._children(node, "oneOf"))
         if "not" in schema:
             yield self.expand(negative(self._document.child(node, "not")))
         if "if" in schema and ("then" in schema or "else" in schema or self._tracks):
@@ -209,10 +211,20 @@ class Expander:
                 result = self.algebra.unite(result, sets)
         return result
 
-    def _one_of(self, children: list[Node]) -> TypeSets:
-        """Exactly one branch: branches that overlap have each other taken out."""
+    def _exclusive(self, node: Node) -> Iterator[list[Node]]:
+        """The alternatives of each `oneOf` of a node, those that `allOf` brings included."""
+        if "oneOf" in node.schema:
+            yield self._children(node, "oneOf")
+        for child in self._children(node, "allOf") if "allOf" in node.schema else []:
+            conj = self.terms.positive(child)
+            if _is_one_of(conj):
+                yield self._children(conj[0].node, "oneOf")
+
+    def _one_of(self, children: list[Node], others: TypeSets) -> TypeSets:
+        """What exactly one branch allows, of what all other keywords do: branches that overlap there have each other
+        taken out."""
         count = len(children)
-        sets = [self.expand(self.terms.positive(child)) for child in children]
+        sets = [self.algebra.intersect(others, self.expand(self.terms.positive(child))) for child in children]
         clashes: list[list[int]] = [[] for _ in range(count)]
         for i in range(count):
             for j in range(i + 1, count):
@@ -252,8 +264,12 @@ class Expander:
                 yield with_types(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
         for name, consequence in self._dependencies(node):
             absent = with_types(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
-            present = with_types(NO_VALUE, object=(ObjectSpec(required=(name,)),))
-            yield self.algebra.unite(absent, self.algebra.intersect(consequence(), present))
+            brought = consequence()
+            if self._tracks:
+                # Only a property that is there lets its schema evaluate others.
+                present = with_types(NO_VALUE, object=(ObjectSpec(required=(name,)),))
+                brought = self.algebra.intersect(brought, present)
+            yield self.algebra.unite(absent, brought)
 
     def _dependencies(self, node: Node) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
         """(property, what its presence asks for) of all three spellings."""
@@ -285,9 +301,13 @@ class Expander:
         if schema is True:
             return NO_VALUE
         self._document.check_negated(node)
-        result = NO_VALUE
+        intersect, unite = self.algebra.intersect, self.algebra.unite
+        result, held = NO_VALUE, ANY_VALUE
+        for breaks, holds in self._negation.marks(node):
+            result = unite(result, intersect(held, with_types(NO_VALUE, object=(breaks,))))
+            held = intersect(held, with_types(ANY_VALUE, object=(holds,)))
         for part in self._failing_parts(node):
-            result = self.algebra.unite(result, part)
+            result = unite(result, intersect(held, part))
         return result
 
     def _failing_parts(self, node: Node) -> Iterator[TypeSets]:
@@ -351,3 +371,9 @@ class Expander:
                 else:
                     failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
                 yield self.algebra.intersect(present, failed)
+
+
+def _is_one_of(conj: Conj) -> bool:
+    """Whether only a `oneOf` has to hold."""
+    schema = as_object(conj[0].node.schema) if len(conj) == 1 and conj[0].positive else None
+    return schema is not None and ASSERTIONS.intersection(schema) == frozenset({"oneOf"})

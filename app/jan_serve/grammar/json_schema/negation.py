@@ -41,7 +41,8 @@ class Negation:
         self._assertions = assertions
 
     def parts(self, node: Node) -> Iterator[TypeSets]:
-        """One set per keyword: the values that break it. Raises UnsupportedSchema for what has no complement."""
+        """One set per keyword: the values that break it; without `marks`. Raises UnsupportedSchema for what has no
+        complement."""
         schema = node.schema
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             raise UnsupportedSchema(node.pointer, "not", "unevaluated items or properties cannot be negated")
@@ -151,6 +152,27 @@ class Negation:
         assert len(conj) == 1
         return (conj[0].opposite,)
 
+    def _without(self, name: str, conj: Conj, required: bool) -> Iterator[ObjectSpec]:
+        """Objects in which a listed property breaks what is asked of it."""
+        if required:
+            # Absent, or present with a wrong value: one spec says both.
+            yield ObjectSpec({name: self._fails(conj) if conj else self._terms.false})
+        elif conj:
+            yield ObjectSpec({name: self._fails(conj)}, required=(name,))
+
+    def marks(self, node: Node) -> Iterator[tuple[ObjectSpec, ObjectSpec]]:
+        """The properties that are to be one of some constants, each as (objects that break it, all others).
+
+        They usually tell alternatives apart, so `parts` leaves them out: the other keywords need to be broken only
+        where these hold, and complements of alternatives hardly overlap.
+        """
+        properties = as_object(node.schema.get("properties", {})) or {}
+        required = self._assertions.required(node)
+        for name in [name for name, schema in properties.items() if _lists_constants(schema)]:
+            conj = self._terms.positive(self._document.child(node, "properties", name))
+            for broken in self._without(name, conj, name in required):
+                yield broken, ObjectSpec({name: conj}, required=(name,) if name in required else ())
+
     def _objects(self, node: Node) -> Iterator[ObjectSpec]:
         schema = node.schema
         false = self._terms.false
@@ -168,12 +190,9 @@ class Negation:
         if high is not None:
             yield ObjectSpec(low=high + 1)
         for name in properties:
-            conj = self._terms.positive(self._document.child(node, "properties", name))
-            if name in required:
-                # Absent, or present with a wrong value: one spec says both.
-                yield ObjectSpec({name: self._fails(conj) if conj else false})
-            elif conj:
-                yield ObjectSpec({name: self._fails(conj)}, required=(name,))
+            if not _lists_constants(properties[name]):
+                conj = self._terms.positive(self._document.child(node, "properties", name))
+                yield from self._without(name, conj, name in required)
         for rule in self._assertions.pattern_rules(node):
             if rule.conj:
                 yield ObjectSpec(exists=(NameRule(rule.names, self._fails(rule.conj)),))
@@ -183,3 +202,8 @@ class Negation:
                 listed = strings.complement(strings.OneOfStrings(tuple(properties)))
                 names = strings.intersect(listed, self._assertions.additional_names(node))
                 yield ObjectSpec(exists=(NameRule(names, self._fails(conj)),))
+
+
+def _lists_constants(schema: object) -> bool:
+    members = as_object(schema)
+    return members is not None and ("const" in members or "enum" in members)

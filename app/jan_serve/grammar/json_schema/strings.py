@@ -16,6 +16,7 @@ from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.json_schema.bounded_uri import LARGEST_LOW, SHORTEST
 from jan_serve.grammar.json_schema.formats import format_dfa
+from jan_serve.grammar.json_schema.long_tails import LongTails, long_tails
 from jan_serve.grammar.limits import spend
 from jan_serve.grammar.regex.ast import Alternation, Chars, Concat, Regex
 from jan_serve.grammar.regex.language import regex_dfa, search_regex
@@ -74,6 +75,9 @@ StringSet: TypeAlias = AnyString | OneOfStrings | Length | Pattern | Format | Al
 _FOUND_EVERYWHERE = frozenset({"", "^", "$", ".*", "^.*", ".*$"})
 
 _URIS = frozenset({"uri", "uri-reference", "iri", "iri-reference"})
+
+# Shorter bounds are counted by an automaton.
+_LONG = 64
 
 ANY_STRING = AnyString()
 NO_STRING = OneOfStrings(())
@@ -263,7 +267,20 @@ def is_empty(s: StringSet) -> bool:
         return not s.values
     if isinstance(s, AnyString | Length) or uri_bound(s) is not None:
         return False
-    return string_dfa(s).is_empty()
+    tails = bounded_tails(s)
+    return string_dfa(s).is_empty() if tails is None else tails[0].is_empty(*tails[1:])
+
+
+@lru_cache(maxsize=128)
+def bounded_tails(s: StringSet) -> tuple[LongTails, int, int] | None:
+    """A pattern with long tails, and the least and greatest length; None for any other set, and small bounds."""
+    if not isinstance(s, AllOf):
+        return None
+    length = next((item for item in s.items if isinstance(item, Length)), None)
+    if length is None or length.high is None or length.high < _LONG:
+        return None
+    tails = long_tails(string_dfa(intersect_all(item for item in s.items if item is not length)))
+    return None if tails is None else (tails, length.low, length.high)
 
 
 def uri_bound(s: StringSet) -> int | None:

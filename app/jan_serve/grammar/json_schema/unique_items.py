@@ -1,7 +1,8 @@
-"""Items that must differ and that no grammar can tell apart: each in one spelling, for the executor to remember.
+"""Items that must differ and that no grammar can tell apart: each scalar in one spelling, for the executor to remember.
 
-Scalars only. Equal values have equal texts, so the executor compares texts; it knows from the automata which
-beginnings of an item are left.
+Equal scalars have equal texts, so the executor compares texts; it knows from the automata which beginnings of an item
+are left. Arrays and objects are compared when they end. One that is there already has to go on, so only those are
+allowed that always may.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.json_schema import strings
+from jan_serve.grammar.json_schema.assertions import with_types
+from jan_serve.grammar.json_schema.emit_objects import name_classes
 from jan_serve.grammar.json_schema.emit_strings import string_expr
-from jan_serve.grammar.json_schema.ir import ArraySpec, TypeSets
+from jan_serve.grammar.json_schema.ir import NO_VALUE, TRUE, ArraySpec, Conj, ObjectSpec, TypeSets
 from jan_serve.grammar.json_schema.number_text import number_dfa
+from jan_serve.grammar.json_schema.strings import ANY_STRING
 from jan_serve.grammar.limits import spend
 from jan_serve.grammar.regex.language import full_regex, regex_dfa
 from jan_serve.grammar.text_form import OneSpelling, PlainText
@@ -42,17 +46,19 @@ def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) ->
     if spec.prefix:
         raise UnsupportedSchema(pointer, "uniqueItems", "together with items by position, of large sets")
     sets = emit.expander.expand(spec.rest)
-    if sets.array or sets.object:
-        raise UnsupportedSchema(
-            pointer, "uniqueItems", "only decidable for items that are no arrays and objects"
-        )
+    containers = bool(sets.array or sets.object)
+    if not all(_goes_on_array(emit, own) for own in sets.array):
+        raise UnsupportedSchema(pointer, "uniqueItems", "of arrays that may not be longer")
+    if not all(_goes_on_object(emit, own) for own in sets.object):
+        raise UnsupportedSchema(pointer, "uniqueItems", "of objects that may have no other properties")
     words, numbers = strings.string_dfa(sets.string), _numbers(sets)
     texts = ItemTexts(
         _automaton(words, pointer),
         _automaton(automata.unite(numbers, automata.from_words(_literals(sets))), pointer),
         endless=_is_endless(words) and _is_endless(numbers) and not _literals(sets),
+        containers=containers,
     )
-    count = _count(words, numbers, len(_literals(sets)))
+    count = None if containers else _count(words, numbers, len(_literals(sets)))
     if count is not None:
         spec = msgspec.structs.replace(spec, high=count if spec.high is None else min(spec.high, count))
     if spec.high is not None and spec.high < max(spec.low, 1):
@@ -61,6 +67,35 @@ def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) ->
     more = sequence([emit.comma(), item])
     high = None if spec.high is None else spec.high - 1
     return sequence([item, repeat(more, max(spec.low - 1, 0), high)]), texts
+
+
+def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
+    """Whether one more item may always follow."""
+    return spec.high is None and not spec.unique and not spec.contains and _has_value(emit, spec.rest)
+
+
+def _goes_on_object(emit: Emitter, spec: ObjectSpec) -> bool:
+    """Whether one more property may always follow."""
+    if spec.high is not None or spec.exists:
+        return False
+    classes = name_classes(emit.expander.terms, spec.rules, ANY_STRING, TRUE)
+    return any(
+        automata.longest_word(strings.string_dfa(names)) is None and _has_value(emit, conj)
+        for names, conj in classes
+    )
+
+
+def _has_value(emit: Emitter, conj: Conj) -> bool:
+    """Whether certainly some value satisfies the conjunction."""
+    sets = emit.expander.expand(conj)
+    return bool(
+        sets.null
+        or sets.boolean
+        or sets.number
+        or not strings.is_empty(sets.string)
+        or any(not spec.low and not spec.contains for spec in sets.array)
+        or any(not spec.low and not spec.required and not spec.exists for spec in sets.object)
+    )
 
 
 def _item(emit: Emitter, sets: TypeSets, numbers: Dfa, hint: str) -> Expr:
@@ -73,6 +108,8 @@ def _item(emit: Emitter, sets: TypeSets, numbers: Dfa, hint: str) -> Expr:
     if numbers.accepting:
         options.append(token(dfa_to_expr(numbers, PlainText(), emit.rules, f"{hint}-number")))
     options += [Token(Literal(text)) for text in _literals(sets)]
+    if sets.array or sets.object:
+        options.append(emit.alternatives(with_types(NO_VALUE, array=sets.array, object=sets.object), hint))
     return choice(option for option in options if option != NEVER)
 
 

@@ -21,9 +21,13 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_a_refused_body_is_read_to_its_end_so_that_the_refusal_arrives(
-    settings: dict[str, Any], headers: tuple[str, ...], status: bytes
+    settings: dict[str, Any],
+    headers: tuple[str, ...],
+    status: bytes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client that sends everything before it reads would find a reset connection (RST) without the reason."""
+    monkeypatch.setattr(lingering, "LINGER_S", 60.0)
     async with live_server(**settings) as port, raw_client(port) as client:
         await client.send(raw_post("/extras/tokenize", b" " * 20_000_000, *headers))
         answer = await client.rest()

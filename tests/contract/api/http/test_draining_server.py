@@ -117,6 +117,19 @@ def test_the_end_of_its_terminal_ends_a_server_in_order(tmp_path: Path) -> None:
         assert front.end()[0] == 0
 
 
+def test_the_end_of_its_terminal_does_not_cut_what_a_drain_lets_finish(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with front_process(tmp_path, drain_s=20) as front:
+        stream = front.post(f"!gate {gate.path}", stream=True)
+        front.signal(signal.SIGTERM)
+        wait_until(lambda: front.health() == (503, "draining"))
+        front.signal(signal.SIGHUP)
+        assert front.health() == (503, "draining")
+        gate.open()
+        assert stream.read().decode().endswith("data: [DONE]\n\n")
+        assert front.end()[0] == 0
+
+
 def test_where_the_end_of_a_terminal_is_ignored_the_server_goes_on(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:

@@ -77,6 +77,20 @@ _LONGER = (
     '{"',
     "ok",
     "}",
+    "{}",
+    "[]",
+    "{},",
+    "[],[]",
+    "{},{}",
+    "[[],[]",
+    ", {}",
+    "]]",
+    '"}',
+    '"},{"',
+    "1}",
+    "1},",
+    '": []',
+    "],[[",
 )
 PIECES = (b"<s>", b"</s>", *_CHARACTERS, *_BYTES, *(text.encode() for text in _LONGER))
 
@@ -122,6 +136,41 @@ SCHEMAS: dict[str, tuple[Any, list[Any]]] = {
     "scalars": (
         {"items": {"type": ["string", "number", "boolean", "null"]}},
         [1, "1", True, "true", None, 1.5],
+    ),
+    "objects": (
+        {"items": {"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"], "type": "object"}},
+        [
+            {"a": 1},
+            {"a": 2},
+            {"a": 1, "b": "x"},
+            {"a": 1, "x": [1], "y": None},
+            {"a": 1, "y": None, "x": [1]},
+        ],
+    ),
+    "anything": (
+        {},
+        [
+            1,
+            "1",
+            "[]",
+            [],
+            {},
+            [[]],
+            {"a": []},
+            {"a": {}},
+            {"b": 1, "a": 0.5},
+            {"a": 0.5, "b": 1},
+            "{}",
+            True,
+        ],
+    ),
+    "arrays of arrays": (
+        {"items": {"type": "array", "items": {"type": "array", "items": {"enum": [1, 2]}}}},
+        [[], [[]], [[1]], [[1], []], [[], [1]], [[1, 2]]],
+    ),
+    "scalars or objects": (
+        {"items": {"anyOf": [{"enum": ["a", "b"]}, {"type": "object", "properties": {"a": {"const": 1}}}]}},
+        ["a", "b", {}, {"a": 1}, {"b": "a"}],
     ),
     "dates": ({"items": {"type": "string", "format": "date"}, "maxItems": 3}, ["2024-02-29", "2024-02-28"]),
 }

@@ -78,3 +78,33 @@ def test_counts_are_repetitions(allowed: StringSet, bounds: tuple[int, int]) -> 
 def test_a_set_without_strings_is_never(allowed: StringSet) -> None:
     rules = RuleBuilder()
     assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER
+
+
+@pytest.mark.parametrize(
+    ("pattern", "begins", "more"),
+    [
+        ("^ab*$", ["a"], "b"),
+        ("^(a|ba|abb)[ab]*$", ["a", "ba"], "b"),
+        ("^(ba|bbba)a*$|^b$", ["ba", "bbba"], "a"),
+    ],
+)
+@pytest.mark.parametrize(("low", "high"), [(0, 64), (3, 64), (64, 64), (1, 5000)])
+def test_a_long_tail_beside_a_bound(pattern: str, begins: list[str], more: str, low: int, high: int) -> None:
+    allowed = AllOf((Pattern(pattern), Length(low, high)))
+    assert strings.bounded_tails(allowed) is not None and not strings.is_empty(allowed)
+    rules = RuleBuilder()
+    rules.fill(rules.reserve("root"), string_expr(allowed, JsonText(rules), rules, "text"))
+    recognizer = Recognizer(rules.grammar("root"))
+    for length in (1, 2, 3, 4, 5, 62, 63, 64, 65, high - 1, high, high + 1):
+        for begin in begins:
+            if length >= len(begin):
+                text = begin + more * (length - len(begin))
+                assert recognizer.matches(f'{text}"') is (low <= length <= high), (text, length)
+                assert not recognizer.matches(f'{text}c"')
+
+
+def test_no_word_of_a_long_tail_is_within_the_bound() -> None:
+    allowed = AllOf((Pattern("^(a{70}|b{80}c*)$"), Length(71, 79)))
+    assert strings.bounded_tails(allowed) is not None and strings.is_empty(allowed)
+    rules = RuleBuilder()
+    assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER

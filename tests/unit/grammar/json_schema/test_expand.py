@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ KEYWORDS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
         [{"a": 1, "b": 1}, {"c": 1, "d": 1}, 1],
         [{"a": 1}, {"c": 1}],
     ),
+    "all of something, nothing and everything": ({"allOf": [{"oneOf": [True, False]}, False]}, [], [1]),
     "names": ({"propertyNames": {"maxLength": 1}}, [{"a": 1}, {}], [{"ab": 1}]),
     "equal numbers in an enumeration": ({"enum": [1, "a", [True]]}, [1, 1.0, "a", [True]], [True, [1]]),
 }
@@ -143,3 +145,50 @@ def test_a_wrong_value_names_its_place(schema: dict[str, Any], place: str) -> No
     with pytest.raises(InvalidSchema) as caught:
         expander.expand((document.root.positive,))
     assert caught.value.pointer == place
+
+
+def _kinds(count: int, **each: Any) -> list[dict[str, Any]]:
+    """Alternatives that `kind` tells apart."""
+    return [
+        {"properties": {"kind": {"const": f"k{n}"}, f"p{n}": {"type": "integer"}}, **each}
+        for n in range(count)
+    ]
+
+
+ALTERNATIVES: dict[str, dict[str, Any]] = {
+    "a kind that must be there": {"required": ["kind"], "oneOf": _kinds(12)},
+    "asked for beside the alternatives": {"allOf": [{"required": ["kind"]}, {"oneOf": _kinds(12)}]},
+    "a kind that may be missing": {"oneOf": _kinds(12, additionalProperties=False)},
+    "two names that must be there": {
+        "oneOf": [*_kinds(11, required=["kind", "p0"]), {"required": ["kind", "p1"]}]
+    },
+    "names that only one kind may have": {
+        "dependentSchemas": {
+            f"p{n}": {"properties": {"kind": {"enum": [f"k{n}", f"k{n % 3}"]}}} for n in range(14)
+        }
+    },
+    "one name of each of several sets": {
+        "patternProperties": {"^p[0-9]$": {"type": "integer"}},
+        "additionalProperties": False,
+        "not": {
+            "anyOf": [
+                {"propertyNames": {"not": {"enum": names}}}
+                for names in (["p0", "p1"], ["p0", "p9"], ["p1", "p9"], ["p0", "p1", "p3"])
+            ]
+        },
+    },
+    "none of many": {"not": {"anyOf": _kinds(12, required=["kind"])}},
+}
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
+def test_alternatives_that_a_property_tells_apart_do_not_multiply(name: str) -> None:
+    schema = {"type": "object", **ALTERNATIVES[name]}
+    expander, document = expander_of(schema)
+    sets = expander.expand(expander.terms.positive(document.root))
+    assert len(sets.object) < 60
+    scalars: list[Any] = [None, 1, "x"]
+    for kind, first, second, third in product([None, "k0", "k1", "k11", "other"], scalars, scalars, scalars):
+        members = {"kind": kind, "p0": first, "p1": second, "p9": third}
+        value = {key: member for key, member in members.items() if member is not None}
+        assert allows(sets, value) is is_valid(schema, value), value

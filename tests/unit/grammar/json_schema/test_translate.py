@@ -340,7 +340,13 @@ def test_compact_grammars_have_no_whitespace(case: Case) -> None:
 def test_listed_properties_come_in_their_order_and_once() -> None:
     recognizer = Recognizer(json_schema_to_grammar({"type": "object", "properties": {"b": {}, "a": {}}}))
     assert recognizer.matches('{"b": 1, "a": 2, "c": 3}')
-    for text in ('{"a": 1, "b": 2}', '{"c": 1, "a": 2}', '{"a": 1, "a": 2}', '{"a": 1, "\\u0061": 2}'):
+    assert recognizer.matches('{"d": 0, "b": 1, "c": 2, "a": 3}')
+    for text in (
+        '{"a": 1, "b": 2}',
+        '{"a": 1, "c": 0, "b": 2}',
+        '{"a": 1, "a": 2}',
+        '{"a": 1, "\\u0061": 2}',
+    ):
         assert not recognizer.matches(text), text
 
 

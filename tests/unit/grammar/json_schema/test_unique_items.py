@@ -86,7 +86,18 @@ def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (array({}), "no arrays and objects"),
+        (
+            array({"type": "object", "properties": {"a": {}}, "additionalProperties": False}),
+            "of objects that may have no other",
+        ),
+        (array({"type": "object", "maxProperties": 3}), "of objects that may have no other"),
+        (
+            array({"type": "object", "patternProperties": {"^[ab]$": {}}, "additionalProperties": False}),
+            "of objects that may have no other",
+        ),
+        (array({"type": "array", "maxItems": 3}), "of arrays that may not be longer"),
+        (array({"type": "array", "items": {"type": "array", "minItems": 1}}), "of arrays that may not"),
+        (array({"type": "array", "uniqueItems": True}), "of arrays that may not be longer"),
         (array({"type": "string"}, prefixItems=[{"type": "string"}, {"type": "string"}]), "by position"),
         (array({"type": "string"}, contains={"const": "a"}), "together with contains"),
         ({"anyOf": [TEXTS, {"type": "array", "items": {"type": "integer"}}]}, "another array"),
