@@ -10,26 +10,30 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from benchmarks.proxy.world import Job, Kind, Prompt, Prompts, SimNode
+from benchmarks.proxy.world import Cache, Job, Kind, Prompt, Prompts, SimNode
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
+from jan_serve.fleet.attempts import Attempts, Ending
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role, State
 from jan_serve.fleet.retry_budget import RetryBudget
 from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
 
-MAX_TRIES: Final = 3
 PROBE_S: Final = 5.0
 FIRST_BYTE_S: Final = 120.0
+REFUSED_S: Final = 0.001
+"""Until a machine says that nobody listens."""
 
 
 @dataclass(slots=True)
 class Result:
-    """Times in seconds; `failed`: before an answer had begun. share: of the busiest node over the mean."""
+    """Times in seconds; `failed`: before an answer had begun. known: tokens of prompts that any node had computed
+    before. busiest: node over the mean."""
 
     first_s: list[float] = field(default_factory=list[float])
     prompt: int = 0
     cached: int = 0
+    known: int = 0
     done: int = 0
     failed: int = 0
     cut: int = 0
@@ -40,6 +44,7 @@ class Result:
         first = sorted(self.first_s) or [float("nan")]
         return {
             "hit_rate": self.cached / max(1, self.prompt),
+            "hit_bound": self.known / max(1, self.prompt),
             "p50_s": statistics.median(first),
             "p95_s": first[int(0.95 * (len(first) - 1))],
             "p99_s": first[int(0.99 * (len(first) - 1))],
@@ -89,6 +94,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._budget = RetryBudget()
+        self._ever = Cache(1 << 60)
         self.fleet = Fleet("prefix", Random(seed + 2))
         if callable(chosen):
             self.fleet.use(chosen(self.fleet, Random(seed + 3)))
@@ -146,74 +152,90 @@ class Simulation:
         _Request(self, prompt, turn)
 
     def _probe(self) -> None:
-        """What `Probes` does, with its results at once."""
-        for node, real in self.nodes.items():
-            if not real.is_up:
-                node.probe_failures += 1
-                if node.probe_failures >= 2:
-                    self.fleet.set_state(node, State.LOST)
-            elif real.refuses:
-                self.fleet.set_state(node, State.DRAINING)
-            else:
-                node.probe_failures = 0
-                if node.state is not State.HEALTHY:
-                    self.fleet.set_state(node, State.HEALTHY)
-                    node.breaker.reset()
+        for node in self.nodes:
+            self._check(node)
         self.later(self.probe_s, self._probe)
+
+    def _check(self, node: Node) -> None:
+        """What `Probes` does, with its result at once."""
+        real = self.nodes[node]
+        if not real.is_up:
+            node.probe_failures += 1
+            if node.probe_failures >= 2:
+                self.fleet.set_state(node, State.LOST)
+        elif real.refuses:
+            self.fleet.set_state(node, State.DRAINING)
+        else:
+            node.probe_failures = 0
+            if node.state is not State.HEALTHY:
+                self.fleet.set_state(node, State.HEALTHY)
+                node.breaker.reset()
+
+    def suspect(self, node: Node) -> None:
+        """What `Probes.suspect` does."""
+        if node.state is State.HEALTHY:
+            node.probe_failures = 1
+        self.later(REFUSED_S, lambda: self._check(node))
 
 
 class _Request:
-    """The loop of `Forwarder.answer_of`, in events."""
+    """What `Forwarder.answer_of` does, in events."""
 
     def __init__(self, world: Simulation, prompt: Prompt, turn: int) -> None:
         self._world = world
         self._prompt = prompt
         self._turn = turn
         self._started = world.now
-        self._tried: list[Node] = []
-        world._budget.count(world.now)
+        self.attempts = Attempts(world._budget, world.now)
         self._try()
 
     def _try(self) -> None:
         world = self._world
-        if self._tried:
-            may = world._load.retries and len(self._tried) < MAX_TRIES and world._budget.take(world.now)
-            if not may:
-                self._fail()
-                return
-            world.result.retried += 1
         try:
             assignment = world.fleet.assign(
-                "m", self._prompt.keys, now=world.now, streamed=True, tried=self._tried
+                "m", self._prompt.keys, now=world.now, streamed=True, tried=self.attempts.tried
             )
         except JanServeError:
             self._fail()
             return
-        self._tried.append(assignment.node)
+        world.result.retried += self.attempts.asked > 0
+        self.attempts.tried.append(assignment.node)
         world._sent[assignment.node] += 1
         real = world.nodes[assignment.node]
-        if not real.is_up or real.refuses:
-            assignment.end(Outcome.FAILED, world.now)
-            self._try()
+        if real.is_up and not real.refuses:
+            _Attempt(self, world, assignment, real)
             return
-        _Attempt(self, world, assignment, real)
+
+        def refused() -> None:
+            assignment.end(Outcome.FAILED, world.now)
+            self.ended(Ending.REFUSED if real.is_up else Ending.UNREACHED, assignment)
+
+        world.later(REFUSED_S, refused)
 
     def _fail(self) -> None:
         self._world.result.failed += 1
         self._world._next(self._prompt, self._turn)
 
-    def lost(self, begun: bool) -> None:
-        if begun:
-            self._world.result.cut += 1
-            self._world._next(self._prompt, self._turn)
-        else:
+    def ended(self, ending: Ending, assignment: Assignment) -> None:
+        """An attempt before the answer had begun."""
+        if ending is not Ending.REFUSED:
+            self._world.suspect(assignment.node)
+        if self._world._load.retries and self.attempts.may_go_on(ending, assignment, self._world.now):
             self._try()
+        else:
+            self._fail()
+
+    def cut(self) -> None:
+        self._world.result.cut += 1
+        self._world._next(self._prompt, self._turn)
 
     def begun(self, cached: int) -> None:
         result = self._world.result
         result.first_s.append(self._world.now - self._started)
         result.prompt += self._prompt.tokens[-1]
         result.cached += cached
+        result.known += self._world._ever.hit(self._prompt)
+        self._world._ever.store(self._prompt)
 
     def done(self) -> None:
         self._world.result.done += 1
@@ -228,11 +250,28 @@ class _Attempt:
         self._cached: int | None = None
         self._job = Job(request._prompt, self._first, self._end, self._lost)
         if real.is_hole:
-            world.later(FIRST_BYTE_S, self._too_slow)
+            world.later(FIRST_BYTE_S, lambda: self._give_up(Ending.FINAL))
+        self._patience_s = request.attempts.patience_s(assignment)
+        if self._patience_s is not None:
+            world.later(self._patience_s, self._look)
         real.submit(self._job)
+
+    def _look(self) -> None:
+        assert self._patience_s is not None
+        world, assignment = self._world, self._assignment
+        if self._job.is_over or self._cached is not None:
+            return
+        again_s = self._request.attempts.next_look_s(
+            assignment, self._patience_s, world.fleet, "m", Role.HYBRID, world.now
+        )
+        if again_s:
+            world.later(again_s, self._look)
+        else:
+            self._give_up(Ending.SILENT)
 
     def _first(self, cached: int) -> None:
         self._cached = cached
+        self._assignment.node.heard_s = self._world.now
         self._assignment.begin_answer(self._world.now)
         self._request.begun(cached)
 
@@ -243,13 +282,16 @@ class _Attempt:
 
     def _lost(self) -> None:
         self._assignment.end(Outcome.FAILED, self._world.now)
-        self._request.lost(self._cached is not None)
+        if self._cached is None:
+            self._request.ended(Ending.RESET, self._assignment)
+        else:
+            self._request.cut()
 
-    def _too_slow(self) -> None:
+    def _give_up(self, ending: Ending) -> None:
         if not self._job.is_over:
             self._job.is_over = True
             self._assignment.end(Outcome.FAILED, self._world.now)
-            self._request._fail()
+            self._request.ended(ending, self._assignment)
 
 
 # What others do

@@ -27,36 +27,45 @@ class Assignment:
     """Call `begin_answer` at the first byte of the answer, and `end` once in every case. Times in seconds."""
 
     __slots__ = (
-        "_index", "_is_begun", "_is_ended", "_is_streamed", "_known", "_pending", "_trial", "_work", "guess", "keys",
-        "node", "started",
+        "_index", "_is_begun", "_is_ended", "_known", "_pending", "_trial", "_work", "expected_s", "guess",
+        "is_streamed", "keys", "node", "started",
     )  # fmt: skip
 
     def __init__(
         self, node: Node, keys: PromptKeys, index: PrefixIndex, now: float, *, streamed: bool
     ) -> None:
-        """guess: tokens of the prompt that the node should have cached."""
+        """guess: tokens of the prompt that the node should have cached. expected_s: until the answer begins."""
         self.node = node
         self.keys = keys
         self.started = now
         self._known = keys.tokens_to(index.depths(keys.keys, (node,)).get(node, 0))
         self.guess = self._known * node.trust
         self._index = index
-        self._is_streamed = streamed
+        self.is_streamed = streamed
         self._is_begun = self._is_ended = False
         self._pending = max(0.0, keys.tokens - self.guess)
         self._work = node.pending_tokens + self._pending
+        self.expected_s = self._work / node.rate.tokens_per_s
+        if streamed:  # other answers begin with their end, which depends on their length
+            node.waiting[self] = now + self.expected_s
         node.in_flight += 1
         node.requests += 1
         node.pending_tokens += self._pending
         self._trial = node.breaker.begin()
         index.record(keys.keys, node)
 
+    @property
+    def is_stranded(self) -> bool:
+        """Whether it was sent before its node began to fail."""
+        return self.node.failing_s is not None and self.started < self.node.failing_s
+
     def begin_answer(self, now: float) -> None:
         if self._is_begun:
             return
         self._is_begun = True
+        self.node.waiting.pop(self, None)
         self.node.pending_tokens = max(0.0, self.node.pending_tokens - self._pending)
-        if self._is_streamed and not self._is_ended:
+        if self.is_streamed and not self._is_ended:
             self.node.rate.observe(self._work, now - self.started, streamed=True)
 
     def end(
@@ -76,17 +85,20 @@ class Assignment:
         node.in_flight -= 1
         match outcome:
             case Outcome.DONE:
+                node.heard_s, node.failing_s = now, None
                 node.breaker.succeed(now)
                 node.latencies.append(now - self.started)
-                if not self._is_streamed:
+                if not self.is_streamed:
                     node.rate.observe(self._work, now - self.started, streamed=False)
                 if prompt_tokens and cached_tokens is not None:
                     self._learn(prompt_tokens, min(cached_tokens, prompt_tokens))
             case Outcome.FAILED:
                 node.failures += 1
+                node.failing_s = now if node.failing_s is None else node.failing_s
                 node.breaker.fail(now, self._trial)
                 self._index.forget(self.keys.keys, node)
             case Outcome.REFUSED:
+                node.failing_s = None
                 node.breaker.succeed(now)
                 self._index.forget(self.keys.keys, node)
             case Outcome.LEFT:

@@ -120,6 +120,10 @@ class Fleet:
     def can_serve(self, model: str | None, role: Role, now: float) -> bool:
         return any(node.accepts(now) for node in self._pool(model, role))
 
+    def has_other(self, model: str | None, role: Role, tried: Collection[Node], now: float) -> bool:
+        """Whether another node takes the request. Linear in the nodes of the model."""
+        return any(node.accepts(now) and node not in tried for node in self._pool(model, role))
+
     def assign(
         self,
         model: str | None,

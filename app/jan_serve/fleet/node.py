@@ -48,11 +48,11 @@ class CacheEpoch:
 class Node:
     """url: canonical, without a slash at the end. speed: as its owner gave it, relative to other nodes; None if
     unknown. pid, uptime_s: of the server, if it says. others: open requests that did not come through this proxy.
-    pending_tokens: of prompts whose answer has not begun. declares: it named its models
-    itself, and has no others. listed_s: when it was last asked for them.
-    probe_failures: in a row. seen_s: of the last good probe or
-    registration. trust: the share of what it should have cached that it has,
-    as it reports."""
+    pending_tokens: of prompts whose answer has not begun. declares: it named its models itself, and has no others.
+    listed_s: when it was last asked for them. probe_failures: in a row. seen_s: of the last good probe or registration.
+    heard_s: of the last bytes of an answer. failing_s: of the first failure since the last success. waiting: when the
+    answers of streamed requests should begin, the oldest first. trust: the share of what it should have cached that it
+    has, as it reports."""
 
     url: str
     role: Role
@@ -71,6 +71,9 @@ class Node:
     listed_s: float = 0.0
     probe_failures: int = 0
     seen_s: float = 0.0
+    heard_s: float = float("-inf")
+    failing_s: float | None = None
+    waiting: dict[object, float] = field(default_factory=dict[object, float])
     latencies: deque[float] = field(default_factory=lambda: deque[float](maxlen=MAX_LATENCIES))
     requests: int = 0
     failures: int = 0
@@ -95,6 +98,10 @@ class Node:
     @property
     def mean_latency_s(self) -> float | None:
         return sum(self.latencies) / len(self.latencies) if self.latencies else None
+
+    def silent_s(self, now: float) -> float:
+        """For how long nobody got a byte from it although the answer to its oldest request should have begun."""
+        return max(0.0, now - max(self.heard_s, next(iter(self.waiting.values())))) if self.waiting else 0.0
 
     def forget_cache(self) -> None:
         """Its prefix cache is gone."""

@@ -23,6 +23,10 @@ _MORE: Final = 8
 _SATURATED_S: Final = 1.0
 REQUEST_TOKENS: Final = 128.0
 """What an answer that is being generated costs a prompt that waits for its turn, in prompt tokens."""
+QUEUED_TOKENS: Final = 512.0
+"""The same where requests wait for the end of answers."""
+_ANEW: Final = 1.5
+"""What is not cached counts for more than it takes: it delays others, and takes the place of their prompts."""
 OTHERS_TOKENS: Final = 256.0
 """The same for a request of somebody else, which may not have begun."""
 
@@ -103,16 +107,20 @@ class LeastTimeToFirstToken:
             drawn.extend(_first_accepting(candidates, keys.keys[0]))
         best, wait_s = self._best(candidates, {*holders, *drawn})
         if best is not None and wait_s > _SATURATED_S:
-            best, _ = self._best(candidates, {best, *candidates.drawn(_MORE)})
+            best, _ = self._best(candidates, {best, *holders, *candidates.drawn(_MORE)}, QUEUED_TOKENS)
         return best if best is not None else next(iter(candidates.all()), None)
 
-    def _best(self, candidates: Candidates, nodes: Iterable[Node]) -> tuple[Node | None, float]:
+    def _best(
+        self, candidates: Candidates, nodes: Iterable[Node], request_tokens: float = REQUEST_TOKENS
+    ) -> tuple[Node | None, float]:
         nodes = list(nodes)
         depths = self._index.depths(candidates.keys.keys, nodes)
         best, least_s = None, 0.0
         candidates.rng.shuffle(nodes)
         for node in nodes:
-            wait_s = expected_wait_s(node, candidates.keys, depths.get(node, 0))
+            wait_s = expected_wait_s(
+                node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens
+            )
             if best is None or wait_s < least_s:
                 best, least_s = node, wait_s
         return best, least_s
@@ -125,11 +133,16 @@ def _first_accepting(candidates: Candidates, key: int) -> list[Node]:
     return []
 
 
-def expected_wait_s(node: Node, keys: PromptKeys, depth: int) -> float:
-    """Until the first token: the prompts before this one, and what is not cached of it."""
+def expected_wait_s(
+    node: Node, keys: PromptKeys, depth: int, now: float, request_tokens: float = REQUEST_TOKENS
+) -> float:
+    """Until the first token: the prompts before this one, and what is not cached of it.
+
+    A node that answers nobody any more is expected to go on so for as long again.
+    """
     uncached = keys.tokens - keys.tokens_to(depth) * node.trust
-    load = node.in_flight * REQUEST_TOKENS + node.others * OTHERS_TOKENS
-    return (node.pending_tokens + load + uncached) / node.rate.tokens_per_s
+    load = node.in_flight * request_tokens + node.others * OTHERS_TOKENS
+    return (node.pending_tokens + load + _ANEW * uncached) / node.rate.tokens_per_s + node.silent_s(now)
 
 
 def strategy(name: StrategyName, index: PrefixIndex) -> Strategy:

@@ -44,7 +44,9 @@ class AnswerRelay:
     async def read_first(self, limit_s: float) -> None:
         """Wait for the first bytes of the body. Raises NodeFailure."""
         self.first = await self.exchange.connection.read(limit_s)
-        self.assignment.begin_answer(self._clock())
+        now = self._clock()
+        self.assignment.node.heard_s = now
+        self.assignment.begin_answer(now)
 
     async def send(self, scope: Scope, send: Send, record: RequestRecord) -> None:
         """Pass the whole answer on. Raises NodeFailure if it breaks; the client then knows already."""
@@ -59,6 +61,7 @@ class AnswerRelay:
                 async with asyncio.timeout(self._write_s):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
                 data = await self.exchange.connection.read(self._read_s)
+                self.assignment.node.heard_s = self._clock()
         except TimeoutError:
             abort_connection(scope)
             raise asyncio.CancelledError from None

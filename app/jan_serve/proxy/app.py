@@ -87,7 +87,7 @@ class Proxy:
             stays=self.registry.stays,
         )
         self.registry.probes = self.probes
-        self.forwarder = Forwarder(self.fleet, self.client, settings, clock, self.probes.soon)
+        self.forwarder = Forwarder(self.fleet, self.client, settings, clock, self.probes.suspect)
         self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
         self.handlers = Handlers(
             settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, clock

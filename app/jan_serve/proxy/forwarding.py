@@ -17,11 +17,13 @@ from jan_serve.api.errors import HttpError
 from jan_serve.api.http.request_record import record_of
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
+from jan_serve.fleet.attempts import Attempts, Ending
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
 from jan_serve.fleet.prompt_keys import PromptKeys
 from jan_serve.fleet.retry_budget import RetryBudget
 from jan_serve.proxy.answer_relay import AnswerRelay
+from jan_serve.proxy.patience import patience
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.request_facts import RequestFacts
 from jan_serve.proxy.routes import Route
@@ -32,7 +34,11 @@ from jan_serve.proxy.upstream.node_url import known_url
 
 logger = logging.getLogger(__name__)
 
-MAX_TRIES: Final = 3
+_ENDINGS: Final = {
+    Failure.CONNECT: Ending.UNREACHED,
+    Failure.RESET: Ending.RESET,
+    Failure.SILENT: Ending.SILENT,
+}
 _ELSEWHERE: Final = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
 )
@@ -133,35 +139,33 @@ class Forwarder:
         self, call: Call, *, tried: Sequence[Node] = (), preferred: Node | None = None
     ) -> AnswerRelay:
         """The answer of a node, whose first bytes are there. The caller closes it. Raises HttpError, JanServeError."""
-        self._budget.count(self._clock())
-        failed = [*tried]
+        attempts = Attempts(self._budget, self._clock(), tried)
         held: AnswerRelay | None = None
         problem: HttpError | None = None
         try:
-            for number in range(MAX_TRIES):
-                if number and not self._budget.take(self._clock()):
-                    break
+            while True:
                 try:
-                    assignment = self._assign(call, failed, preferred)
+                    assignment = self._assign(call, attempts.tried, preferred)
                 except JanServeError:
                     if held is None and problem is None:
                         raise
                     break
-                self.counts.retries += number > 0
+                self.counts.retries += attempts.asked > 0
                 if held is not None:
                     self.close(held, _outcome_of(held.exchange.head.status))
                     held = None
-                failed.append(assignment.node)
+                attempts.tried.append(assignment.node)
                 try:
-                    relay = await self._try(call, assignment)
+                    relay = await self._try(call, assignment, attempts)
                 except NodeFailure as failure:
                     problem = node_failed(assignment.node.name, failure)
-                    if failure.kind not in (Failure.CONNECT, Failure.RESET):
-                        break
-                    continue
-                if relay.exchange.head.status not in _ELSEWHERE:
-                    return relay
-                held = relay
+                    ending = _ENDINGS.get(failure.kind, Ending.FINAL)
+                else:
+                    if relay.exchange.head.status not in _ELSEWHERE:
+                        return relay
+                    held, ending = relay, Ending.REFUSED
+                if not attempts.may_go_on(ending, assignment, self._clock()):
+                    break
             if held is not None:
                 relay, held = held, None
                 return relay
@@ -196,43 +200,54 @@ class Forwarder:
             return self._fleet.assign_to(node, call.keys, now=now)
         return self._fleet.assign(None, now=now, tried=failed)
 
-    async def _try(self, call: Call, assignment: Assignment) -> AnswerRelay:
+    async def _try(self, call: Call, assignment: Assignment, attempts: Attempts) -> AnswerRelay:
         """One attempt, up to the first bytes. Raises NodeFailure."""
-        settings = self._settings
-        outcome = Outcome.LEFT
-        exchange = None
         try:
-            exchange = await self._client.begin(
-                known_url(assignment.node.url),
-                call.method,
-                call.path,
-                call.headers,
-                call.body,
-                limit_s=settings.first_byte_timeout_s,
-            )
-            relay = AnswerRelay(
-                exchange,
-                assignment,
-                self._clock,
-                read_s=settings.read_timeout_s,
-                write_s=settings.write_timeout_s,
-            )
-            await relay.read_first(settings.first_byte_timeout_s)
-            exchange = None
-            return relay
+            patience_s = attempts.patience_s(assignment, self._settings.patience_s)
+            if patience_s is None:
+                return await self._first_bytes(call, assignment)
+
+            def next_look_s() -> float:
+                return attempts.next_look_s(
+                    assignment, patience_s, self._fleet, call.model, call.role, self._clock()
+                )
+
+            async with patience(patience_s, next_look_s):
+                return await self._first_bytes(call, assignment)
         except NodeFailure as failure:
-            outcome = Outcome.FAILED
             logger.info("node %s %s", assignment.node.name, failure.message)
             if failure.kind is not Failure.PROTOCOL:
                 self._failed(assignment.node)
-            assignment.end(outcome, self._clock())
+            assignment.end(Outcome.FAILED, self._clock())
             raise
         except BaseException:
             assignment.end(Outcome.LEFT, self._clock())
             raise
-        finally:
-            if exchange is not None:
-                exchange.connection.abort()
+
+    async def _first_bytes(self, call: Call, assignment: Assignment) -> AnswerRelay:
+        """Raises NodeFailure."""
+        settings = self._settings
+        exchange = await self._client.begin(
+            known_url(assignment.node.url),
+            call.method,
+            call.path,
+            call.headers,
+            call.body,
+            limit_s=settings.first_byte_timeout_s,
+        )
+        relay = AnswerRelay(
+            exchange,
+            assignment,
+            self._clock,
+            read_s=settings.read_timeout_s,
+            write_s=settings.write_timeout_s,
+        )
+        try:
+            await relay.read_first(settings.first_byte_timeout_s)
+        except BaseException:
+            exchange.connection.abort()
+            raise
+        return relay
 
     def _keep(self, relay: AnswerRelay) -> None:
         """Remember where a stored response is, by the id near the beginning of its answer."""

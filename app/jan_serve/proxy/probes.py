@@ -77,10 +77,16 @@ class Probes:
             task.cancel()
 
     def soon(self, node: Node) -> None:
-        """Something went wrong with it: ask now."""
+        """Ask a node now."""
         wake = self._wakes.get(node)
         if wake is not None:
             wake.set()
+
+    def suspect(self, node: Node) -> None:
+        """A request found nobody there: if the next check fails too, the node is lost."""
+        if node.state is State.HEALTHY:
+            node.probe_failures = max(node.probe_failures, FAILURES - 1)
+        self.soon(node)
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from jan_serve.fleet.attempts import PATIENCE_S
 from jan_serve.fleet.strategies import StrategyName
 from jan_serve.proxy.upstream.networks import Network
 
@@ -17,7 +18,8 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """api_keys: of clients. management_keys: for adding and removing nodes; the clients' if empty. node_key: sent to
     nodes. nodes: URLs of nodes that are always there. node_networks: where nodes may be; empty means private networks.
     fleet_file: remembers nodes over restarts; None forgets them. migration_protocol: LMDeploy's number, which nodes of
-    jan-serve do not need. short_prompt_tokens: prompts with less to compute are not moved between nodes.
+    jan-serve do not need. patience_s: how long a node may answer nobody, at least, before a stream leaves it for
+    another one. short_prompt_tokens: prompts with less to compute are not moved between nodes.
     """
 
     host: str = "127.0.0.1"
@@ -37,6 +39,7 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     max_json_depth: int = 100
     connect_timeout_s: float = 3.0
     first_byte_timeout_s: float = 600.0
+    patience_s: float = PATIENCE_S
     read_timeout_s: float = 120.0
     write_timeout_s: float = 60.0
     drain_timeout_s: float = 30.0

@@ -97,6 +97,35 @@ async def test_a_node_that_never_answers_is_a_504() -> None:
         assert (answer.status_code, answer.json()["code"]) == (504, 504)
 
 
+async def test_a_stream_leaves_a_node_that_answers_nobody_for_one_that_can() -> None:
+    async def silent(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    hole, works = FakeNode("hole"), FakeNode("works")
+    async with fake_nodes(hole, works), running_proxy(hole, patience_s=0.05) as front:
+        messages = [{"role": "user", "content": "x" * 3000}]
+        assert (await front.chat(messages=messages, stream=True)).json()["node"] == "hole"
+        hole.answer = silent
+        await front.add(works)
+        answer = await front.chat(messages=messages, stream=True)
+        assert (answer.status_code, answer.json()["node"]) == (200, "works")
+        async with asyncio.timeout(10):
+            await hole.left.wait()
+        assert len(hole.generations) == 2
+        assert front.proxy.forwarder.counts.retries == 1
+
+
+async def test_a_request_finds_the_only_living_one_of_many_nodes() -> None:
+    """Nodes where nobody takes the connection had no request: they do not count as attempts."""
+    dead = [FakeNode(f"dead {number}") for number in range(8)]
+    alive = FakeNode("alive")
+    async with fake_nodes(*dead, alive), running_proxy(*dead, alive) as front:
+        for node in dead:
+            await node.stop()
+        assert [(await front.chat(f"Hi {number}")).json()["node"] for number in range(5)] == ["alive"] * 5
+        assert front.proxy.forwarder.counts.exhausted == 0
+
+
 async def test_a_port_that_takes_connections_and_nothing_else_is_a_504() -> None:
     with socket.create_server(("127.0.0.1", 0)) as hole:
         async with running_proxy(first_byte_timeout_s=0.2) as front:

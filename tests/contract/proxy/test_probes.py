@@ -47,6 +47,21 @@ async def test_a_lost_node_comes_back_with_the_models_that_it_has_then() -> None
         assert (await front.chat(model="m1")).status_code == 404
 
 
+async def test_a_request_that_finds_nobody_and_one_check_are_enough() -> None:
+    nodes = FakeNode("one"), FakeNode("two")
+    async with fake_nodes(*nodes), running_proxy(*nodes, strategy="min_expected_latency") as front:
+        found = front.proxy.fleet.find(nodes[0].url)
+        assert found is not None
+        front.proxy.probes.unwatch(found)  # its own checks would come between
+        front.proxy.probes.suspect(found)
+        await front.proxy.probes.probe(found)
+        assert (found.state, found.probe_failures) == (State.HEALTHY, 0)
+        await nodes[0].stop()
+        front.proxy.probes.suspect(found)
+        await front.proxy.probes.probe(found)
+        assert found.state is State.LOST
+
+
 async def test_a_health_answer_without_end_is_a_failure() -> None:
     node = FakeNode()
     async with fake_nodes(node), running_proxy(node) as front:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jan_serve.fleet.node import MAX_LATENCIES, State, hit_rate
-from tests.unit.fleet.support import node
+from tests.unit.fleet.support import LONG, fleet_of, keys, node
 
 
 def test_the_mean_is_of_the_last_latencies() -> None:
@@ -50,3 +52,18 @@ def test_the_hit_rate_is_over_tokens_not_over_nodes() -> None:
     busy.prompt_tokens, busy.cached_tokens = 900, 450
     idle.prompt_tokens, idle.cached_tokens = 100, 0
     assert hit_rate([busy, idle]) == 0.45
+
+
+def test_a_node_is_silent_while_its_oldest_streamed_request_waits_and_nobody_gets_anything() -> None:
+    fleet = fleet_of(1)
+    found = next(iter(fleet))
+    fleet.assign("m", keys(LONG), now=0.0)
+    assert found.silent_s(1000.0) == 0.0
+    first = fleet.assign("m", keys(LONG), now=0.0, streamed=True)
+    due = first.expected_s
+    assert due > 0
+    assert (found.silent_s(due / 2), found.silent_s(due + 7)) == (0.0, pytest.approx(7))
+    found.heard_s = 100.0
+    assert found.silent_s(104.0) == 4.0
+    first.begin_answer(104.0)
+    assert found.silent_s(1000.0) == 0.0

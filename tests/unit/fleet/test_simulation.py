@@ -28,7 +28,15 @@ def test_prompts_that_share_nothing_are_spread_as_well_as_by_the_fewest_requests
 
 
 @pytest.mark.parametrize(
-    "name", ["rolling restart of all", "1 of 100 dies", "10 of 100 die", "a node comes and goes"]
+    "name",
+    [
+        "rolling restart of all",
+        "1 of 100 dies",
+        "10 of 100 die",
+        "50 of 100 die",
+        "a node comes and goes",
+        "a black hole",
+    ],
 )
 def test_no_request_fails_before_its_answer_has_begun(name: str) -> None:
     ours = figures(name)

@@ -14,11 +14,12 @@ from jan_serve.api.errors import HttpError, http_problem
 from jan_serve.api.http.request_record import record_of
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Outcome
+from jan_serve.fleet.attempts import MAX_REACHED
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
 from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.distserve.links import PairLinks
-from jan_serve.proxy.forwarding import MAX_TRIES, Call, Forwarder
+from jan_serve.proxy.forwarding import Call, Forwarder
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
@@ -119,7 +120,7 @@ class DistServe:
                 outcome = Outcome.FAILED
                 logger.warning("node %s %s", node.name, failure.message)
                 problem = node_failed(node.name, failure)
-                if len(tried) >= MAX_TRIES:
+                if len(tried) >= MAX_REACHED:
                     raise problem from None
             finally:
                 self._forwarder.close(relay, outcome)
@@ -170,10 +171,10 @@ class DistServe:
                     msgspec.structs.replace(call, body=body), tried=others, preferred=node
                 )
             except HttpError:
-                if len(tried) >= MAX_TRIES:
+                if len(tried) >= MAX_REACHED:
                     raise
                 continue
-            if relay.exchange.head.status < HTTPStatus.INTERNAL_SERVER_ERROR or len(tried) >= MAX_TRIES:
+            if relay.exchange.head.status < HTTPStatus.INTERNAL_SERVER_ERROR or len(tried) >= MAX_REACHED:
                 return relay
             self._forwarder.close(relay, Outcome.FAILED)
 
@@ -182,7 +183,7 @@ class DistServe:
     ) -> Node:
         failed: list[Node] = [*tried]
         problem: HttpError | None = None
-        for _ in range(MAX_TRIES):
+        for _ in range(MAX_REACHED):
             try:
                 node = self._fleet.choose(
                     call.model,

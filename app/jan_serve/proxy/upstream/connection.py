@@ -16,10 +16,12 @@ HIGH_WATER: Final = 256 * 1024
 
 
 class Failure(Enum):
-    """How a node failed. CONNECT: nothing was sent. RESET: the connection ended. TIMEOUT, PROTOCOL: as they say."""
+    """How a node failed. CONNECT: nothing was sent. RESET: the connection ended. SILENT: nobody gets anything from it,
+    and another node can take the request. TIMEOUT, PROTOCOL: as they say."""
 
     CONNECT = auto()
     RESET = auto()
+    SILENT = auto()
     TIMEOUT = auto()
     PROTOCOL = auto()
 

@@ -1,0 +1,114 @@
+"""Whether a request may go to another node, and how long it waits for a silent one."""
+
+from __future__ import annotations
+
+import pytest
+
+from jan_serve.fleet.assignment import Assignment, Outcome
+from jan_serve.fleet.attempts import MAX_ASKED, MAX_REACHED, PATIENCE_S, Attempts, Ending
+from jan_serve.fleet.fleet import Fleet
+from jan_serve.fleet.node import Role
+from jan_serve.fleet.retry_budget import ALWAYS, RetryBudget
+from tests.unit.fleet.support import LONG, fleet_of, keys
+
+
+def assigned(fleet: Fleet, *, streamed: bool = True, is_measured: bool = True) -> Assignment:
+    for node in fleet:
+        if is_measured:
+            node.rate.observe(10_000.0, 10.0, streamed=True)
+    return fleet.assign("m", keys(LONG), now=0.0, streamed=streamed)
+
+
+def attempts() -> Attempts:
+    return Attempts(RetryBudget(), 0.0)
+
+
+def failed(assignment: Assignment, now: float = 1.0) -> Assignment:
+    assignment.end(Outcome.FAILED, now)
+    return assignment
+
+
+@pytest.mark.parametrize(
+    ("ending", "allowed"),
+    [
+        (Ending.UNREACHED, MAX_ASKED - 1),
+        (Ending.RESET, MAX_REACHED - 1),
+        (Ending.SILENT, MAX_REACHED - 1),
+        (Ending.REFUSED, MAX_REACHED - 1),
+        (Ending.FINAL, 0),
+    ],
+)
+def test_how_often_a_request_goes_on(ending: Ending, allowed: int) -> None:
+    tries, assignment = attempts(), failed(assigned(fleet_of(1)))
+    went_on = [tries.may_go_on(ending, assignment, 1.0) for _ in range(allowed + 1)]
+    assert went_on == [True] * allowed + [False]
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_limited"),
+    [(Ending.UNREACHED, False), (Ending.RESET, False), (Ending.SILENT, False), (Ending.REFUSED, True)],
+)
+def test_all_requests_that_a_node_had_when_it_ended_go_on(ending: Ending, is_limited: bool) -> None:
+    fleet, budget = fleet_of(1), RetryBudget()
+    stranded = [assigned(fleet) for _ in range(40)]
+    went_on = [Attempts(budget, 1.0).may_go_on(ending, failed(each), 1.0) for each in stranded]
+    assert (False in went_on) == is_limited
+
+
+@pytest.mark.parametrize("ending", [Ending.RESET, Ending.SILENT, Ending.REFUSED])
+def test_requests_to_a_node_that_fails_already_are_tried_again_within_the_budget(ending: Ending) -> None:
+    fleet, budget = fleet_of(1), RetryBudget()
+    failed(assigned(fleet), 0.0)
+    went_on = [Attempts(budget, 1.0).may_go_on(ending, failed(assigned(fleet)), 1.0) for _ in range(40)]
+    assert ALWAYS < went_on.count(True) < 20
+
+
+def test_a_node_that_works_again_strands_again() -> None:
+    fleet = fleet_of(1)
+    failed(assigned(fleet), 1.0)
+    assigned(fleet).end(Outcome.DONE, 2.0)
+    assert failed(assigned(fleet), 3.0).is_stranded
+
+
+def test_the_last_attempt_waits_to_its_end() -> None:
+    tries, assignment = attempts(), assigned(fleet_of(2))
+    assert tries.patience_s(assignment) == PATIENCE_S
+    tries.may_go_on(Ending.UNREACHED, assignment, 0.0)
+    tries.may_go_on(Ending.RESET, assignment, 0.0)
+    assert tries.patience_s(assignment) == PATIENCE_S
+    tries.may_go_on(Ending.RESET, assignment, 0.0)
+    assert tries.patience_s(assignment) is None
+
+
+def test_whole_answers_and_nodes_that_may_load_a_model_are_waited_for() -> None:
+    assert attempts().patience_s(assigned(fleet_of(2), streamed=False)) is None
+    assert attempts().patience_s(assigned(fleet_of(2), is_measured=False)) is None
+
+
+def test_long_prompts_have_as_much_more_time() -> None:
+    fleet = fleet_of(2)
+    assignment = assigned(fleet)
+    waiting = Assignment(assignment.node, keys(LONG), fleet.index, 0.0, streamed=True)
+    assert waiting.expected_s > 0
+    assert attempts().patience_s(waiting, 0.001) == pytest.approx(5 * waiting.expected_s)
+
+
+def test_a_node_is_silent_from_its_last_byte_to_anybody_on() -> None:
+    fleet, tries = fleet_of(2), attempts()
+    assignment = assigned(fleet)
+    tries.tried.append(assignment.node)
+
+    def next_look_s(now: float) -> float:
+        return tries.next_look_s(assignment, 60.0, fleet, "m", Role.HYBRID, now)
+
+    assert next_look_s(20.0) == 40.0
+    assignment.node.heard_s = 30.0
+    assert next_look_s(60.0) == 30.0
+    assert next_look_s(90.0) == 0.0
+
+
+def test_a_silent_node_is_kept_while_there_is_no_other() -> None:
+    fleet, tries = fleet_of(1), attempts()
+    assignment = assigned(fleet)
+    tries.tried.append(assignment.node)
+    assert tries.next_look_s(assignment, 60.0, fleet, "m", Role.HYBRID, 1000.0) > 0
