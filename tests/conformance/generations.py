@@ -72,7 +72,8 @@ def _invalid(schema: Any, text: str) -> str | None:
         return f"no JSON ({error}): {text[:200]!r}"
     kind: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
-        kind(schema).validate(value)
+        # Formats are enforced, and `oneOf` may depend on it.
+        kind(schema, format_checker=kind.FORMAT_CHECKER).validate(value)
     except ValidationError as error:
         return f"{error.message[:200]}: {text[:200]!r}"
     return None
