@@ -1,7 +1,7 @@
 """Entry point of `python -m jan_serve` and of the `jan-serve` script.
 
 Workers and helpers start without importing the CLI: their start-up time delays model swaps, templates, constraints
-and images.
+and media.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def main() -> int:
             from jan_serve.compiling.worker import main as compile_main
 
         return compile_main()
-    if sys.argv[1:2] == ["images"]:
+    if sys.argv[1:2] == ["media"]:
         with quick_imports():
-            from jan_serve.image_decoding.worker import main as imaging_main
+            from jan_serve.media_decoding.worker import main as decoding_main
 
-        return imaging_main()
+        return decoding_main()
     if sys.argv[1:2] == ["headers"]:
         with quick_imports():
             from jan_serve.header_reading.worker import main as headers_main

@@ -6,6 +6,7 @@ JanServeError
 │   ├── ContextLengthExceeded     the prompt, or prompt plus completion, does not fit the context
 │   ├── UnsupportedContent        the model cannot read a content part (image, audio)
 │   ├── InvalidImage              an image is damaged, of another format, or exceeds a limit
+│   ├── InvalidAudio              a sound is damaged, of another format, or exceeds a limit
 │   ├── UnsupportedOperation      the model cannot do this (infill without FIM tokens)
 │   ├── AdapterNotFound           the model has no such LoRA adapter
 │   ├── TemplateError             the chat template failed or exceeded a limit
@@ -151,6 +152,12 @@ class InvalidImage(InvalidRequest):
     """An image of the request is damaged, of another format, cannot be fetched, or exceeds a limit."""
 
     code = "invalid_image"
+
+
+class InvalidAudio(InvalidRequest):
+    """A sound of the request is damaged, of another format, or exceeds a limit."""
+
+    code = "invalid_audio"
 
 
 class UnsupportedOperation(InvalidRequest):

@@ -21,8 +21,8 @@ from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strat
 
 PROBE_S: Final = 5.0
 FIRST_BYTE_S: Final = 120.0
-REFUSED_S: Final = 0.001
-"""Until a machine says that nobody listens."""
+NOTICE_S: Final = 0.001
+"""Until the proxy sees that nobody listens, or that a connection ended."""
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class Simulation:
         """What `Probes.suspect` does."""
         if node.state is State.HEALTHY:
             node.probe_failures = 1
-        self.later(REFUSED_S, lambda: self._check(node))
+        self.later(NOTICE_S, lambda: self._check(node))
 
 
 class _Request:
@@ -210,7 +210,7 @@ class _Request:
             assignment.end(Outcome.FAILED, world.now)
             self.ended(Ending.REFUSED if real.is_up else Ending.UNREACHED, assignment)
 
-        world.later(REFUSED_S, refused)
+        world.later(NOTICE_S, refused)
 
     def _fail(self) -> None:
         self._world.result.failed += 1
@@ -283,7 +283,7 @@ class _Attempt:
     def _lost(self) -> None:
         self._assignment.end(Outcome.FAILED, self._world.now)
         if self._cached is None:
-            self._request.ended(Ending.RESET, self._assignment)
+            self._world.later(NOTICE_S, lambda: self._request.ended(Ending.RESET, self._assignment))
         else:
             self._request.cut()
 

@@ -1,11 +1,12 @@
-"""Random-weight projectors (mmproj files) for tests, and a text model for the kind with positions in three dimensions.
+"""Random-weight projectors (mmproj files) for tests, and a text model for positions in three dimensions.
 
-libmtmd loads and runs them like real ones; different images give different embeddings. Written in well under a second;
+libmtmd loads and runs them like real ones; different media give different embeddings. Written in well under a second;
 they differ by ``seed`` only. Key and tensor names are those of llama.cpp's ``tools/mtmd/clip-impl.h``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -24,6 +25,12 @@ Array = NDArray[np.float32]
 ProjectorKind = Literal["mlp", "gemma3", "qwen2vl_merger"]
 """mlp: 16 cells, each attends to earlier ones. gemma3: 9 cells, which attend to each other. qwen2vl_merger: as many
 cells as the size of the image asks for, with positions in three dimensions (M-RoPE)."""
+
+
+_STACKED: Final = 100
+"""Frames of sound that become one cell: 15 cells for each 30 seconds."""
+_MEL_BINS: Final = 16
+_SOUND_FRAMES: Final = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,47 @@ def write_projector(
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
     writer.add_bool("clip.use_gelu", True)
     dims = _encoder_dims(kind, shape) | _projector_dims(kind, shape.width, n_embd)
+    _finish(writer, dims, kind, seed)
+
+
+def write_tiny_hearing_projector(path: Path, *, n_embd: int = 64, seed: int = 0) -> None:
+    """A projector of the type ``ultravox``, for sound: Whisper's encoder, then frames stacked to cells."""
+    width, ff_width, blocks, hidden = 64, 128, 2, 96
+    writer = gguf.GGUFWriter(str(path), "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", "ultravox")
+    for name, number in {
+        "num_mel_bins": _MEL_BINS,
+        "embedding_length": width,
+        "feed_forward_length": ff_width,
+        "block_count": blocks,
+        "projection_dim": n_embd,
+        "attention.head_count": 4,
+        "projector.stack_factor": _STACKED,
+    }.items():
+        writer.add_uint32(f"clip.audio.{name}", number)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+    dims: dict[str, tuple[int, ...]] = {
+        "a.conv1d.1.weight": (width, _MEL_BINS, 3),
+        "a.conv1d.1.bias": (width, 1),
+        "a.conv1d.2.weight": (width, width, 3),
+        "a.conv1d.2.bias": (width, 1),
+        "a.position_embd.weight": (_SOUND_FRAMES, width),
+        "a.post_ln.weight": (width,),
+        "a.post_ln.bias": (width,),
+        "mm.a.norm_pre.weight": (_STACKED * width,),
+        "mm.a.mlp.1.weight": (2 * hidden, _STACKED * width),
+        "mm.a.norm_mid.weight": (hidden,),
+        "mm.a.mlp.2.weight": (n_embd, hidden),
+    }
+    for number in range(blocks):
+        dims |= _block_dims(f"a.blk.{number}.", width, ff_width)
+        del dims[f"a.blk.{number}.attn_k.bias"]  # Whisper has none
+    _finish(writer, dims, "ultravox", seed)
+
+
+def _finish(writer: gguf.GGUFWriter, dims: Mapping[str, tuple[int, ...]], kind: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     tensors = {name: _weights(random, name, each) for name, each in dims.items()}
     names = {"general.name": f"tiny-{kind}-{seed}", "general.license": "apache-2.0"}
@@ -96,14 +144,18 @@ def _encoder_dims(kind: ProjectorKind, shape: EncoderShape) -> dict[str, tuple[i
     around = "v.pre_ln" if kind == "mlp" else "v.post_ln"
     dims |= {f"{around}.weight": (width,), f"{around}.bias": (width,)}
     for number in range(shape.blocks):
-        block = f"v.blk.{number}."
-        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-            dims |= {f"{block}{name}.weight": (width, width), f"{block}{name}.bias": (width,)}
-        for name in ("ln1", "ln2"):
-            dims |= {f"{block}{name}.weight": (width,), f"{block}{name}.bias": (width,)}
-        dims |= {f"{block}ffn_up.weight": (ff_width, width), f"{block}ffn_up.bias": (ff_width,)}
-        dims |= {f"{block}ffn_down.weight": (width, ff_width), f"{block}ffn_down.bias": (width,)}
+        dims |= _block_dims(f"v.blk.{number}.", width, ff_width)
     return dims
+
+
+def _block_dims(block: str, width: int, ff_width: int) -> dict[str, tuple[int, ...]]:
+    dims: dict[str, tuple[int, ...]] = {}
+    for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+        dims |= {f"{block}{name}.weight": (width, width), f"{block}{name}.bias": (width,)}
+    for name in ("ln1", "ln2"):
+        dims |= {f"{block}{name}.weight": (width,), f"{block}{name}.bias": (width,)}
+    dims |= {f"{block}ffn_up.weight": (ff_width, width), f"{block}ffn_up.bias": (ff_width,)}
+    return dims | {f"{block}ffn_down.weight": (width, ff_width), f"{block}ffn_down.bias": (width,)}
 
 
 def _projector_dims(kind: ProjectorKind, width: int, n_embd: int) -> dict[str, tuple[int, ...]]:

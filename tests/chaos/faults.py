@@ -230,7 +230,7 @@ def _renderers(world: World) -> list[psutil.Process]:
 
 
 def _decoders(world: World) -> list[psutil.Process]:
-    return world.helpers("images")
+    return world.helpers("media")
 
 
 def _compilers(world: World) -> list[psutil.Process]:

@@ -31,14 +31,14 @@ from jan_serve.image_files.header import checked_header
 from jan_serve.image_files.limits import shown_size
 from jan_serve.ipc.codec import decode_event, decode_request
 from jan_serve.ipc.compiling import CompileConstraint, encode_request
-from jan_serve.ipc.image_decoding import DecodeImage
+from jan_serve.ipc.media_decoding import DecodeImage
 from jan_serve.ipc.rendering import RenderRequest
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.projector_file import read_projector
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
-from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
+from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.fuzz import seeds
@@ -81,7 +81,7 @@ def judging(data: bytes) -> Generator[None]:
 
 @asynccontextmanager
 async def images() -> AsyncGenerator[Fuzz]:
-    pool = ImageDecoderPool(default_imaging_command())
+    pool = MediaDecoderPool(default_decoding_command())
 
     async def one(draw: random.Random) -> str:
         data = damaged(draw, draw.choice(seeds.IMAGES), seeds.IMAGES)

@@ -100,13 +100,17 @@ class FakeNode:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
+        """Die, and wait until the other side can know."""
+        self.kill()
+        await asyncio.sleep(0)
+
+    def kill(self) -> None:
         """Die: connections are reset, and the port refuses new ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

@@ -21,8 +21,8 @@ from jan_serve.api.served_models import ServedModels
 from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
 from tests.support.compiling import translate_inline
+from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeModels
-from tests.support.imaging import InlineDecoder
 from tests.support.rendering import render_inline
 
 

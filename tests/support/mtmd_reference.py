@@ -1,4 +1,4 @@
-"""What libmtmd's own helper computes for a prompt with images: the reference for the engine's batches."""
+"""What libmtmd's own helper computes for a prompt with images or sound: the reference for the engine's batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
@@ -19,7 +19,7 @@ from jan_serve.engine.llama.thread_pool import ThreadPool
 
 
 def helper_logprobs(
-    text_model: Path, projector: Path, prompt: Sequence[str | ImagePiece]
+    text_model: Path, projector: Path, prompt: Sequence[str | ImagePiece | AudioPiece]
 ) -> npt.NDArray[np.float64]:
     """Log-probabilities of the token after the prompt, by `mtmd_helper_eval_chunks`, in single precision throughout."""
     lib: Any = importlib.import_module("llama_cpp.mtmd_cpp")
@@ -38,6 +38,10 @@ def helper_logprobs(
             data = piece.encode()
             texts.append(lib.mtmd_input_text(data, len(data), False, True))
             parts.append(lib.mtmd_input_part(ctypes.pointer(texts[-1]), None))
+        elif isinstance(piece, AudioPiece):
+            samples: Any = ctypes.cast(ctypes.c_char_p(piece.samples), pointer_to(ctypes.c_float))
+            bitmap = lib.mtmd_bitmap_init_from_audio(len(piece.samples) // 4, samples)
+            parts.append(lib.mtmd_input_part(None, bitmap))
         else:
             pixels: Any = ctypes.cast(ctypes.c_char_p(piece.pixels), pointer_to(ctypes.c_uint8))
             parts.append(lib.mtmd_input_part(None, lib.mtmd_bitmap_init(piece.width, piece.height, pixels)))

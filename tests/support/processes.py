@@ -17,7 +17,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-HELPERS = (["render"], ["compile"], ["images"], ["headers"])
+HELPERS = (["render"], ["compile"], ["media"], ["headers"])
 """The last argument of processes that serve all models."""
 
 _BEFORE: set[int] = set()

@@ -21,6 +21,7 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.media import PromptPiece
 from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.models.placement import PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import JanServeError, error_from_payload
 from jan_serve.ipc.codec import (
@@ -401,7 +402,12 @@ def worker_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running_worker(path: Path, **settings: Any) -> Generator[Worker]:
-    """A worker with these EngineSettings; ends with the block. Raises the JanServeError of LoadFailed."""
+    """A worker with these EngineSettings; ends with the block. Raises the JanServeError of LoadFailed.
+
+    JAN_SERVE_TEST_LAYERS=all puts models that the test does not place on the accelerator (scripts/check-accelerator).
+    """
+    if os.environ.get("JAN_SERVE_TEST_LAYERS") == "all":
+        settings.setdefault("placement", PlacementOptions(n_gpu_layers=-1))
     with started_worker() as worker:
         worker.load(path, EngineSettings(**settings))
         yield worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -63,8 +63,8 @@ from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.image_reader import ImageReader
-from jan_serve.generation.ports import ConstraintTranslator, ImageDecoder, TemplateRenderer
+from jan_serve.generation.media_reader import MediaReader, ModelsThat
+from jan_serve.generation.ports import ConstraintTranslator, MediaDecoder, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ProfileOf
 from jan_serve.resources import catalogue_file
@@ -90,13 +90,13 @@ def create_app(
     management: Management | None = None,
     log: RecentLog | None = None,
     control: ControlPlane | None = None,
-    decoder: ImageDecoder | None = None,
+    decoder: MediaDecoder | None = None,
     dialects: Sequence[DialectFactory] = DIALECTS,
 ) -> FastAPI:
     """Build the application. The caller owns the models, the renderer and the translator, and closes them.
 
     named_grammars: GBNF texts by name. profile_of: configuration of single models. page: folder of the web page.
-    management, log, control: without one, the application does not have its routes. decoder: None rejects images.
+    management, log, control: without one, the application does not have its routes. decoder: None rejects media.
     """
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
@@ -112,7 +112,7 @@ def create_app(
             now=lambda: datetime.now().astimezone(),
             profile_of=profile_of,
             strip_billing_line=settings.strip_billing_line,
-            images=ImageReader(decoder, image_fetcher(settings.image_hosts), _seeing(management)),
+            media=MediaReader(decoder, image_fetcher(settings.image_hosts), _models_that(management)),
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
@@ -140,14 +140,13 @@ def create_app(
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
 
 
-def _seeing(management: Management | None) -> Callable[[], Awaitable[Sequence[str]]] | None:
-    """The names of the models that see."""
+def _models_that(management: Management | None) -> ModelsThat | None:
     if management is None:
         return None
     library = management.library
 
-    async def names() -> Sequence[str]:
-        return [model.name for model in await library.models() if "vision" in model.modalities]
+    async def names(sense: str) -> Sequence[str]:
+        return [model.name for model in await library.models() if sense in model.modalities]
 
     return names
 
@@ -231,6 +230,7 @@ def _middleware(
             lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
             upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
+            form_paths=[path for dialect in dialects for path in dialect.form_paths],
         ),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]

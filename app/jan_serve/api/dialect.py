@@ -54,6 +54,7 @@ class Dialect(msgspec.Struct, frozen=True):
     drain_paths: served while the server drains. amend_document: changes the OpenAPI document in place.
     greeting: what `GET /` answers to programs.
     upload_paths: prefixes whose bodies are files, of any type and size, unless a web page sends them.
+    form_paths: whose bodies are forms with files, unless a web page sends them.
     """
 
     router: Callable[[], APIRouter]
@@ -67,6 +68,7 @@ class Dialect(msgspec.Struct, frozen=True):
     amend_document: Callable[[dict[str, Any]], None] | None = None
     greeting: str = ""
     upload_paths: tuple[str, ...] = ()
+    form_paths: tuple[str, ...] = ()
 
 
 def reroute(scope: Scope, path: str) -> None:

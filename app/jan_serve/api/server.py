@@ -27,7 +27,7 @@ from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool
-from jan_serve.supervisor.image_decoder import ImageDecoderPool
+from jan_serve.supervisor.media_decoder import MediaDecoderPool
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.template_renderer import TemplateRendererPool
 from jan_serve.wiring.grammar_files import GrammarFiles
@@ -49,14 +49,14 @@ class ModelServer(DrainingServer):
         models: ModelManager,
         drain_s: float,
         observer: ServerObserver | None = None,
-        helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool | ImageDecoderPool] = (),
+        helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool | MediaDecoderPool] = (),
     ) -> None:
         super().__init__(config, parts.lifecycle, drain_s, observer)
         self._helpers = helpers
         self._running = parts.running
         self._models = models
         self._in_memory_at = time.monotonic()
-        self._needed: set[TemplateRendererPool | ConstraintCompilerPool | ImageDecoderPool] = set()
+        self._needed: set[TemplateRendererPool | ConstraintCompilerPool | MediaDecoderPool] = set()
 
     async def main_loop(self) -> None:
         self._in_memory_at = time.monotonic()  # no request could arrive before
@@ -65,9 +65,11 @@ class ModelServer(DrainingServer):
     async def attend(self, idle_s: float) -> None:
         """Have helper processes ready once a model that needs them is loaded, and none after a rest without models."""
         ready = [model.facts for model in self._models.snapshot().models if model.state == "ready"]
-        sees = any(facts is not None and "vision" in facts.modalities for facts in ready)
+        perceives = any(
+            facts is not None and {"vision", "audio"}.intersection(facts.modalities) for facts in ready
+        )
         for helpers in self._helpers:
-            is_needed = sees if isinstance(helpers, ImageDecoderPool) else bool(ready)
+            is_needed = perceives if isinstance(helpers, MediaDecoderPool) else bool(ready)
             if is_needed and helpers not in self._needed:
                 await helpers.start()
                 self._needed.add(helpers)
@@ -102,14 +104,14 @@ def run(
     control: ServerControl | None = None,
     runner: asyncio.Runner | None = None,
     more_sockets: Sequence[socket.socket] = (),
-    decoder: ImageDecoderPool | None = None,
+    decoder: MediaDecoderPool | None = None,
 ) -> int:
     """Serve on `sock` and more_sockets, which already listen. Blocks until the server has stopped.
 
     Returns the exit status.
 
     library: None disables the management routes. profile_of: configuration of single models. control: None disables the
-    control plane. decoder: None rejects images. runner: of the event loop on which parts of the server already live; it
+    control plane. decoder: None rejects media. runner: of the event loop on which parts of the server already live; it
     stays open. None makes one.
     """
     with recent_log() as log:
@@ -160,7 +162,7 @@ async def serve_and_close(
     *,
     library: ModelLibrary | None = None,
     control: ServerControl | None = None,
-    decoder: ImageDecoderPool | None = None,
+    decoder: MediaDecoderPool | None = None,
 ) -> int:
     """Serve until the server stops, then close every part.
 

@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 from jan_serve.chat.template_traits import TemplateTraits
-from jan_serve.core.messages import ImagePart, Message, Tool, ToolCall, ToolChoice
+from jan_serve.core.messages import ImagePart, Message, TextPart, Tool, ToolCall, ToolChoice
 from jan_serve.errors import UnsupportedContent
 
 
@@ -33,14 +33,15 @@ def template_tool_choice(choice: ToolChoice) -> str | dict[str, Any]:
 
 
 def text_of(message: Message, index: int) -> str:
-    """The message's text parts, concatenated. Raises UnsupportedContent for an image."""
+    """The message's text parts, concatenated. Raises UnsupportedContent for an image or audio."""
     if message.content is None or isinstance(message.content, str):
         return message.content or ""
     texts: list[str] = []
     for part in message.content:
-        if isinstance(part, ImagePart):
+        if not isinstance(part, TextPart):
+            what = "an image" if isinstance(part, ImagePart) else "audio"
             raise UnsupportedContent(
-                f"messages[{index}].content: this model reads text only, and the message holds an image",
+                f"messages[{index}].content: this model reads text only, and the message holds {what}",
                 param="messages",
             )
         texts.append(part.text)

@@ -13,9 +13,9 @@ import msgspec
 
 from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, Tool, ToolCall
+from jan_serve.core.messages import ContentPart, FunctionCall, Message, TextPart, Tool, ToolCall
 
-Content = str | tuple[TextPart | ImagePart, ...] | None
+Content = str | tuple[ContentPart, ...] | None
 
 _EXAMPLE: Final = ToolCall("call00000", FunctionCall("function_name", '{"argument_name": "value"}'))
 
@@ -105,7 +105,7 @@ def joined_content(*contents: Content, between: str = "\n\n") -> Content:
     """The contents concatenated, with `between` as separator; a list of parts stays a list."""
     if all(content is None or isinstance(content, str) for content in contents):
         return between.join(content for content in contents if isinstance(content, str) and content)
-    parts: list[TextPart | ImagePart] = []
+    parts: list[ContentPart] = []
     for content in contents:
         if not content:
             continue

@@ -18,9 +18,13 @@ class ImagePiece(msgspec.Struct, frozen=True, kw_only=True, tag="image"):
 
 
 class AudioPiece(msgspec.Struct, frozen=True, kw_only=True, tag="audio"):
-    """Sound. samples: float32, mono, at the rate of the model's projector. digest: as of an image."""
+    """Sound. samples: float32, mono, at the rate of the model's projector; frames: how many. digest: as of an image.
+
+    Without samples, the sound is only counted.
+    """
 
     digest: str
+    frames: int = 0
     samples: bytes = b""
 
 

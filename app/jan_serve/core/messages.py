@@ -24,7 +24,16 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image"):
     note: str | None = None
 
 
-ContentPart = TextPart | ImagePart
+class AudioPart(msgspec.Struct, frozen=True, tag="audio"):
+    """A sound as the request has it: base64, or the file itself if that is empty. param: its field, for errors."""
+
+    base64: str = ""
+    param: str = "messages"
+    file: bytes = b""
+
+
+MediaPart = ImagePart | AudioPart
+ContentPart = TextPart | ImagePart | AudioPart
 
 
 class FunctionCall(msgspec.Struct, frozen=True):

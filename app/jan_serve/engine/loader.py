@@ -133,7 +133,7 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
     if embedding_only:
         in_pieces = reads_in_pieces(model, None, pooling)
         embedding_n_ctx = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
-    projector = None if embedding_only else _projector(settings, model, threads, plan.local)
+    projector, fault = (None, "") if embedding_only else _projector(settings, model, threads, plan.local)
     if projector is not None and not projector.is_causal:
         # The cells of an image attend to each other, so they are one micro-batch.
         least = projector.largest_part()
@@ -153,7 +153,12 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
             min_n_ctx=n_ctx if settings.n_ctx is not None else MIN_DEFAULT_N_CTX,
         )
     facts = _facts(model, settings, n_ctx, parallel, threads.count, plan, devices, pooling, embedding_only)
-    facts = msgspec.structs.replace(facts, load_seconds=time.monotonic() - started, adapters=adapters.facts)
+    facts = msgspec.structs.replace(
+        facts,
+        load_seconds=time.monotonic() - started,
+        adapters=adapters.facts,
+        projector_fault=fault,
+    )
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
     scorer = make_scorer(settings, model, facts, adapters, threads)
@@ -182,22 +187,23 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
 
 def _projector(
     settings: EngineSettings, model: LlamaModel, threads: ThreadPool, device: str | None
-) -> Projector | None:
-    """The projector, on a device of this machine if the model is.
+) -> tuple[Projector | None, str]:
+    """The projector, on a device of this machine if the model is, and why one that is not required is useless.
 
-    None without one, or with a useless one that is not required. Raises InvalidModel.
+    Raises InvalidModel.
     """
     if settings.projector is None:
-        return None
+        return None, ""
     try:
-        return Projector(
+        projector = Projector(
             settings.projector, model, threads=threads.count, use_gpu=device is not None, device=device
         )
     except InvalidModel as error:
         if settings.projector_required:
             raise
         logger.warning("the model is served for text only: %s", error.message)
-        return None
+        return None, error.message
+    return projector, ""
 
 
 def _states(request: LoadModel, model: LlamaModel) -> StateCache:
@@ -370,4 +376,5 @@ def _facts(
         kv_bytes=0 if embedding_only else n_ctx * kv_bytes_per_token(settings),
         score_labels=model.score_labels() if pooling == "rank" else (),
         placement=plan.placed,
+        placement_warning=plan.warning,
     )

@@ -18,6 +18,8 @@ from jan_serve.fleet.work_rate import WorkRate
 
 MAX_NODES: Final = 10_000
 RETRY_AFTER_S: Final = 5.0
+_CLOCK_S: Final = 1.0
+"""By which two machines may differ within a pause between probes."""
 
 
 class FleetFull(Unavailable):
@@ -87,13 +89,14 @@ class Fleet:
     def set_state(self, node: Node, state: State, reason: str = "") -> None:
         node.state, node.reason = state, reason
 
-    def note_start(self, node: Node, pid: int | None, uptime_s: float | None) -> bool:
+    def note_start(self, node: Node, pid: int | None, uptime_s: float | None, now: float) -> bool:
         """Which start of the server this is; None if it does not say. Whether it is another one than before: then what
-        is known about the former one is void."""
+        is known about the former one is void. A clock of the node that is set back is no start."""
         if pid is None or uptime_s is None:
             return False
-        is_new = node.pid is not None and (node.pid != pid or uptime_s < node.uptime_s)
-        node.pid, node.uptime_s = pid, uptime_s
+        is_younger = uptime_s < node.uptime_s and uptime_s <= now - node.uptime_at_s + _CLOCK_S
+        is_new = node.pid is not None and (node.pid != pid or is_younger)
+        node.pid, node.uptime_s, node.uptime_at_s = pid, uptime_s, now
         if is_new:
             node.breaker.reset()
             node.forget_cache()

@@ -47,12 +47,12 @@ class CacheEpoch:
 @dataclass(slots=True, eq=False)
 class Node:
     """url: canonical, without a slash at the end. speed: as its owner gave it, relative to other nodes; None if
-    unknown. pid, uptime_s: of the server, if it says. others: open requests that did not come through this proxy.
-    pending_tokens: of prompts whose answer has not begun. declares: it named its models itself, and has no others.
-    listed_s: when it was last asked for them. probe_failures: in a row. seen_s: of the last good probe or registration.
-    heard_s: of the last bytes of an answer. failing_s: of the first failure since the last success. waiting: when the
-    answers of streamed requests should begin, the oldest first. trust: the share of what it should have cached that it
-    has, as it reports."""
+    unknown. pid, uptime_s: of the server, if it says, which it did at uptime_at_s. others: open requests that did not
+    come through this proxy. pending_tokens: of prompts whose answer has not begun. declares: it named its models
+    itself, and has no others. listed_s: when it was last asked for them. probe_failures: in a row. seen_s: of the
+    last good probe or registration. heard_s: of the last bytes of an answer. failing_s: of the first failure since
+    the last success. waiting: when the answers of streamed requests should begin, the oldest first. trust: the share
+    of what it should have cached that it has, as it reports."""
 
     url: str
     role: Role
@@ -64,6 +64,7 @@ class Node:
     reason: str = "not asked yet"
     pid: int | None = None
     uptime_s: float = 0.0
+    uptime_at_s: float = 0.0
     in_flight: int = 0
     others: int = 0
     pending_tokens: float = 0.0

@@ -9,7 +9,7 @@ from typing import Protocol
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.ipc.compiling import Compiled
-from jan_serve.ipc.image_decoding import DecodeImage
+from jan_serve.ipc.media_decoding import DecodeMedia
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -100,8 +100,8 @@ class SequenceStates(Protocol):
 TemplateRenderer = Callable[[RenderRequest], Awaitable[str]]
 """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
 
-ImageDecoder = Callable[[DecodeImage], Awaitable[bytes]]
-"""The pixels: RGB8, rows from the top. Raises InvalidImage; EngineCrashed, Unavailable."""
+MediaDecoder = Callable[[DecodeMedia], Awaitable[bytes]]
+"""As DecodedMedia has it. Raises InvalidImage, InvalidAudio; EngineCrashed, Unavailable."""
 
 ImageFetcher = Callable[[str], Awaitable[bytes]]
 """The file at a URL. Raises InvalidImage."""

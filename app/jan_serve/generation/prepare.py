@@ -37,8 +37,9 @@ from jan_serve.generation.answer_plan import (
 )
 from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.generation.image_reader import ImageReader, MarkedMessages, ReadImage, counted, shown
 from jan_serve.generation.infill import infill_pieces
+from jan_serve.generation.media_files import ReadAudio, ReadImage, ReadMedia
+from jan_serve.generation.media_reader import MarkedMessages, MediaReader, counted, shown
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import ModelProfile, ProfileOf, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride, template_of
@@ -57,9 +58,9 @@ def draw_seed() -> int:
 
 
 class EnginePrompt(NamedTuple):
-    """The prompt of an EngineRequest, its images not decoded yet. infilled: it contains the suffix too."""
+    """The prompt of an EngineRequest, its images and sounds not decoded yet. infilled: it contains the suffix too."""
 
-    pieces: tuple[str | tuple[int, ...] | ReadImage, ...]
+    pieces: tuple[str | tuple[int, ...] | ReadMedia, ...]
     param: str = "prompt"
     add_special: bool = True
     parse_special: bool = True
@@ -96,11 +97,11 @@ class RequestPreparer:
         seed: Callable[[], int] = draw_seed,
         profile_of: ProfileOf | None = None,
         strip_billing_line: bool = True,
-        images: ImageReader | None = None,
+        media: MediaReader | None = None,
     ) -> None:
         """now: the local time, for templates that print the date. profile_of: configuration of single models.
 
-        images: None rejects all images.
+        media: None rejects all images and sounds.
 
         strip_billing_line: see chat.billing_line.
         """
@@ -112,7 +113,7 @@ class RequestPreparer:
         self._without_template: set[str] = set()
         self._now = now
         self._seed = seed
-        self._images = images or ImageReader()
+        self._media = media or MediaReader()
 
     async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
         """Raises InvalidRequest and its subclasses."""
@@ -135,7 +136,7 @@ class RequestPreparer:
             logprobs = 0  # the choice among them needs their mean log-probability
         engine_request = EngineRequest(
             id=client.next_id(),
-            prompt=await self._images.decoded(prompt.pieces),
+            prompt=await self._media.decoded(prompt.pieces),
             add_special=prompt.add_special,
             parse_special=prompt.parse_special,
             prompt_param=prompt.param,
@@ -176,18 +177,18 @@ class RequestPreparer:
         return engine_prompt, _ChatAnswer(answer_constraint, parsers, chat_format)
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient) -> str:
-        """The chat as the model reads it, with SHOWN_MARKER for each image. Raises TemplateError, InvalidRequest."""
+        """The chat as the model reads it, with SHOWN_MARKER for media. Raises TemplateError, InvalidRequest."""
         return shown(await self._chat_pieces(prompt, client))
 
     async def count(self, prompt: ChatPrompt | PartsPrompt, client: EngineClient) -> int:
-        """The tokens of the prompt; its images are not decoded. Raises as `chat_text`."""
+        """The tokens of the prompt; its images and sounds are not decoded. Raises as `chat_text`."""
         if isinstance(prompt, ChatPrompt):
             found = EnginePrompt(await self._chat_pieces(prompt, client), param="messages")
         else:
             found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
         return await client.count(_count_request(found, client))
 
-    async def _chat_pieces(self, prompt: ChatPrompt, client: EngineClient) -> tuple[str | ReadImage, ...]:
+    async def _chat_pieces(self, prompt: ChatPrompt, client: EngineClient) -> tuple[str | ReadMedia, ...]:
         _check_generates(client.facts)
         marked, text = await self._render(prompt, self._template(client, prompt), client)
         return marked.pieces(text)
@@ -233,7 +234,7 @@ class RequestPreparer:
     async def _render(
         self, prompt: ChatPrompt, template: str | None, client: EngineClient
     ) -> tuple[MarkedMessages, str]:
-        """The template sees only the tools that may be called, and markers in place of images."""
+        """The template sees only the tools that may be called, and markers in place of images and sounds."""
         facts = client.facts
         if not prompt.messages:
             raise InvalidRequest("messages: at least one message is needed", param="messages")
@@ -241,7 +242,7 @@ class RequestPreparer:
             source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
         messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
-        marked = await self._images.marked(messages, client)
+        marked = await self._media.marked(messages, client)
         tools = tuple(_without_dialect(tool) for tool in usable_tools(prompt))
         seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
         render = RenderRequest(prompt=seen, facts=template_facts, now=self._now())
@@ -252,7 +253,7 @@ class RequestPreparer:
             case TextPrompt(text=text):
                 return EnginePrompt((text,))
             case PartsPrompt(parts=parts, add_special=add_special):
-                pieces, warnings = await self._images.placed(parts, client)
+                pieces, warnings = await self._media.placed(parts, client)
                 return EnginePrompt(pieces, add_special=add_special, warnings=warnings)
             case TokenPrompt(ids=ids, param=param):
                 return EnginePrompt((ids,), add_special=False, param=param)
@@ -269,8 +270,8 @@ class RequestPreparer:
     async def _check_length(
         self, prompt: EnginePrompt, request: GenerationRequest, client: EngineClient
     ) -> None:
-        """As the worker checks every prompt, but before images are decoded. Raises ContextLengthExceeded."""
-        if not any(isinstance(piece, ReadImage) for piece in prompt.pieces):
+        """As the worker checks every prompt, but before images and sounds are decoded. Raises ContextLengthExceeded."""
+        if not any(isinstance(piece, ReadImage | ReadAudio) for piece in prompt.pieces):
             return
         n_prompt = await client.count(_count_request(prompt, client))
         n_ctx, requested = client.facts.n_ctx, request.stopping.max_tokens

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import binascii
 import re
 from typing import Final
 
 from jan_serve.errors import InvalidImage
 from jan_serve.image_files.limits import MAX_FILE_BYTES
+from jan_serve.text.base64_text import base64_bytes
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _MEDIA_TYPES: Final = ("image/", "application/octet-stream", "binary/octet-stream")
-_SPACE: Final = str.maketrans("-_", "+/", " \t\r\n")
 _MAX_TEXT: Final = MAX_FILE_BYTES // 3 * 4 * 9 // 8
 """Of base64 with its line ends."""
 
@@ -40,14 +39,9 @@ def image_bytes(url: str) -> bytes:
 
 
 def _decoded(text: str) -> bytes:
-    """Base64 of either alphabet (RFC 4648), with or without line ends and padding."""
     if len(text) > _MAX_TEXT:
         raise InvalidImage(f"the image has more than {MAX_FILE_BYTES} bytes, the limit")
     try:
-        try:
-            return binascii.a2b_base64(text, strict_mode=True)
-        except binascii.Error:
-            text = text.translate(_SPACE).rstrip("=")
-            return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
-    except ValueError:  # binascii.Error, and characters beyond ASCII
+        return base64_bytes(text)
+    except ValueError:
         raise InvalidImage("the image is not encoded as base64") from None

@@ -31,12 +31,16 @@ _RECURRENT_SEQUENCES: Final = 12
 
 
 class DevicePlan(msgspec.Struct, frozen=True):
-    """n_ctx: None if main memory decides the length. local: the fastest device of this machine that is used."""
+    """n_ctx: None if main memory decides the length. local: the fastest device of this machine that is used.
+
+    warning: what the settings ask for and do not get, as a sentence; "" if there is nothing.
+    """
 
     llama: LlamaPlacement
     n_ctx: int | None
     placed: tuple[PlacedPart, ...]
     local: str | None = None
+    warning: str = ""
 
     @property
     def n_gpu_layers(self) -> int:
@@ -66,8 +70,9 @@ def plan_devices(
             f" (device: {settings.device or 'any'}; found: {names})"
             + "".join(f"; {address}: {reason}" for address, reason in missing.items())
         )
+    warning = _unmet(settings, chosen, missing)
     if not settings.parts.layers:
-        return _of_unread(settings, chosen)
+        return msgspec.structs.replace(_of_unread(settings, chosen), warning=warning)
     found: DevicePlan | None = None
     planner: Planner | None = None
     for length in _lengths(settings, with_devices=bool(chosen)):
@@ -87,7 +92,19 @@ def plan_devices(
             + ", ".join(f"{device.name} has {gib(device.free)} free" for device in chosen),
             retry_after=None,
         )
-    return found
+    return msgspec.structs.replace(found, warning=warning)
+
+
+def _unmet(settings: EngineSettings, chosen: Sequence[Device], missing: Mapping[str, str]) -> str:
+    """Layers that should be on accelerators where there are none."""
+    asked = settings.placement.n_gpu_layers
+    if chosen or not asked or (settings.device or "").lower() == "cpu":
+        return ""
+    absent = "".join(f"; {address}: {reason}" for address, reason in missing.items())
+    return (
+        f"n_gpu_layers = {'all' if asked < 0 else asked}, and llama.cpp finds no accelerator{absent}: the CPU computes"
+        " everything (require_accelerator refuses this)."
+    )
 
 
 def _result(

@@ -77,13 +77,16 @@ def lines(placed: Sequence[PlacedPart]) -> list[str]:
     return [f"{_name(part)}: {_content(part, mixture)}" for part in placed]
 
 
-def advice(placed: Sequence[PlacedPart]) -> list[str]:
-    """What would make the model faster, as sentences; empty if all of it is on accelerators or there is none."""
+def advice(placed: Sequence[PlacedPart], warning: str = "") -> list[str]:
+    """What would make the model faster, as sentences, after the plan's warning.
+
+    Without a warning empty if all of it is on accelerators or there is none.
+    """
+    found: list[str] = [warning] if warning else []
+    if len(placed) < 2:
+        return found
     main, devices = placed[0], placed[1:]
     n_left = 0 if main.first is None or main.last is None else main.last - main.first + 1
-    found: list[str] = []
-    if not devices:
-        return found
     experts_left = main.experts_first is not None
     if n_left:
         found.append(

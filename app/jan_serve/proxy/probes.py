@@ -125,7 +125,7 @@ class Probes:
                 url, "GET", "/health", key_headers(self._key), limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
             )
             condition = condition_of(status, content)
-            is_new = self._fleet.note_start(node, condition.pid, condition.uptime_s)
+            is_new = self._fleet.note_start(node, condition.pid, condition.uptime_s, self._clock())
             is_old = not node.declares and self._clock() - node.listed_s >= MODELS_S
             if node.state in (State.JOINING, State.LOST) or is_new or is_old:
                 await self._check_models(node)

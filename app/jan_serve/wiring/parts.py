@@ -15,8 +15,8 @@ from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.header_reader import HeaderReader, default_header_command
-from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
+from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import SourceResolver
 from jan_serve.supervisor.workers.worker_process import default_worker_command
@@ -91,9 +91,9 @@ def build_compiler() -> ConstraintCompilerPool:
     return ConstraintCompilerPool(default_compile_command())
 
 
-def build_decoder() -> ImageDecoderPool:
-    """The decoder of images. Starts nothing."""
-    return ImageDecoderPool(default_imaging_command())
+def build_decoder() -> MediaDecoderPool:
+    """The decoder of images and sounds. Starts nothing."""
+    return MediaDecoderPool(default_decoding_command())
 
 
 def build_manager(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from models.recipe.corpus.draw import Draw
 from models.recipe.corpus.mixture import SYSTEM_PROMPTS
+from models.recipe.eye.projector_file import AFTER, BEFORE
 from models.recipe.eye.questions import Exchange, draw_exchange
 from models.recipe.eye.scene import Scene
 from models.recipe.tokenizer import Encoder
@@ -59,7 +60,7 @@ class Writer:
 
     def __init__(self, encoder: Encoder, draw: Draw, *, image_tokens: int, questions: int) -> None:
         self._encode, self._draw = encoder.encode, draw
-        self._image = [_IMAGE] * image_tokens
+        self._image = [*self._encode(BEFORE), *[_IMAGE] * image_tokens, *self._encode(AFTER)]
         self._questions = questions
 
     def write(self, scene: Scene) -> Prompt:

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from models.recipe.eye.convnet import Eye
 from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.projector_file import write_projector
-from models.recipe.eye.vit import Eye
 
 METADATA = {
     "general.name": "jan-tiny",

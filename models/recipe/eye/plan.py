@@ -14,30 +14,37 @@ class EyePlan:
 
     seed: int = 1
     image_size: int = 32
-    patch_size: int = 8
-    n_embd: int = 96
-    n_layer: int = 4
-    n_head: int = 3
-    n_ff: int = 288
-    code_steps: int = 6000
+    patch_size: int = 2
+    first_width: int = 32
+    first_blocks: int = 2
+    width: int = 80
+    blocks: int = 4
+    expansion: int = 3
+    code_steps: int = 3700
     code_rate: float = 5e-3
-    sight_steps: int = 3000
-    sight_batch: int = 128
+    sight_steps: int = 2500
+    sight_batch: int = 64
     sight_rate: float = 5e-3
-    match_steps: int = 600
+    match_steps: int = 400
     match_rate: float = 2e-3
-    joint_steps: int = 2000
-    joint_rate: float = 1e-3
+    joint_steps: int = 2200
+    joint_rate: float = 4e-3
     pictures: int = 4
     questions: int = 3
     store: int = 60_000
-    fresh_share: float = 0.5
-    recoloured_share: float = 0.3
+    fresh_share: float = 0.25
+    recoloured_share: float = 0.4
     warmup_steps: int = 40
+    few_tokens: int = 4
 
     def shape(self, n_text: int) -> EyeShape:
         return EyeShape(
-            self.image_size, self.patch_size, self.n_embd, self.n_layer, self.n_head, self.n_ff, n_text
+            self.image_size,
+            self.patch_size,
+            (self.first_width, self.width),
+            (self.first_blocks, self.blocks),
+            self.expansion,
+            n_text,
         )
 
     def stage(self, name: str) -> tuple[int, float]:

@@ -1,7 +1,6 @@
-"""Resizes pictures exactly as libmtmd does: Pillow's bicubic filter in fixed point, then bars around the picture.
+"""Resizes pictures exactly as libmtmd does: Pillow's bicubic filter in fixed point, to a square without bars.
 
-Source: llama.cpp, ``tools/mtmd/mtmd-image.cpp`` (``img_tool::resize``, itself after Pillow's ``Resample.c``), and
-``clip.cpp`` for the colour of the bars of a projector of type ``mlp``.
+Source: llama.cpp, ``tools/mtmd/mtmd-image.cpp`` (``img_tool::resize``, itself after Pillow's ``Resample.c``).
 """
 
 from __future__ import annotations
@@ -13,31 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
-BAR_COLOUR = (122, 116, 104)
 _SUPPORT = 2.0
 _BITS = 22
 
 
 def fitted(pixels: Pixels, size: int) -> Pixels:
-    """A picture of any size (height, width, 3) as ``size`` by ``size``, its sides in proportion, with bars."""
-    height, width = pixels.shape[:2]
-    if (height, width) == (size, size):
-        return pixels
-    scale = min(np.float32(size) / np.float32(width), np.float32(size) / np.float32(height))
-    new_width = min(math.ceil(np.float32(width) * scale), size)
-    new_height = min(math.ceil(np.float32(height) * scale), size)
-    out = np.empty((size, size, 3), np.uint8)
-    out[:] = BAR_COLOUR
-    left, top = (size - new_width) // 2, (size - new_height) // 2
-    out[top : top + new_height, left : left + new_width] = _resized(pixels, new_width, new_height)
-    return out
-
-
-def _resized(pixels: Pixels, width: int, height: int) -> Pixels:
-    rows = pixels
-    if width != pixels.shape[1]:
-        rows = _along(rows.transpose(1, 0, 2), width).transpose(1, 0, 2)
-    return _along(rows, height) if height != rows.shape[0] else rows
+    """A picture of any size (height, width, 3) as ``size`` by ``size``."""
+    rows = pixels if pixels.shape[1] == size else _along(pixels.transpose(1, 0, 2), size).transpose(1, 0, 2)
+    return rows if rows.shape[0] == size else _along(rows, size)
 
 
 def _along(pixels: Pixels, size: int) -> Pixels:

@@ -108,6 +108,7 @@ async def test_numbers_that_are_none_are_refused(number: str) -> None:
     [
         (reply(b"<html>"), "not a list of models"),
         (reply({"data": {}}), "not a list of models"),
+        (reply(b'{"data": [{"id": NaN}]}'), "not a list of models"),
         (reply({"data": [{"id": "m" * 2000}]}), "1024"),
         (reply({"data": [{"id": None}]}), "1024"),
         (reply({"data": [{"id": "m"}] * 10_001}), "more than 10000 models"),

@@ -51,6 +51,7 @@ def on_cpu(path: Path) -> list[int]:
         ("mixture", [40, 24], 2),
         ("mixture", [40, 24, 24], 3),
         ("recurrent", [12, 12], 2),
+        ("recurrent", [9, 9, 9], 3),
     ],
 )
 def test_parts_are_where_the_plan_says(

@@ -11,7 +11,7 @@ import uvicorn
 
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.server import ModelServer, serve_and_close
-from jan_serve.supervisor.image_decoder import ImageDecoderPool
+from jan_serve.supervisor.media_decoder import MediaDecoderPool
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,7 @@ class Helpers:
         self.calls.append("rest")
 
 
-class Decoders(Helpers, ImageDecoderPool):
+class Decoders(Helpers, MediaDecoderPool):
     def __init__(self) -> None:
         Helpers.__init__(self)
 
@@ -99,6 +99,7 @@ async def test_helpers_are_ready_once_a_model_needs_them() -> None:
         ([("text",)], ([], [])),
         ([], ([], [])),
         ([("vision",)], (["start"], ["start"])),
+        ([("text", "audio")], ([], [])),
     )
     for modalities, calls in steps:
         models.modalities = modalities

@@ -45,6 +45,7 @@ def test_a_renewed_node_changes_models_and_role_and_keeps_its_counts() -> None:
         ((1, 10.0), (1, 20.0), False),
         ((1, 10.0), (2, 1.0), True),
         ((1, 10.0), (1, 3.0), True),
+        ((1, 1000.0), (1, 990.0), False),  # a clock that was set back
         ((None, None), (1, 1.0), False),
     ],
 )
@@ -53,7 +54,7 @@ def test_a_restarted_server_is_noticed(
 ) -> None:
     fleet = fleet_of(1)
     node = next(iter(fleet))
-    fleet.note_start(node, *first)
+    fleet.note_start(node, *first, now=100.0)
     cache = node.cache
-    assert fleet.note_start(node, *second) == is_new
+    assert fleet.note_start(node, *second, now=105.0) == is_new
     assert (node.cache is not cache) == is_new

@@ -10,7 +10,7 @@ from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.image_reader import ImageReader
+from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
 from tests.support.compiling import translate_inline
@@ -20,14 +20,14 @@ from tests.support.rendering import render_inline
 SEED = 77
 
 
-def preparer(images: ImageReader | None = None) -> RequestPreparer:
+def preparer(media: MediaReader | None = None) -> RequestPreparer:
     """One whose clock stands and whose seeds are all SEED."""
     return RequestPreparer(
         GrammarCache(translate_inline),
         render_inline,
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
         seed=lambda: SEED,
-        images=images,
+        media=media,
     )
 
 

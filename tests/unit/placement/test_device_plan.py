@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from jan_serve.core.default_context import MIN_DEFAULT_N_CTX
@@ -179,3 +180,30 @@ def test_what_fits_nowhere_is_refused_with_figures() -> None:
 def test_a_model_whose_header_was_not_read_follows_the_settings() -> None:
     assert plan(ModelParts(), [gpu(PLENTY)], n_gpu_layers=3).n_gpu_layers == 3
     assert plan(ModelParts(), [gpu(PLENTY)]).n_gpu_layers == 0
+
+
+@pytest.mark.parametrize(
+    ("layers", "device", "warning"),
+    [
+        (-1, None, "n_gpu_layers = all, and llama.cpp finds no accelerator"),
+        (7, None, "n_gpu_layers = 7, and llama.cpp finds no accelerator"),
+        (None, None, ""),
+        (0, None, ""),
+        (-1, "cpu", ""),
+    ],
+)
+def test_layers_that_find_no_accelerator_are_no_silence(
+    layers: int | None, device: str | None, warning: str
+) -> None:
+    settings = EngineSettings(
+        parts=DENSE, device=device, placement=PlacementOptions(n_gpu_layers=layers), n_ctx=512
+    )
+    for parts in (DENSE, ModelParts()):
+        plan = plan_devices(msgspec.structs.replace(settings, parts=parts), [], PLENTY)
+        assert plan.warning.startswith(warning) and bool(plan.warning) == bool(warning)
+
+
+def test_the_warning_names_peers_that_are_missing() -> None:
+    settings = EngineSettings(parts=DENSE, placement=PlacementOptions(n_gpu_layers=-1), n_ctx=512)
+    plan = plan_devices(settings, [], PLENTY, 0, {"a:1": "it does not answer in time"})
+    assert "; a:1: it does not answer in time: the CPU computes everything" in plan.warning

@@ -21,6 +21,7 @@ export interface Model {
   queued: number;
   memory: { weights: number; kv_cache: number; resident: number } | null;
   device: string | null;
+  placement: { parts: { text: string }[]; advice: string[] } | null;
 }
 
 export async function listModels(signal?: AbortSignal): Promise<Model[]> {

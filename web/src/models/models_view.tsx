@@ -52,6 +52,13 @@ function ModelCard({ model }: { model: Model }) {
         <span class={`state ${value}`}>{value}</span>
       </div>
       <p class="facts">{facts(model).join(" · ")}</p>
+      {places(model).length > 0 && (
+        <ul class="facts" aria-label={`Where ${model.id} is`}>
+          {places(model).map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
       {value === "loading" && <progress aria-label={`Loading ${model.id}`} max={1} {...(progress ? { value: progress.value } : {})} />}
       {reason && <p class="problem">{reason}</p>}
       <div class="actions">
@@ -77,6 +84,12 @@ function ModelCard({ model }: { model: Model }) {
       </div>
     </li>
   );
+}
+
+// Of a model on several devices, or not where it should be: the line of facts names the only one.
+function places(model: Model): string[] {
+  const { parts, advice } = model.placement ?? { parts: [], advice: [] };
+  return parts.length > 1 || advice.length > 0 ? [...parts.map((part) => part.text), ...advice] : [];
 }
 
 function facts(model: Model): string[] {

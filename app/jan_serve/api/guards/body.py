@@ -1,4 +1,4 @@
-"""Limits on request bodies: JSON only, not compressed, of bounded size, within bounded time."""
+"""Limits on request bodies: JSON only (but for files), not compressed, of bounded size, within bounded time."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ class BodyGuard(Guard):
         lifecycle: Lifecycle,
         max_bytes: int,
         upload_paths: Iterable[str] = (),
+        form_paths: Iterable[str] = (),
     ) -> None:
-        """upload_paths: see Dialect."""
+        """upload_paths, form_paths: see Dialect."""
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
         self._timeout_s = BODY_TIMEOUT_S
         self._lifecycle = lifecycle
         self._upload_paths = tuple(upload_paths)
+        self._typed_paths = (*self._upload_paths, *form_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = (
@@ -72,7 +74,7 @@ class BodyGuard(Guard):
         types = header_values(scope, b"content-type")
         is_json = len(types) == 1 and _is_json(types[0])
         if not _is_from_page(scope):
-            if not is_json and not is_below(scope["path"], self._upload_paths):
+            if not is_json and not is_below(scope["path"], self._typed_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
             return

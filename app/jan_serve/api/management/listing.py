@@ -9,8 +9,8 @@ from jan_serve.api.management import wire
 from jan_serve.api.management.pulls import PullProgress, progress_of
 from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_status import ModelStatus
-from jan_serve.core.models.placement import PlacedPart
 from jan_serve.placement.report import advice, lines
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
@@ -95,12 +95,13 @@ def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
         "memory": _memory(state),
         "parallel": facts.parallel if facts is not None else None,
         "device": facts.device if facts is not None else None,
-        "placement": placement(facts.placement) if facts is not None and facts.placement else None,
+        "placement": placement(facts) if facts is not None and facts.placement else None,
     }
 
 
-def placement(parts: Sequence[PlacedPart]) -> wire.Placement:
+def placement(facts: ModelFacts) -> wire.Placement:
     """Main memory first."""
+    parts = facts.placement
     return {
         "parts": [
             {
@@ -117,7 +118,7 @@ def placement(parts: Sequence[PlacedPart]) -> wire.Placement:
             }
             for part, text in zip(parts, lines(parts), strict=True)
         ],
-        "advice": advice(parts),
+        "advice": advice(parts, facts.placement_warning),
     }
 
 

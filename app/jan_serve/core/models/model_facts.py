@@ -40,7 +40,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     score_labels: names of the outputs of a model that scores (rank pooling), as far as it names them.
     is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
     modalities: what it reads beside text (vision, audio). audio_rate: of its sound, in samples a second; 0 if it hears
-    none.
+    none. projector_fault: why its projector cannot be used; empty if it can, or if there is none.
     """
 
     description: str
@@ -72,4 +72,6 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     score_labels: tuple[str, ...] = ()
     modalities: tuple[str, ...] = ()
     audio_rate: int = 0
+    projector_fault: str = ""
     placement: tuple[PlacedPart, ...] = ()
+    placement_warning: str = ""

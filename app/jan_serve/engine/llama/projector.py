@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.media import ImagePiece, MediaPiece
+from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import EngineFailure, InvalidModel
@@ -85,6 +85,7 @@ class Projector:
         self.is_causal = not _lib.mtmd_decode_use_non_causal(pointer, None)
         self.audio_rate = int(_lib.mtmd_get_audio_sample_rate(pointer)) if self.hears else 0
         self._image_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_image)
+        self._audio_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_audio)
 
     def close(self) -> None:
         """Free it. Nothing may use it any more."""
@@ -106,11 +107,10 @@ class Projector:
         )
 
     def layout(self, piece: MediaPiece) -> tuple[MarkupPart | MediaPart, ...]:
-        """What an image or a sound is in a prompt. An image needs no pixels. Raises EngineFailure."""
+        """What an image or a sound is in a prompt; neither needs its pixels or samples. Raises EngineFailure."""
         if isinstance(piece, ImagePiece):
             return self._image_layout(piece.width, piece.height)
-        with self._chunks(piece) as chunks:
-            return self._parts(chunks)
+        return self._audio_layout(piece.frames)
 
     @contextmanager
     def opened(self, piece: MediaPiece) -> Generator[Callable[[int], Embeddings]]:
@@ -120,6 +120,10 @@ class Projector:
 
     def _lay_out_image(self, width: int, height: int) -> tuple[MarkupPart | MediaPart, ...]:
         with self._chunks(ImagePiece(width=width, height=height, digest="")) as chunks:
+            return self._parts(chunks)
+
+    def _lay_out_audio(self, frames: int) -> tuple[MarkupPart | MediaPart, ...]:
+        with self._chunks(AudioPiece(digest="", frames=frames)) as chunks:
             return self._parts(chunks)
 
     @contextmanager
@@ -220,7 +224,13 @@ def _bitmap(piece: MediaPiece) -> Any:
         )
         bitmap = _lib.mtmd_bitmap_init(piece.width, piece.height, data)
     else:
-        samples = ctypes.cast(ctypes.c_char_p(piece.samples), _pointer_to(ctypes.c_float))
-        bitmap = _lib.mtmd_bitmap_init_from_audio(len(piece.samples) // 4, samples)
+        if piece.samples and len(piece.samples) != 4 * piece.frames:
+            raise EngineFailure("a sound does not have as many samples as it says")
+        data = (
+            ctypes.cast(ctypes.c_char_p(piece.samples), _pointer_to(ctypes.c_float))
+            if piece.samples
+            else None
+        )
+        bitmap = _lib.mtmd_bitmap_init_from_audio(piece.frames, data)
     _lib.mtmd_bitmap_set_id(bitmap, piece.digest.encode())
     return bitmap

@@ -45,11 +45,13 @@ class MediaReader:
         assert projector is not None
         if isinstance(piece, ImagePiece) and min(piece.width, piece.height) < 1:
             raise InvalidRequest(f"{param}: an image has no pixels", param=param)
+        if isinstance(piece, AudioPiece) and piece.frames < 1:
+            raise InvalidRequest(f"{param}: a sound has no samples", param=param)
         layout = projector.layout(piece)
         largest = max((part.num_cells for part in layout if isinstance(part, MediaPart)), default=0)
         if not projector.is_causal and largest > self._most_together:
             raise InvalidRequest(
-                f"{param}: an image takes {largest} tokens at once, and {self._most_together} is the most",
+                f"{param}: a part of it takes {largest} tokens at once, and {self._most_together} is the most",
                 param=param,
             )
         return [
@@ -75,7 +77,9 @@ class MediaReader:
 
     def _chunk(self, placed: PlacedPart, start: int, position: int) -> MediaChunk:
         piece, part = placed.piece, placed.part
-        shape = f"{piece.width}x{piece.height}" if isinstance(piece, ImagePiece) else "sound"
+        shape = (
+            f"{piece.width}x{piece.height}" if isinstance(piece, ImagePiece) else f"{piece.frames} samples"
+        )
         return MediaChunk(
             start=start,
             end=start + part.num_cells,

@@ -149,6 +149,8 @@ class LoadedModels:
                 history = self.histories[slot.source.name]
                 history.loaded(facts)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
+                if facts.placement_warning:
+                    logger.warning("%s: %s", slot.source.name, facts.placement_warning)
                 if len(facts.placement) > 1:
                     for line in (*lines(facts.placement), *advice(facts.placement)):
                         logger.info("%s: %s", slot.source.name, line)

@@ -136,3 +136,6 @@ def test_where_the_parts_of_a_model_are() -> None:
     assert second["text"].startswith("CUDA0: blocks 0 to 3 without experts")
     assert "read from main memory" in entry["placement"]["advice"][0]
     assert model_list([ON_DISK], [])["data"][0]["placement"] is None
+    unmet = state("ready", facts=fake_facts(placement=(main,), placement_warning="No accelerator."))
+    [entry] = model_list([ON_DISK], [unmet])["data"]
+    assert entry["placement"] is not None and entry["placement"]["advice"] == ["No accelerator."]

@@ -46,7 +46,7 @@ def image(name: str = "a", width: int = 5, height: int = 1) -> ImagePiece:
     return ImagePiece(width=width, height=height, digest=name)
 
 
-SOUND = AudioPiece(digest="s")
+SOUND = AudioPiece(digest="s", frames=4)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,11 @@ def test_an_image_has_pixels(size: tuple[int, int]) -> None:
     assert refused.value.param == "prompt"
 
 
+def test_a_sound_has_samples() -> None:
+    with pytest.raises(InvalidRequest, match="prompt: a sound has no samples"):
+        MediaReader(Tiles()).parts(AudioPiece(digest="s"), "prompt")
+
+
 def test_parts_are_tokens_and_what_is_encoded() -> None:
     piece = image(height=2)
     parts = MediaReader(Tiles()).parts(piece, "messages")
@@ -89,7 +94,7 @@ def test_parts_are_tokens_and_what_is_encoded() -> None:
 def test_cells_that_attend_to_each_other_are_together() -> None:
     whole = Tiles(is_causal=False)
     assert len(MediaReader(whole, most_together=12).parts(image(), "messages")) == 4
-    with pytest.raises(InvalidRequest, match="an image takes 12 tokens at once, and 11 is the most"):
+    with pytest.raises(InvalidRequest, match="a part of it takes 12 tokens at once, and 11 is the most"):
         MediaReader(whole, most_together=11).parts(image(), "messages")
     assert MediaReader(Tiles(), most_together=0).parts(image(), "messages")
 

@@ -21,13 +21,13 @@ import torch.nn.functional as F
 
 from models.recipe.corpus.draw import Draw
 from models.recipe.eye.batches import Prompt, Writer, text_batch
+from models.recipe.eye.convnet import Eye
 from models.recipe.eye.export import export, load_eye
 from models.recipe.eye.frozen_text import FrozenText
 from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.projector_file import EyeShape, write_projector
 from models.recipe.eye.scene import draw_scene
 from models.recipe.eye.train import STAGES, train
-from models.recipe.eye.vit import Eye
 from models.recipe.gguf_file import LlamaShape, write_llama_gguf
 from models.recipe.model import TinyLlama, tensors_of
 from models.recipe.tokenizer import Encoder, learn_vocabulary
@@ -37,10 +37,10 @@ pytestmark = pytest.mark.model
 
 SHAPE = LlamaShape(400, 64, 2, 2, 96, 512)
 PLAN = EyePlan(
-    n_embd=32,
-    n_layer=1,
-    n_head=2,
-    n_ff=48,
+    first_width=8,
+    first_blocks=1,
+    width=16,
+    blocks=1,
     code_steps=3,
     sight_steps=3,
     match_steps=3,
@@ -106,7 +106,7 @@ def test_stages_run_resume_and_export(text_file: Path, tmp_path: Path) -> None:
     assert trainer.steps == {"codes": 3, "sight": 3, "match": 3, "joint": 2}
     entries = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [entry["stage"] for entry in entries] == list(STAGES)
-    name = "v.blk.0.ffn_up.weight"
+    name = "v.stage.0.blk.0.pw1.weight"
     assert not torch.equal(first.weight(name), load_eye(tmp_path).weight(name))
     path = tmp_path / "mmproj-a.gguf"
     export(tmp_path, path)
@@ -124,10 +124,10 @@ def test_the_encoder_is_the_one_that_libmtmd_runs(text_file: Path, tmp_path: Pat
     pytest.importorskip("llama_cpp", reason="needs llama-cpp-python beside torch")
     from models.recipe.eye.seeing import SeeingModel
 
-    eye = Eye(EyeShape(n_embd=64, n_layer=3, n_head=2, n_ff=96, n_text=64), seed=1)
+    eye = Eye(EyeShape(widths=(16, 24), blocks=(1, 2), n_text=64), seed=1)
     with torch.no_grad():
         for name, parameter in eye.named_parameters():
-            if name.endswith("bias"):
+            if name.endswith("bias") or "grn" in name:
                 parameter.normal_(0, 0.1, generator=torch.Generator().manual_seed(1))
     tensors = {name: eye.weight(name).detach().numpy() for name in eye.shape.tensor_shapes()}
     write_projector(tmp_path / "mmproj.gguf", eye.shape, tensors, metadata={}, half=False)

@@ -12,7 +12,7 @@ import pytest
 from models.recipe import fixtures
 from models.recipe.eye.projector_file import EyeShape, write_projector
 
-SMALL = EyeShape(n_embd=32, n_layer=2, n_head=2, n_ff=48, n_text=64)
+SMALL = EyeShape(widths=(8, 16), blocks=(1, 1), n_text=64)
 
 
 def random_tensors(shape: EyeShape, seed: int = 1) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
@@ -30,9 +30,8 @@ def test_header(tmp_path: Path) -> None:
     assert fields["general.architecture"] == "clip"
     assert fields["general.type"] == "mmproj"
     assert fields["general.name"] == "a"
-    assert fields["clip.projector_type"] == "mlp"
+    assert fields["clip.projector_type"] == "yasa2"
     assert fields["clip.vision.projection_dim"] == 64
-    assert fields["clip.vision.feature_layer"] == [2]
 
 
 def test_the_size_that_ships_is_at_most_a_megabyte(tmp_path: Path) -> None:
@@ -44,8 +43,8 @@ def test_the_size_that_ships_is_at_most_a_megabyte(tmp_path: Path) -> None:
 def test_tensors_that_do_not_fit_are_named(tmp_path: Path) -> None:
     tensors = random_tensors(SMALL)
     tensors["mm.0.bias"] = tensors["mm.0.bias"][1:]
-    del tensors["v.post_ln.bias"]
-    with pytest.raises(ValueError, match=r"mm\.0\.bias, v\.post_ln\.bias"):
+    del tensors["v.patch_ln.bias"]
+    with pytest.raises(ValueError, match=r"mm\.0\.bias, v\.patch_ln\.bias"):
         write_projector(tmp_path / "a.gguf", SMALL, tensors, metadata={})
 
 
@@ -67,7 +66,7 @@ def test_libmtmd_reads_it_beside_a_model_of_its_width(tmp_path: Path, half: bool
         red, blue = np.zeros((2, 40, 30, 3), np.uint8)
         red[..., 0], blue[..., 2] = 255, 255
         rows = model.embedding(red)
-        assert rows.shape == (16, 64)
+        assert rows.shape == (64, 64)
         assert np.array_equal(rows, model.embedding(red))
         assert np.abs(rows - model.embedding(blue)).max() > 0.1
         assert model.answer(f"a {MARKER} b", red) == model.answer(f"a {MARKER} b", red)

@@ -14,7 +14,7 @@ from jan_serve.api.dialect import Dialect, Services
 from jan_serve.config import Settings
 
 _PATHS: Final = (
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/extras",
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio", "/extras",
     "/apply-template", "/infill", "/lora-adapters", "/props",
 )  # fmt: skip
 
@@ -31,4 +31,4 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             response_store_bytes=settings.response_store_bytes,
         )
 
-    return Dialect(router, _PATHS)
+    return Dialect(router, _PATHS, form_paths=("/v1/audio/transcriptions",))

@@ -54,6 +54,11 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
 
         add_response_routes(router, services, leases, response_store_bytes)
 
+    def transcriptions(router: APIRouter) -> None:
+        from jan_serve.api.dialects.openai.transcriptions.routes import add_transcription_route
+
+        add_transcription_route(router, services, leases)
+
     router = APIRouter(route_class=JsonRoute)
     router.routes += [
         _deferred(completions, "/v1/completions"),
@@ -63,6 +68,7 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
         _deferred(extras, "/extras"),
         _deferred(llama_server, "/apply-template", "/infill", "/lora-adapters", "/props"),
         _deferred(responses, "/v1/responses"),
+        _deferred(transcriptions, "/v1/audio"),
     ]
     return router
 

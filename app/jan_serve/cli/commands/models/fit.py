@@ -36,9 +36,9 @@ def show_fit(
                 "n_gpu_layers": plan.n_gpu_layers,
                 "parts": [msgspec.to_builtins(part) | {"total": part.total} for part in plan.placed],
                 "text": lines(plan.placed),
-                "advice": advice(plan.placed),
+                "advice": advice(plan.placed, plan.warning),
             }
         )
         return
-    for line in (*lines(plan.placed), *advice(plan.placed)):
+    for line in (*lines(plan.placed), *advice(plan.placed, plan.warning)):
         output.data(line)

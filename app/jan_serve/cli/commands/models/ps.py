@@ -55,9 +55,9 @@ def ps(
 
 
 def note_placement(output: Output, model: dict[str, Any]) -> None:
-    """Only of models that are on several devices: the table names the only one."""
+    """Of models that are on several devices, or not where they should be: the table names the only one."""
     placement = model.get("placement")
-    if placement is None or len(placement["parts"]) < 2:
+    if placement is None or (len(placement["parts"]) < 2 and not placement["advice"]):
         return
     output.note(f"{model['id']}:")
     for text in (*(part["text"] for part in placement["parts"]), *placement["advice"]):

@@ -120,3 +120,8 @@ def test_a_model_on_one_device_is_in_the_table_already(
     capsys: pytest.CaptureFixture[str], placement: Any
 ) -> None:
     assert noted(capsys, placement) == []
+
+
+def test_a_model_that_is_not_where_it_should_be_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    placement = {"parts": [{"text": "main memory: all"}], "advice": ["No accelerator."]}
+    assert noted(capsys, placement) == ["m:", "  main memory: all", "  No accelerator."]

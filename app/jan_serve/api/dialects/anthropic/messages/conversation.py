@@ -109,7 +109,7 @@ class Conversation:
     def _text(self, blocks: Iterable[Block | ResultBlock]) -> str:
         texts: list[str] = []
         for part in _parts(blocks, self._fields):
-            if isinstance(part, ImagePart):
+            if not isinstance(part, TextPart):
                 raise UnsupportedContent(f"{part.param}: a system message holds an image", param=part.param)
             texts.append(part.text)
         return _BETWEEN.join(texts)

@@ -18,6 +18,7 @@ from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.core.messages import (
+    AudioPart,
     ContentPart,
     FunctionCall,
     ImagePart,
@@ -113,13 +114,15 @@ def _content(content: str | list[Any] | None, field: str) -> str | tuple[Content
     return tuple(_part(part, f"{field}[{index}]") for index, part in enumerate(content))
 
 
-def _part(part: wire.TextPart | wire.ImagePart | wire.OtherPart, field: str) -> ContentPart:
+def _part(part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.OtherPart, field: str) -> ContentPart:
     match part:
         case wire.TextPart():
             return TextPart(part.text)
         case wire.ImagePart():
             url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
             return ImagePart(url, f"{field}.image_url")
+        case wire.AudioPart():
+            return AudioPart(part.input_audio.data, f"{field}.input_audio.data")
         case wire.OtherPart():
             raise UnsupportedContent(
                 f"messages: content of type {part.type} is not supported", param="messages"

@@ -29,13 +29,27 @@ class ImagePart(WireModel):
     image_url: str | ImageUrl
 
 
+class InputAudio(WireModel):
+    """format: the first bytes of the file decide instead."""
+
+    data: str
+    format: str | None = None
+
+
+class AudioPart(WireModel):
+    """Sound: WAV, MP3 or FLAC in base64."""
+
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
 class OtherPart(WireModel):
     """Other media: rejected."""
 
-    type: Literal["input_audio", "audio_url", "video_url", "file"]
+    type: Literal["audio_url", "video_url", "file"]
 
 
-ContentPart = Annotated[TextPart | ImagePart | OtherPart, Field(discriminator="type")]
+ContentPart = Annotated[TextPart | ImagePart | AudioPart | OtherPart, Field(discriminator="type")]
 Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]
 Content = str | Parts | None
 

@@ -28,6 +28,7 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
+from jan_serve.placement.report import advice, lines
 
 
 def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
@@ -101,6 +102,7 @@ def _props(name: str, facts: ModelFacts) -> Props:
         "eos_token": text("eos"),
         "modalities": {sense: sense in facts.modalities for sense in ("vision", "audio")},
         "build_info": f"jan-serve {__version__}",
+        "placement": [*lines(facts.placement), *advice(facts.placement, facts.placement_warning)],
     }
     if "tool_use" in facts.chat_templates:
         answer["chat_template_tool_use"] = facts.chat_templates["tool_use"]

@@ -105,7 +105,10 @@ class AppliedTemplate(TypedDict):
 
 
 class Props(TypedDict):
-    """Properties of a model and the server: the part of llama-server's /props that clients read."""
+    """Properties of a model and the server: the part of llama-server's /props that clients read.
+
+    placement: ours: a line for each device that holds a part, and what would make the model faster.
+    """
 
     default_generation_settings: dict[str, Any]
     total_slots: int
@@ -117,6 +120,7 @@ class Props(TypedDict):
     eos_token: str
     modalities: dict[str, bool]
     build_info: str
+    placement: list[str]
 
 
 class LoraAdapter(TypedDict):

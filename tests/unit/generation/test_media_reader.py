@@ -13,10 +13,11 @@ from jan_serve.core.messages import ImagePart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.sampling import StopConditions
 from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedContent
-from jan_serve.generation.image_reader import ImageReader
+from jan_serve.generation.media_files import ReadImage
+from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import PreparedRequest
+from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeClient, fake_facts
-from tests.support.imaging import InlineDecoder
 from tests.support.pictures import BLUE, RED, data_url, picture, png_header
 from tests.unit.generation.support import preparer
 
@@ -44,11 +45,11 @@ def chat(*contents: Any, role: str = "user", **fields: Any) -> GenerationRequest
 async def prepared(
     request: GenerationRequest, decoder: InlineDecoder | None = None, seeing: Sequence[str] = (), **facts: Any
 ) -> PreparedRequest:
-    async def names() -> Sequence[str]:
-        return seeing
+    async def names(sense: str) -> Sequence[str]:
+        return seeing if sense == "vision" else ()
 
     client = FakeClient(facts=fake_facts(**({"modalities": ("vision",)} | facts)))
-    return await preparer(ImageReader((decoder or InlineDecoder()).decode, seeing=names)).prepare(
+    return await preparer(MediaReader((decoder or InlineDecoder()).decode, models_that=names)).prepare(
         request, client
     )
 
@@ -90,7 +91,7 @@ async def test_no_text_passes_for_an_image() -> None:
 
 async def test_each_request_has_markers_of_its_own() -> None:
     client = FakeClient(facts=SEES)
-    reader = ImageReader(InlineDecoder().decode)
+    reader = MediaReader(InlineDecoder().decode)
     messages = (Message(role="user", content=(image(RED_FILE),)),)
     marked = [await reader.marked(messages, client) for _ in range(2)]
     assert marked[0].messages != marked[1].messages
@@ -101,11 +102,12 @@ async def test_each_request_has_markers_of_its_own() -> None:
 async def test_a_template_may_leave_an_image_out_or_show_it_twice() -> None:
     client = FakeClient(facts=SEES)
     messages = (Message(role="user", content=(image(RED_FILE), image(BLUE_FILE))),)
-    marked = await ImageReader(InlineDecoder().decode).marked(messages, client)
+    marked = await MediaReader(InlineDecoder().decode).marked(messages, client)
     text = str(marked.messages[0].content)
     first = text[: len(text) // 2]
     assert [
-        part if isinstance(part, str) else part.piece.width for part in marked.pieces(f"{first}, {first}.")
+        part.piece.width if isinstance(part, ReadImage) else part
+        for part in marked.pieces(f"{first}, {first}.")
     ] == [
         16,
         ", ",
@@ -142,7 +144,7 @@ async def test_tokens_are_counted_without_decoding() -> None:
     client = FakeClient(facts=SEES)
     header_only = png_header(40, 30)
     prompt = ChatPrompt(messages=(Message(role="user", content=(image(header_only), TextPart("x"))),))
-    made = preparer(ImageReader(decoder.decode))
+    made = preparer(MediaReader(decoder.decode))
     assert await made.count(prompt, client) == len(START + "[40x30]x" + END) + 1
     assert await made.chat_text(prompt, client) == START + "<__media__>x" + END
     assert decoder.asked == []

@@ -14,8 +14,8 @@ from PIL import Image
 from jan_serve.errors import EngineCrashed, InvalidImage, Overloaded
 from jan_serve.image_files.header import ImageHeader, checked_header
 from jan_serve.image_files.limits import shown_size
-from jan_serve.ipc.image_decoding import DecodeImage
-from jan_serve.supervisor.image_decoder import ImageDecoderPool, default_imaging_command
+from jan_serve.ipc.media_decoding import DecodeImage
+from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.processes import children
@@ -30,9 +30,9 @@ def request(data: bytes) -> DecodeImage:
 
 @asynccontextmanager
 async def decoders(
-    wall_limit_s: float = 60.0, command: Sequence[str] = default_imaging_command()
-) -> AsyncGenerator[ImageDecoderPool]:
-    pool = ImageDecoderPool(command, wall_limit_s=wall_limit_s)
+    wall_limit_s: float = 60.0, command: Sequence[str] = default_decoding_command()
+) -> AsyncGenerator[MediaDecoderPool]:
+    pool = MediaDecoderPool(command, wall_limit_s=wall_limit_s)
     try:
         yield pool
     finally:
@@ -103,5 +103,5 @@ async def test_a_busy_machine_is_not_held_against_the_image() -> None:
 
 async def test_a_decoder_that_dies_is_our_fault() -> None:
     async with decoders(command=(sys.executable, "-c", "import os; os._exit(3)")) as pool:
-        with pytest.raises(EngineCrashed, match="image decoder"):
+        with pytest.raises(EngineCrashed, match="media decoder"):
             await pool.decode(request(picture()))

@@ -1,0 +1,235 @@
+"""Images and sounds of a prompt: read, checked and counted from their headers, decoded last.
+
+A template sees a random marker in place of each, so that its own placeholders stay out of the prompt, which the
+model's projector brings, and no text of a request can pass for an image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from jan_serve.audio_files.limits import MAX_SOUNDS
+from jan_serve.core.media import MediaPiece, PromptPiece
+from jan_serve.core.messages import AudioPart, ContentPart, ImagePart, MediaPart, Message, TextPart
+from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest, ModelFailed, UnsupportedContent
+from jan_serve.generation.media_files import ReadAudio, ReadImage, ReadMedia, of_field, read_audio, read_image
+from jan_serve.generation.ports import EngineClient, ImageFetcher, MediaDecoder
+from jan_serve.image_files.data_url import is_remote
+from jan_serve.image_files.limits import MAX_IMAGES
+from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
+
+SHOWN_MARKER: Final = "<__media__>"
+"""Of images and sounds in a prompt that people read; llama.cpp's."""
+
+ModelsThat = Callable[[str], Awaitable[Sequence[str]]]
+"""The names of the installed models with a sense: vision or audio."""
+
+
+class MarkedMessages(msgspec.Struct, frozen=True):
+    """Messages with markers in place of media. warnings: about images that were replaced by their notes."""
+
+    messages: tuple[Message, ...]
+    media: tuple[ReadMedia, ...] = ()
+    secret: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def pieces(self, text: str) -> tuple[str | ReadMedia, ...]:
+        """The rendered text, with the media at their markers."""
+        if not self.media:
+            return (text,)
+        parts = re.split(f"{_marker(self.secret, '([0-9]+)')}", text)
+        pieces: list[str | ReadMedia] = []
+        for index, part in enumerate(parts):
+            if index % 2:
+                pieces.append(self.media[int(part)])
+            elif part:
+                pieces.append(part)
+        return tuple(pieces)
+
+
+class MediaReader:
+    """Reads the images and sounds of requests. Keeps none of them."""
+
+    def __init__(
+        self,
+        decoder: MediaDecoder | None = None,
+        fetcher: ImageFetcher | None = None,
+        models_that: ModelsThat | None = None,
+    ) -> None:
+        """decoder: None refuses all media. fetcher: None refuses all URLs of other hosts."""
+        self._decoder = decoder
+        self._fetcher = fetcher
+        self._models_that = models_that
+
+    async def marked(self, messages: tuple[Message, ...], client: EngineClient) -> MarkedMessages:
+        """The messages as a template reads them. Raises InvalidImage, InvalidAudio, UnsupportedContent, ModelFailed."""
+        parts = [part for message in messages for part in _media_parts(message.content)]
+        if not parts:
+            return MarkedMessages(messages)
+        warnings = await self._warnings(parts, client)
+        read = iter(await self._read_all(_understood(parts, client), client))
+        secret = secrets.token_hex(16)
+        media: list[ReadMedia] = []
+
+        def text_for(part: MediaPart) -> tuple[str, str]:
+            if not _understands(part, client):
+                return _note(part), "\n"
+            media.append(next(read))
+            return _marker(secret, len(media) - 1), ""
+
+        marked = tuple(_replaced(message, text_for) for message in messages)
+        return MarkedMessages(marked, tuple(media), secret, warnings)
+
+    async def placed(
+        self, parts: Sequence[ContentPart], client: EngineClient
+    ) -> tuple[tuple[str | ReadMedia, ...], tuple[str, ...]]:
+        """Texts with media between them, and warnings. Raises as `marked`."""
+        media = _media_parts(tuple(parts))
+        warnings = await self._warnings(media, client)
+        read = iter(await self._read_all(_understood(media, client), client))
+        pieces: list[str | ReadMedia] = []
+        for part in parts:
+            if not isinstance(part, TextPart) and _understands(part, client):
+                pieces.append(next(read))
+                continue
+            text = part.text if isinstance(part, TextPart) else _note(part)
+            last = pieces[-1] if pieces and warnings else None
+            if isinstance(last, str):
+                pieces[-1] = last + text
+            else:
+                pieces.append(text)
+        return tuple(pieces), warnings
+
+    async def decoded(self, pieces: Sequence[str | tuple[int, ...] | ReadMedia]) -> tuple[PromptPiece, ...]:
+        """The pieces with pixels and samples, one after another. Raises InvalidImage, InvalidAudio."""
+        known: dict[str, MediaPiece] = {}
+        for piece in pieces:
+            if isinstance(piece, ReadImage | ReadAudio) and piece.piece.digest not in known:
+                known[piece.piece.digest] = await self._decoded(piece)
+        return tuple(
+            known[piece.piece.digest] if isinstance(piece, ReadImage | ReadAudio) else piece
+            for piece in pieces
+        )
+
+    async def _warnings(self, parts: Sequence[MediaPart], client: EngineClient) -> tuple[str, ...]:
+        """About parts whose notes the model reads. Raises UnsupportedContent, ModelFailed for one that has none."""
+        unread = [part for part in parts if not _understands(part, client)]
+        for part in unread:
+            if isinstance(part, AudioPart) or part.note is None:
+                raise await self._unread(part, client)
+        return tuple(f"{part.param}: this model reads text only; the image was left out" for part in unread)
+
+    async def _unread(self, part: MediaPart, client: EngineClient) -> UnsupportedContent | ModelFailed:
+        fault = client.facts.projector_fault
+        if fault:
+            return ModelFailed(f"{client.name} is served for text only: {fault}", retry_after=None)
+        what, sense, verb = (
+            ("an image", "vision", "see") if isinstance(part, ImagePart) else ("audio", "audio", "hear")
+        )
+        others = await self._models_that(sense) if self._models_that is not None else ()
+        other = f"{others[0]} can {verb}" if others else f"no model of this server can {verb}"
+        reads = (
+            f"{client.name} cannot {verb}" if client.facts.modalities else f"{client.name} reads text only"
+        )
+        return UnsupportedContent(f"{part.param}: {what}, and {reads}; {other}", param=part.param)
+
+    async def _read_all(self, parts: Sequence[MediaPart], client: EngineClient) -> tuple[ReadMedia, ...]:
+        """Their bytes and headers. Raises InvalidImage, InvalidAudio, with the field and the limit."""
+        images = [part for part in parts if isinstance(part, ImagePart)]
+        if len(images) > MAX_IMAGES:
+            param = images[MAX_IMAGES].param
+            raise InvalidImage(
+                f"{param}: the request has {len(images)} images; the limit is {MAX_IMAGES}", param=param
+            )
+        sounds = [part for part in parts if isinstance(part, AudioPart)]
+        if len(sounds) > MAX_SOUNDS:
+            param = sounds[MAX_SOUNDS].param
+            raise InvalidAudio(
+                f"{param}: the request has {len(sounds)} sounds; the limit is {MAX_SOUNDS}", param=param
+            )
+        return tuple([await self._read(part, client) for part in parts])
+
+    async def _read(self, part: MediaPart, client: EngineClient) -> ReadMedia:
+        try:
+            if isinstance(part, AudioPart):
+                return await asyncio.to_thread(read_audio, part, client.facts.audio_rate)
+            source: str | bytes = part.url
+            if is_remote(part.url):
+                if self._fetcher is None:
+                    raise InvalidImage(
+                        "this server fetches no images from other hosts; send a data URL with base64"
+                    )
+                source = await self._fetcher(part.url)
+            return await asyncio.to_thread(read_image, part.param, source)
+        except InvalidRequest as error:
+            raise of_field(error, part.param) from None
+
+    async def _decoded(self, media: ReadMedia) -> MediaPiece:
+        if self._decoder is None:
+            what = "images" if isinstance(media, ReadImage) else "audio"
+            raise UnsupportedContent(f"{media.param}: this server decodes no {what}", param=media.param)
+        try:
+            if isinstance(media, ReadImage):
+                size = (media.piece.width, media.piece.height)
+                wanted = DecodeImage(data=media.data, header=media.header, size=size)
+                return msgspec.structs.replace(media.piece, pixels=await self._decoder(wanted))
+            samples = await self._decoder(DecodeAudio(data=media.data, header=media.header, rate=media.rate))
+            return msgspec.structs.replace(media.piece, frames=len(samples) // 4, samples=samples)
+        except InvalidRequest as error:
+            raise of_field(error, media.param) from None
+
+
+def counted(pieces: Sequence[str | tuple[int, ...] | ReadMedia]) -> tuple[PromptPiece, ...]:
+    """The pieces with media that have no data, to count their tokens."""
+    return tuple(piece.piece if isinstance(piece, ReadImage | ReadAudio) else piece for piece in pieces)
+
+
+def shown(pieces: Sequence[str | ReadMedia]) -> str:
+    """The pieces as people read them."""
+    return "".join(piece if isinstance(piece, str) else SHOWN_MARKER for piece in pieces)
+
+
+def _understands(part: MediaPart, client: EngineClient) -> bool:
+    return ("vision" if isinstance(part, ImagePart) else "audio") in client.facts.modalities
+
+
+def _understood(parts: Sequence[MediaPart], client: EngineClient) -> list[MediaPart]:
+    return [part for part in parts if _understands(part, client)]
+
+
+def _note(part: MediaPart) -> str:
+    return (part.note or "") if isinstance(part, ImagePart) else ""
+
+
+def _media_parts(content: str | tuple[ContentPart, ...] | None) -> list[MediaPart]:
+    if content is None or isinstance(content, str):
+        return []
+    return [part for part in content if not isinstance(part, TextPart)]
+
+
+def _marker(secret: str, number: int | str) -> str:
+    """Letters and digits only: templates trim, escape and quote what they show."""
+    return f"image{secret}n{number}e"
+
+
+def _replaced(message: Message, text_for: Callable[[MediaPart], tuple[str, str]]) -> Message:
+    """The message as one text if it has media. text_for: a text, and what is between it and others.
+
+    Texts are joined by newlines.
+    """
+    if not _media_parts(message.content):
+        return message
+    text, apart = "", ""
+    for index, part in enumerate(message.content or ()):
+        assert not isinstance(part, str)
+        shown_text, around = (part.text, "\n") if isinstance(part, TextPart) else text_for(part)
+        if index:
+            text += "\n" if apart == around == "\n" else ""
+        text, apart = text + shown_text, around
+    return msgspec.structs.replace(message, content=text)

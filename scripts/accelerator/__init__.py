@@ -1,0 +1,1 @@
+"""`scripts/check-accelerator`: needs only Python's library, and imports nothing that it installs."""
