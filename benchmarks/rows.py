@@ -142,6 +142,7 @@ ROWS = (
         True,
         start_rows.first_constrained,
     ),
+    Row("first-schema", "the first request with a schema", "extra_ms", "ms", True, start_rows.first_schema),
     Row("rest", "a server without a model", "rss_mb", "MB", True, start_rows.rest),
     Row("loaded-rest", "a model that nobody asks", "wakeups_per_s", "/s", True, start_rows.loaded_rest),
     Row("one-stream", "how fast an answer reads", "between_ms", "ms", True, one_stream),

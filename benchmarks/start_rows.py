@@ -20,6 +20,8 @@ from benchmarks.servers import Command, Running, started
 
 _PROGRAM = (sys.executable, "-m", "jan_serve")
 _TIMES = 5
+_SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+_HELD = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}}
 _PROMPT = re.compile(rb">>> ?")
 _PROMPT_LIMIT_S = 60.0
 _SETTLED_S = 75.0
@@ -97,14 +99,27 @@ def first_constrained(server: Running, seed: int) -> Figures:
     if server.restart is None:
         raise Skipped("it needs a server that it can restart")
     server.restart()
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    held = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
     burst(server.base, [Job(words(seed, 5), 2)])
     _until_idle(server)
     free_ms = burst(server.base, [Job(words(seed + 1, 5), 2)]).first_ms
-    first_ms = burst(server.base, [Job(words(seed + 2, 5), 2, held)]).first_ms
-    second_ms = burst(server.base, [Job(words(seed + 3, 5), 2, held)]).first_ms
+    first_ms = burst(server.base, [Job(words(seed + 2, 5), 2, _HELD)]).first_ms
+    second_ms = burst(server.base, [Job(words(seed + 3, 5), 2, _HELD)]).first_ms
     return {"extra_ms": first_ms - free_ms, "free_ms": free_ms, "first_ms": first_ms, "second_ms": second_ms}
+
+
+def first_schema(server: Running, seed: int) -> Figures:
+    """The very first request of a worker with a schema, beside one without. An earlier worker had schemas too."""
+    _only_ours(server)
+    if server.restart is None:
+        raise Skipped("it needs a server that it can restart")
+    burst(server.base, [Job(words(seed, 5), 2, _HELD)])
+    _until_idle(server)
+    first_ms: list[float] = []
+    for extra in ({}, _HELD):
+        server.restart()
+        first_ms.append(burst(server.base, [Job(words(seed + 1, 5), 2, extra)]).first_ms)
+    free_ms, held_ms = first_ms
+    return {"extra_ms": held_ms - free_ms, "free_ms": free_ms, "held_ms": held_ms}
 
 
 def _until_idle(server: Running) -> None:

@@ -1,7 +1,8 @@
 """What models write under schemas, judged by jsonschema: `python -m tests.conformance.generations [--count N]`.
 
 A finished answer has to be valid; one that a limit cut off has to be the beginning of something valid. Random weights
-write what no model would, so they try more of a grammar than a good model does.
+write what no model would, so they try more of a grammar than a good model does. Five answers for each schema: of both
+models greedy and at temperature 1.5, of random weights twice.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One answer. problem: why it is wrong; None where it is not."""
+    """One answer. problem: why it is wrong; None where it is not. repeats: whether an object has a name twice."""
 
     name: str
     finished: bool
     problem: str | None
+    repeats: bool = False
 
 
-def generate(url: str, name: str, schema: Any, seed: int) -> Written:
+def generate(url: str, name: str, schema: Any, seed: int, temperature: float = 1.0) -> Written:
     """Ask for one answer under the schema and judge it."""
     body = {
         "messages": [{"role": "user", "content": "Answer with JSON, please."}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
         "max_tokens": MAX_TOKENS,
-        "temperature": 1.0,
+        "temperature": temperature,
         "seed": seed,
     }
     reply = post(url, CHATS, body)
@@ -59,7 +61,8 @@ def generate(url: str, name: str, schema: Any, seed: int) -> Written:
     if choice["finish_reason"] == "length":
         stopped = Recognizer(json_schema_with_memory(schema)[0]).leaves_at(text)
         return Written(name, False, None if stopped in (None, len(text)) else f"no beginning: {text[:200]!r}")
-    return Written(name, True, _invalid(schema, text))
+    problem = _invalid(schema, text)
+    return Written(name, True, problem, problem is None and _repeats(text))
 
 
 def _invalid(schema: Any, text: str) -> str | None:
@@ -69,18 +72,32 @@ def _invalid(schema: Any, text: str) -> str | None:
         return f"no JSON ({error}): {text[:200]!r}"
     kind: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
-        kind(schema).validate(value)
+        # Formats are enforced, and `oneOf` may depend on it.
+        kind(schema, format_checker=kind.FORMAT_CHECKER).validate(value)
     except ValidationError as error:
         return f"{error.message[:200]}: {text[:200]!r}"
     return None
 
 
-def generate_all(url: str, schemas: Iterable[tuple[str, Any]], each: int) -> list[Written]:
+def _repeats(text: str) -> bool:
+    """Whether an object has a name twice."""
+    found: list[bool] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        found.append(len({name for name, _ in pairs}) < len(pairs))
+
+    json.loads(text, object_pairs_hook=members)
+    return any(found)
+
+
+def generate_all(
+    url: str, schemas: Iterable[tuple[str, Any]], each: int, temperature: float = 1.0
+) -> list[Written]:
     """`each` answers for every schema."""
     jobs = [(name, schema, seed) for name, schema in schemas for seed in range(each)]
 
     def run(job: tuple[str, Any, int]) -> Written:
-        return generate(url, *job)
+        return generate(url, *job, temperature)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(run, jobs))
@@ -102,7 +119,10 @@ def report(model: str, written: Sequence[Written]) -> bool:
     """Print one line and the problems; whether there are none."""
     problems = [answer for answer in written if answer.problem is not None]
     finished = sum(answer.finished for answer in written)
-    sys.stdout.write(f"{model}: {len(written)} answers, {finished} finished, {len(problems)} wrong\n")
+    repeats = sum(answer.repeats for answer in written)
+    sys.stdout.write(
+        f"{model}: {len(written)} answers, {finished} finished, {len(problems)} wrong, {repeats} with a name twice\n"
+    )
     sys.stdout.writelines(f"    {answer.name}: {answer.problem}\n" for answer in problems)
     return not problems
 
@@ -112,7 +132,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=100, help="schemas of MaskBench")
+    parser.add_argument("--count", type=int, default=200, help="schemas of MaskBench")
     options = parser.parse_args()
     if not SHARED.is_dir():
         sys.stdout.write(f"the reference folder {SHARED.name} is not beside the repository: nothing to run\n")
@@ -126,9 +146,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "random.gguf"
         fixtures.write_tiny_llama(weights)
-        for name, model, each in (("built-in", builtin, 1), ("random weights", weights, 2)):
+        for name, model, hot in (("built-in", builtin, 1), ("random weights", weights, 2)):
             with serving_models(Path(folder) / model.stem, model, flags=("--n-ctx", "4096")) as server:
-                good = report(name, generate_all(server.url(), schemas, each)) and good
+                for each, temperature in ((1, 0.0), (hot, 1.5)):
+                    written = generate_all(server.url(), schemas, each, temperature)
+                    good = report(f"{name}, temperature {temperature}", written) and good
     return 0 if good else 1
 
 

@@ -152,6 +152,41 @@ def test_characters_beside_excluded_ones_come_in_parts(vocabulary: Path) -> None
         llama.release(native)
 
 
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (0, 100_000),
+        (3, 10_001),
+        (999, 12_000),
+        (1_000, 11_999),
+        (20_500, 30_200),
+        (20_500, 20_800),
+        (20_000, None),
+    ],
+)
+def test_long_strings_are_counted_to_their_bounds(low: int, high: int | None) -> None:
+    """As any text is, beside another string that begins alike."""
+    schema: dict[str, Any] = {"type": "string", "minLength": low}
+    if high is not None:
+        schema["maxLength"] = high
+    either: dict[str, Any] = {
+        "anyOf": [
+            {"type": "array", "items": schema},
+            {"type": "array", "items": {"enum": ["a", "bc"]}, "maxItems": 1},
+        ]
+    }
+    guidance = LlguidanceOracle()
+    alone, beside = (guidance.compile(print_lark(json_schema_to_grammar(each))) for each in (schema, either))
+    top = high if high is not None else 40_000
+    lengths = {0, 1, 999, 1_000, 1_001, low - 1, low, low + 1, top - 1, top, top + 1}
+    for length in sorted(length for length in lengths if length >= 0):
+        valid = low <= length and (high is None or length <= high)
+        text = json.dumps("é" * length, ensure_ascii=False)
+        assert guidance.accepts(alone, text) is valid, length
+        assert guidance.accepts(beside, f"[{text}]") is valid, length
+    assert guidance.accepts(beside, '["bc"]')
+
+
 def _mutant(text: str, random: Random) -> str:
     """The text with one character dropped, doubled or replaced."""
     if not text:

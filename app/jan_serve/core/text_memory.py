@@ -30,6 +30,15 @@ class Automaton(msgspec.Struct, frozen=True):
                 return target
         return None
 
+    def matches(self, text: str) -> bool:
+        """Whether the whole of `text` is a word."""
+        state: int | None = 0
+        for character in text:
+            state = self.step(state, character)
+            if state is None:
+                return False
+        return state in self.accepting
+
 
 class ItemTexts(msgspec.Struct, frozen=True):
     """The items of one array.
@@ -47,12 +56,21 @@ class ItemTexts(msgspec.Struct, frozen=True):
 
 class Place(msgspec.Struct, frozen=True):
     """A place in a document. names: of members, with their places; other: of all other members. items: the place of
-    items. unique: the number of the `ItemTexts` that may not repeat, where an array is here."""
+    items. unique: the number of the `ItemTexts` that may not repeat, where an array is here. classes: of other members'
+    names, with their places; each name is in one of them at most."""
 
     names: dict[str, int]
     other: int
     items: int
     unique: int
+    classes: tuple[tuple[Automaton, int], ...] = ()
+
+    def member(self, name: str) -> int:
+        """The place of a member."""
+        known = self.names.get(name)
+        if known is not None:
+            return known
+        return next((place for names, place in self.classes if names.matches(name)), self.other)
 
 
 class TextMemory(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from collections.abc import Sequence as Items
 from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.prefix_mark import PrefixMark
+from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.guide import GuidedExecutor
@@ -48,8 +49,12 @@ class Intake:
         shelf: StateShelf | None = None,
         mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
         media: MediaReader | None = None,
+        early: EarlyTables | None = None,
     ) -> None:
-        """n_ctx: max tokens of a sequence. mark: see Adapters.mark. media: None if the model only reads text."""
+        """n_ctx: max tokens of a sequence. mark: see Adapters.mark. media: None if the model only reads text.
+
+        early: see TokenTables.
+        """
         self._media = media or MediaReader(None)
         self._vocab = vocab
         self._settings = settings
@@ -58,7 +63,7 @@ class Intake:
         self._mark = mark
         # Scratch space of the samplers: only the engine thread uses it.
         self._candidates = Candidates(vocab.n_tokens)
-        self._grammars = GrammarFactory(vocab)
+        self._grammars = GrammarFactory(vocab, early)
         self.token_tables = self._grammars.tables
 
     def prepare(self, request: EngineRequest) -> list[Sequence]:

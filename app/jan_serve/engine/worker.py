@@ -15,12 +15,16 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 import psutil
 
 from jan_serve.core.engine_stats import EngineStats
+from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.command_queue import Command, CommandQueue, MediaEncoded
+from jan_serve.engine.constraint.early_tables import EarlyTables
+from jan_serve.engine.constraint.kept_tokens import KeptTokens
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
 from jan_serve.engine.embedding.input_pooling import EmbedJob
@@ -94,10 +98,11 @@ class Worker:
         Otherwise the process ends with `os._exit`, which frees everything.
         """
         threading.Thread(target=_ending_process(self._read), name="reader", daemon=True).start()
+        early = _early_tables(self._request)
         loaded = _load(self._channel, self._request)
         if loaded is None:
             return 1
-        intake = self._set_up(loaded)
+        intake = self._set_up(loaded, early)
         default_stack = threading.stack_size(STACK_BYTES)
         prepare = _ending_process(lambda: self._intake.run(loaded, intake, self._engine))
         threading.Thread(target=prepare, name="intake", daemon=True).start()
@@ -109,7 +114,7 @@ class Worker:
         _ending_process(self._serve)()
         return 0
 
-    def _set_up(self, loaded: LoadedModel) -> Intake:
+    def _set_up(self, loaded: LoadedModel, early: EarlyTables | None) -> Intake:
         self._embedder, self._scorer = loaded.embedder, loaded.scorer
         if loaded.context is not None:
             self._engine = Engine(
@@ -132,6 +137,7 @@ class Worker:
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
             media=loaded.media,
+            early=early,
         )
 
     def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
@@ -297,6 +303,17 @@ def _receive_load(channel: BlockingChannel) -> LoadModel | None:
     if message.protocol != PROTOCOL_VERSION:
         raise SettingsError(f"this worker speaks protocol {PROTOCOL_VERSION}, the front {message.protocol}")
     return message
+
+
+def _early_tables(request: LoadModel) -> EarlyTables | None:
+    """Of the model's vocabulary, which a thread makes from now on. None without a folder for files."""
+    if request.settings.cache_dir is None:
+        return None
+    path = Path(request.path)
+    folder = Path(request.settings.cache_dir) / "tokens"
+    early = EarlyTables(KeptTokens(folder, lambda: state_key((path,), backend.version())))
+    early.start()
+    return early
 
 
 def _load(channel: BlockingChannel, request: LoadModel) -> LoadedModel | None:

@@ -1,4 +1,4 @@
-"""Compiles constraints in killable processes. The first one starts soon after a load.
+"""Compiles constraints in killable processes. The first one starts with a load.
 
 `ConstraintCompilerPool.translate` is a `generation.ports.ConstraintTranslator`.
 """
@@ -47,6 +47,10 @@ class ConstraintCompilerPool:
     async def start(self) -> None:
         """Start one process, so the first constraint does not wait for it."""
         await self._pool.start()
+
+    def start_soon(self) -> None:
+        """As `start`, beside what the caller does."""
+        self._pool.start_soon()
 
     async def rest(self) -> None:
         """End the processes that have no request; the next one starts one."""

@@ -29,7 +29,6 @@ class TemplateRendererPool:
             command, decode_reply, name="template renderer", wall_limit_s=wall_limit_s
         )
         self._tasks: set[asyncio.Task[str]] = set()
-        self._starts: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start one process, so the first chat does not wait for it. A failure shows up in the first chat."""
@@ -37,9 +36,7 @@ class TemplateRendererPool:
 
     def start_soon(self) -> None:
         """As `start`, beside what the caller does."""
-        task = asyncio.create_task(self._pool.start())
-        self._starts.add(task)
-        task.add_done_callback(self._starts.discard)
+        self._pool.start_soon()
 
     async def rest(self) -> None:
         """End the processes that have no request; the next one starts one."""
@@ -57,7 +54,7 @@ class TemplateRendererPool:
 
     async def close(self) -> None:
         await self._pool.close()
-        await asyncio.gather(*self._tasks, *self._starts, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _done(self, task: asyncio.Task[str]) -> None:
         self._tasks.discard(task)

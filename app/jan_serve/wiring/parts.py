@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
@@ -100,15 +100,19 @@ def build_manager(
     sources: SourceResolver,
     settings: Settings,
     free_memory: Callable[[], FreeMemory] | None = None,
-    renderer: TemplateRendererPool | None = None,
+    helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool] = (),
     spare: SpareWorker | None = None,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.
 
-    free_memory: called in a thread before a load; None disables the memory check. renderer: has a process ready when a
+    free_memory: called in a thread before a load; None disables the memory check. helpers: have a process ready when a
     model is loaded. spare: the first load takes it.
     """
     meter = free_memory if settings.memory_budget != "off" else None
-    on_load = renderer.start_soon if renderer is not None else lambda: None
     limits = manager_limits(settings)
+
+    def on_load() -> None:
+        for pool in helpers:
+            pool.start_soon()
+
     return ModelManager(sources, default_worker_command(), limits, meter=meter, on_load=on_load, spare=spare)

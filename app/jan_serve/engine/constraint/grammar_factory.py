@@ -11,6 +11,7 @@ import msgspec
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
 from jan_serve.core.text_memory import TextMemory
+from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
@@ -30,9 +31,9 @@ class GrammarFactory:
     take half a second to compile.
     """
 
-    def __init__(self, vocab: Vocab) -> None:
+    def __init__(self, vocab: Vocab, early: EarlyTables | None = None) -> None:
         self._vocab = vocab
-        self.tables = TokenTables(vocab)
+        self.tables = TokenTables(vocab, early)
         self._search: TokenSearch | None = None
         self._item_tokens: ItemTokens | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()

@@ -132,7 +132,7 @@ class JsonMemory:
         place, name = self._place(frame.place), json.loads(text)
         if frame.is_item:
             frame = frame._replace(name=name)
-        return State(frame, Mode.VALUE, b"", place.names.get(name, place.other))
+        return State(frame, Mode.VALUE, b"", place.member(name))
 
     def _next(self, state: State, byte: bytes) -> State | None:
         """After one byte outside of strings."""

@@ -1,7 +1,7 @@
 """What grammars need of all tokens of a model: their bytes, and llguidance's table of them.
 
 For 262,144 tokens the whole takes two seconds of a CPU. It is made in steps, so that a worker that rests can make it
-before the first grammar comes.
+before the first grammar comes. A model that had grammars before has most of it made beside its load.
 """
 
 from __future__ import annotations
@@ -9,65 +9,72 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jan_serve.engine.constraint.early_tables import EarlyTables, TokenizerParts, made_tokenizer
+from jan_serve.engine.constraint.kept_tokens import VocabularyTokens
 from jan_serve.engine.llama.vocab import Vocab
 
 _AT_ONCE: Final = 16_384
+_MANY: Final = 32_768
+"""Tokens of a vocabulary that is worth a file."""
 
 
 class TokenTables:
     """The tables of one vocabulary. One thread makes and reads them."""
 
-    def __init__(self, vocab: Vocab) -> None:
+    def __init__(self, vocab: Vocab, early: EarlyTables | None = None) -> None:
+        """early: None keeps nothing on disk."""
         self._vocab = vocab
-        self._pieces: list[bytes] = []
-        self._controls: list[int] = []
+        self._early = early
+        self._tokens = VocabularyTokens([], [], _eos(vocab))
         self._tokenizer: Any = None
         self._steps = self._make()
+        self._is_kept, self._has_grammars = vocab.n_tokens < _MANY or early is None, False
         self.complete = False
 
     def advance(self) -> None:
         """Make the next part. llguidance holds the interpreter's lock for as long as its parts take."""
         self.complete = next(self._steps, "end") == "end"
+        self._keep()
 
     def pieces(self) -> list[bytes]:
         """The bytes of every token; special ones have their text."""
-        while len(self._pieces) < self._vocab.n_tokens:
+        while len(self._tokens.pieces) < self._vocab.n_tokens:
             self.advance()
-        return self._pieces
+        return self._tokens.pieces
 
     def tokenizer(self) -> Any:
         """llguidance's. Before the last step it has no slices, and the masks of free strings take longer."""
         while self._tokenizer is None:
             self.advance()
+        self._has_grammars = True
+        self._keep()
         return self._tokenizer
 
     def _make(self) -> Iterator[None]:
-        # Not needed for the first answer.
-        import llguidance
-
-        vocab = self._vocab
-        for first in range(0, vocab.n_tokens, _AT_ONCE):
-            tokens = range(first, min(first + _AT_ONCE, vocab.n_tokens))
-            self._pieces += vocab.pieces(tokens)
-            self._controls += filter(vocab.is_control, tokens)
-            yield
-        wrapper = llguidance.TokenizerWrapper(_Adapter(vocab, self._pieces, self._controls))
-        self._tokenizer = llguidance.LLTokenizer(wrapper, n_vocab=vocab.n_tokens, slices=[])
+        early = self._early.take(self._vocab) if self._early is not None else None
+        if early is not None:
+            self._tokens, self._tokenizer = early
+            self._is_kept = True
+        else:
+            yield from self._make_tokens()
+            self._tokenizer = made_tokenizer(TokenizerParts(self._tokens, self._vocab))
         yield
-        self._tokenizer = self._tokenizer.with_slices(llguidance.LLTokenizer.general_slices())
+        self._tokenizer = self._tokenizer.with_slices(self._tokenizer.general_slices())
+
+    def _make_tokens(self) -> Iterator[None]:
+        for first in range(0, self._vocab.n_tokens, _AT_ONCE):
+            ids = range(first, min(first + _AT_ONCE, self._vocab.n_tokens))
+            self._tokens.pieces.extend(self._vocab.pieces(ids))
+            self._tokens.controls.extend(filter(self._vocab.is_control, ids))
+            yield
+
+    def _keep(self) -> None:
+        """For the next worker, if this model has grammars: others do not pay for tables while they load."""
+        if self.complete and self._has_grammars and not self._is_kept and self._early is not None:
+            self._is_kept = True
+            self._early.kept.write(self._tokens)
 
 
-class _Adapter:
-    """The tokenizer interface that llguidance.TokenizerWrapper expects."""
-
-    def __init__(self, vocab: Vocab, tokens: list[bytes], special_token_ids: list[int]) -> None:
-        self._vocab = vocab
-        eos = vocab.special.get("eos") or vocab.special.get("eot")
-        self.eos_token_id = eos.id if eos is not None else vocab.n_tokens - 1
-        self.bos_token_id: int | None = None
-        self.tokens = tokens
-        self.special_token_ids = special_token_ids
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        return self._vocab.tokenize(text, add_special=False, parse_special=False)
+def _eos(vocab: Vocab) -> int:
+    eos = vocab.special.get("eos") or vocab.special.get("eot")
+    return eos.id if eos is not None else vocab.n_tokens - 1

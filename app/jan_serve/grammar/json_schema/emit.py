@@ -27,7 +27,7 @@ from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.emit_arrays import array_expr
 from jan_serve.grammar.json_schema.emit_objects import object_expr
-from jan_serve.grammar.json_schema.emit_strings import string_expr
+from jan_serve.grammar.json_schema.emit_strings import long_string, string_expr
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.ir import ANY_BOOLEAN, ANY_VALUE, FALSE_ONLY, ArraySpec, Conj, TypeSets
 from jan_serve.grammar.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
@@ -123,8 +123,10 @@ class Emitter:
             return self.shared("string")
         known = self._strings.get(allowed)
         if known is None:
-            body = string_expr(allowed, self.text, self.rules, hint)
-            known = self._strings[allowed] = token(sequence([Literal('"'), body]))
+            long = long_string(allowed, self.text, self.rules)
+            if long is None:
+                long = token(sequence([Literal('"'), string_expr(allowed, self.text, self.rules, hint)]))
+            known = self._strings[allowed] = long
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
                 known = self._strings[allowed] = self.rules.define(f"{hint}-string", known)
         return known

@@ -3,8 +3,11 @@ else as an automaton."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Expr, sequence
+from jan_serve.grammar.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
@@ -14,6 +17,10 @@ from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import search_regex
 from jan_serve.grammar.text_form import TextForm
 from jan_serve.grammar.word_trie import words_expr
+
+# llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
+_MOST_COUNTED: Final = 10_000
+_PIECE: Final = 1_000
 
 
 def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
@@ -32,6 +39,48 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
     if strings.is_empty(allowed):
         return NEVER
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint)
+
+
+def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr | None:
+    """A whole string of the set, if it may be longer than one terminal can count: terminals of _PIECE characters each,
+    and a last one. None for any other set."""
+    pieces = _pieces(allowed)
+    if pieces is None or len(pieces) != 1:
+        return None
+    chars, low, high = pieces[0]
+    if max(low, high or 0) <= _MOST_COUNTED:
+        return None
+    item = form.chars(chars)
+    whole = repeat(item, _PIECE, _PIECE)
+    first, more = Token(sequence([Literal('"'), whole])), rules.define("piece", Token(whole), complete=True)
+
+    def last(opening: str, least: int, most: int | None) -> Expr:
+        return Token(sequence([Literal(opening), repeat(item, least, most), form.tail]))
+
+    options: list[Expr] = []
+    for fewest, most, least_rest, most_rest in _counted_in_pieces(low, high):
+        if fewest == 0:
+            options.append(last('"', least_rest, most_rest))
+        if most > 0:
+            row = repeat(more, max(fewest - 1, 0), most - 1)
+            options.append(sequence([first, row, last("", least_rest, most_rest)]))
+    return choice(options)
+
+
+def _counted_in_pieces(low: int, high: int | None) -> Iterator[tuple[int, int, int, int | None]]:
+    """low..high as ranges of (fewest and most pieces, least and most of the rest)."""
+    fewest, least = divmod(low, _PIECE)
+    if high is None:
+        yield fewest, fewest, least, None
+        return
+    most, rest = divmod(high, _PIECE)
+    if fewest == most:
+        yield fewest, fewest, least, rest
+        return
+    yield fewest, fewest, least, _PIECE - 1
+    if most - fewest > 1:
+        yield fewest + 1, most - 1, 0, _PIECE - 1
+    yield most, most, 0, rest
 
 
 def _pieces(allowed: StringSet) -> list[Piece] | None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from jan_serve.core.text_memory import NOWHERE, ItemTexts, Place, TextMemory
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.emit_objects import name_classes
 from jan_serve.grammar.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec
-from jan_serve.grammar.json_schema.strings import ANY_STRING
+from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.grammar.json_schema.unique_items import automaton_of
 from jan_serve.grammar.limits import spend
 
 if TYPE_CHECKING:
@@ -71,17 +73,34 @@ class _Places:
         self._check(objects, arrays)
         names = dict.fromkeys(name for spec in objects for name in (*spec.props, *spec.required))
         lookup = self._expander.algebra.lookup
-        others = [
-            conj
-            for spec in objects
-            for _, conj in name_classes(self._expander.terms, spec.rules, ANY_STRING, TRUE)
-        ]
+        classes = [(others, self._number(below)) for others, below in self._classes(objects)]
+        alike = len({number for _, number in classes}) == 1
         return Place(
             {name: self._number(lookup(spec, name) for spec in objects) for name in names},
-            self._number(others),
+            classes[0][1] if alike else NOWHERE,
             self._number(conj for spec in arrays for conj in (*spec.prefix, spec.rest)),
             self._unique_number(arrays),
+            ()
+            if alike
+            else tuple(
+                (automaton_of(strings.string_dfa(others), self._pointer), number)
+                for others, number in classes
+                if number != NOWHERE
+            ),
         )
+
+    def _classes(self, objects: list[ObjectSpec]) -> list[tuple[StringSet, list[Conj]]]:
+        """Names that no spec lists, by what their values satisfy in each spec that allows them."""
+        terms = self._expander.terms
+        classes: list[tuple[StringSet, list[Conj]]] = [(ANY_STRING, [])]
+        for spec in objects:
+            classes = [
+                (names, [*conjs, conj] if conj != terms.false else conjs)
+                for before, conjs in classes
+                for names, conj in name_classes(terms, spec.rules, before, TRUE)
+            ]
+            spend(len(classes))
+        return classes if objects else []
 
     def _check(self, objects: list[ObjectSpec], arrays: list[ArraySpec]) -> None:
         if any(spec.exists for spec in objects) or any(spec.contains for spec in arrays):
@@ -110,7 +129,8 @@ def _pruned(places: list[Place], unique: tuple[ItemTexts, ...]) -> TextMemory:
     """Without the places below which nothing is remembered."""
     users: dict[int, list[int]] = {}
     for number, place in enumerate(places):
-        for target in (*place.names.values(), place.other, place.items):
+        below = (target for _, target in place.classes)
+        for target in (*place.names.values(), place.other, place.items, *below):
             users.setdefault(target, []).append(number)
     todo = [number for number, place in enumerate(places) if place.unique != NOWHERE]
     kept = set(todo)
@@ -127,6 +147,7 @@ def _pruned(places: list[Place], unique: tuple[ItemTexts, ...]) -> TextMemory:
                 numbers.get(place.other, NOWHERE),
                 numbers.get(place.items, NOWHERE),
                 place.unique,
+                tuple((names, numbers[target]) for names, target in place.classes if target in numbers),
             )
             for place in (places[old] for old in sorted(kept))
         ),

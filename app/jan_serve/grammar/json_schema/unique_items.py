@@ -53,8 +53,8 @@ def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) ->
         raise UnsupportedSchema(pointer, "uniqueItems", "of objects that may have no other properties")
     words, numbers = strings.string_dfa(sets.string), _numbers(sets)
     texts = ItemTexts(
-        _automaton(words, pointer),
-        _automaton(automata.unite(numbers, automata.from_words(_literals(sets))), pointer),
+        automaton_of(words, pointer),
+        automaton_of(automata.unite(numbers, automata.from_words(_literals(sets))), pointer),
         endless=_is_endless(words) and _is_endless(numbers) and not _literals(sets),
         containers=containers,
     )
@@ -131,7 +131,8 @@ def _plain_numbers() -> Dfa:
     return regex_dfa(full_regex(r"0(\.0)?|-?([1-9][0-9]*(\.(0|[0-9]*[1-9]))?|0\.[0-9]*[1-9])"))
 
 
-def _automaton(dfa: Dfa, pointer: str) -> Automaton:
+def automaton_of(dfa: Dfa, pointer: str) -> Automaton:
+    """The words of `dfa`, without states that lead to none. Raises GrammarTooComplex above MAX_EDGES."""
     live = dfa.live_states()
     order = [0, *sorted(live - {0})]
     numbers = {state: number for number, state in enumerate(order)}
@@ -150,7 +151,7 @@ def _automaton(dfa: Dfa, pointer: str) -> Automaton:
     spend(len(order) * (1 + len(sets)) // 8)
     if sum(map(len, edges)) > MAX_EDGES:
         raise GrammarTooComplex(
-            f"uniqueItems at {pointer or '/'}: the texts of its items need more than {MAX_EDGES} edges"
+            f"uniqueItems at {pointer or '/'}: its items or the names above them need more than {MAX_EDGES} edges"
         )
     return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
 

@@ -80,6 +80,7 @@ class HelperPool(Generic[R]):
         self._idle: list[ChildProcess] = []
         self._starting = False
         self._tasks: set[asyncio.Task[R]] = set()
+        self._starts: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def start(self) -> None:
@@ -98,6 +99,12 @@ class HelperPool(Generic[R]):
             await _end(process)
         else:
             self._idle.append(process)
+
+    def start_soon(self) -> None:
+        """As `start`, beside what the caller does."""
+        task = asyncio.create_task(self.start())
+        self._starts.add(task)
+        task.add_done_callback(self._starts.discard)
 
     async def rest(self) -> None:
         """End the processes that have no request. The next one starts another."""
@@ -127,7 +134,7 @@ class HelperPool(Generic[R]):
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._starts, return_exceptions=True)
         await self.rest()
 
     async def _ask(self, data: bytes) -> R:

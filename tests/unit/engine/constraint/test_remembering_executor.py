@@ -315,6 +315,33 @@ def test_arrays_are_known_by_their_place(value: Any, valid: bool) -> None:
         assert takes(executor_of(PLACES), text, random) == valid, text
 
 
+BY_PATTERN: dict[str, Any] = {
+    "type": "object",
+    "properties": {"ua": {"type": "array"}},
+    "patternProperties": {
+        "^u": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "^n": {"type": "array", "items": {"type": "string"}},
+        "n$": {"minItems": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        ({"u": ["x", "y"], "n": ["x", "x"], "z": [1, 1]}, True),
+        ({"n": ["x", "x"], "u": ["x", "x"]}, False),
+        ({"nn": ["x", "x"], "un": ["x", "x"]}, False),
+        ({"ua": ["x", "x"]}, False),
+        ({"n\\u": ["x", "x"], "zu": ["x", "x"]}, True),
+    ],
+)
+def test_arrays_are_known_by_the_pattern_of_their_name(value: Any, valid: bool) -> None:
+    validator: Any = jsonschema.Draft202012Validator(BY_PATTERN)
+    assert validator.is_valid(value) is valid
+    assert takes(executor_of(BY_PATTERN), json.dumps(value), Random(3)) is valid
+
+
 def test_copies_remember_apart() -> None:
     one = executor_of(array_of("strings"))
     for token in cuts(b'["a",', Random(3)):

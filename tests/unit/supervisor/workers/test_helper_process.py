@@ -74,6 +74,18 @@ async def test_requests_share_a_process_that_was_started_before() -> None:
         assert {(await ask(pool, "x")).pid for _ in range(3)} == {started.pid}
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_start_beside_the_caller_ends_with_the_pool(turns: int) -> None:
+    async with helpers() as pool:
+        pool.start_soon()
+        pool.start_soon()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    async with helpers() as pool:
+        pool.start_soon()
+        assert (await ask(pool, "x")).pid in {child.pid for child in children()}
+
+
 async def test_a_process_is_replaced_after_its_last_reply() -> None:
     async with helpers() as pool:
         last = await ask(pool, "last")
