@@ -128,7 +128,8 @@ class Recognizer:
                 found.add(cell)
                 continue
             expr, place, rest = self._cells[cell]
-            if isinstance(expr, Literal | CharClass | _Open):
+            is_empty = isinstance(expr, Literal) and not expr.text
+            if isinstance(expr, Literal | CharClass | _Open) and not is_empty:
                 found.add(cell)
                 continue
             for target in self._unfold(expr, place, rest):
@@ -139,6 +140,8 @@ class Recognizer:
         return result
 
     def _unfold(self, expr: Expr, place: Place | None, rest: int) -> list[int]:
+        if isinstance(expr, Literal):  # the empty one
+            return [rest]
         if isinstance(expr, RuleRef):
             return [self._cell(self._grammar.rules[expr.name], place, rest)]
         if isinstance(expr, Token):

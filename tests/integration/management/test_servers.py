@@ -196,7 +196,7 @@ def no_descriptors(process: psutil.Process) -> Generator[None]:
 
 @pytest.mark.parametrize(
     ("before", "code"),
-    [("/health", "unavailable"), ("/v1/models", "model_failed")],
+    [("/health", "unavailable"), ("/v1/completions", "model_failed")],
     ids=["for the modules of the path", "for a worker"],
 )
 def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
@@ -206,7 +206,7 @@ def test_few_descriptors_are_an_error_and_the_server_goes_on_when_they_are_back(
         url = served.url()
         first = held.enter_context(connect(url))
         first.send(f"GET {before} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-        assert first.response().status == 200
+        assert first.response().status in (200, 405)
         with no_descriptors(psutil.Process(served.process.pid)), contextlib.ExitStack() as flood:
             for _ in range(40):
                 flood.enter_context(connect(url))

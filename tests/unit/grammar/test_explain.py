@@ -11,7 +11,8 @@ from jan_serve.grammar.explain import Change, cost_of_schema, explain, smallest_
 from jan_serve.grammar.limits import MAX_STEPS
 
 TEXT: dict[str, Any] = {"type": "string"}
-OBJECTS: dict[str, Any] = {"type": "array", "items": {"type": "object"}, "uniqueItems": True}
+CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}
+OBJECTS: dict[str, Any] = {"type": "array", "items": CLOSED, "uniqueItems": True}
 
 
 def test_a_schema_that_compiles_says_what_it_costs() -> None:

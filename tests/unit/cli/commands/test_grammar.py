@@ -85,7 +85,8 @@ def test_a_schema_is_explained(schema_file: str, capsys: pytest.CaptureFixture[s
 
 def test_a_refused_schema_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "schema.json"
-    path.write_text(json.dumps({"type": "array", "items": {"type": "object"}, "uniqueItems": True}))
+    closed = {"type": "object", "additionalProperties": False}
+    path.write_text(json.dumps({"type": "array", "items": closed, "uniqueItems": True}))
     assert main(["grammar", str(path), "--explain"]) == 1
     assert "it compiles without `uniqueItems` at /" in capsys.readouterr().out
 

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from jan_serve.core.messages import (
+    AudioPart,
     FunctionCall,
     ImagePart,
     Message,
@@ -108,6 +109,13 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "y", "detail": "low"}}]},
             Message(role="user", content=(ImagePart("y", "messages[0].content[0].image_url"),)),
         ),
+        (
+            {
+                "role": "user",
+                "content": [{"type": "input_audio", "input_audio": {"data": "QQ==", "format": "wav"}}],
+            },
+            Message(role="user", content=(AudioPart("QQ==", "messages[0].content[0].input_audio.data"),)),
+        ),
     ],
 )
 def test_messages(wire: dict[str, Any], message: Message) -> None:
@@ -129,8 +137,8 @@ def test_messages_that_break_the_schema(wire: Any) -> None:
 
 
 def test_media_parts_are_rejected_by_type() -> None:
-    part = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
-    with pytest.raises(UnsupportedContent, match="input_audio"):
+    part = {"type": "video_url", "video_url": {"url": "y"}}
+    with pytest.raises(UnsupportedContent, match="video_url"):
         chat(messages=[{"role": "user", "content": [part]}])
 
 
