@@ -29,6 +29,8 @@ from jan_serve.grammar.ast import (
 from jan_serve.grammar.layout import LAYOUTS, Place
 
 _MAX_CONFIGURATIONS = 200_000
+_FOR_EACH_CHARACTER = 20
+"""Counting the characters of a long string takes about ten."""
 
 # A continuation is a linked list of the expressions still to match, innermost first, each with its place in a layout.
 # Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
@@ -50,6 +52,7 @@ class Recognizer:
         self._grammar = grammar
         self._ids: dict[_Cell, int] = {}
         self._cells: list[_Cell] = []
+        self._most_cells = _MAX_CONFIGURATIONS
         self._closures: dict[int, frozenset[int]] = {}
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
@@ -60,6 +63,7 @@ class Recognizer:
     def leaves_at(self, text: str) -> int | None:
         """None where the text belongs; else the index of the first character that no word continues with, or
         `len(text)` where the text is only the beginning of a word."""
+        self._most_cells += _FOR_EACH_CHARACTER * len(text)
         states = self._closure(self._cell(RuleRef(self._grammar.root), None, -1))
         for index, c in enumerate(text):
             states = self._step(states, c)
@@ -110,7 +114,7 @@ class Recognizer:
         if known is None:
             known = self._ids[key] = len(self._cells)
             self._cells.append(key)
-            if known > _MAX_CONFIGURATIONS:
+            if known > self._most_cells:
                 raise GrammarTooComplex("the grammar is too ambiguous to be checked against this text")
         return known
 
@@ -128,8 +132,7 @@ class Recognizer:
                 found.add(cell)
                 continue
             expr, place, rest = self._cells[cell]
-            is_empty = isinstance(expr, Literal) and not expr.text
-            if isinstance(expr, Literal | CharClass | _Open) and not is_empty:
+            if isinstance(expr, CharClass | _Open) or (isinstance(expr, Literal) and expr.text):
                 found.add(cell)
                 continue
             for target in self._unfold(expr, place, rest):

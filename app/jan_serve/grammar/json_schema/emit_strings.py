@@ -55,7 +55,8 @@ def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr 
     first, more = Token(sequence([Literal('"'), whole])), rules.define("piece", Token(whole), complete=True)
 
     def last(opening: str, least: int, most: int | None) -> Expr:
-        return Token(sequence([Literal(opening), repeat(item, least, most), form.tail]))
+        begin = [Literal(opening)] if opening else []
+        return Token(sequence([*begin, repeat(item, least, most), form.tail]))
 
     options: list[Expr] = []
     for fewest, most, least_rest, most_rest in _counted_in_pieces(low, high):

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jan_serve.errors import UnsupportedSchema
-from jan_serve.grammar.json_schema.assertions import Assertions
+from jan_serve.grammar.json_schema.assertions import Assertions, with_types
 from jan_serve.grammar.json_schema.document import Document, Node
+from jan_serve.grammar.json_schema.ir import NO_VALUE
 from jan_serve.grammar.json_schema.negation import Negation
 from jan_serve.grammar.json_schema.terms import Terms
 from tests.unit.grammar.json_schema.assertion_schemas import ASSERTION_SCHEMAS
@@ -28,7 +29,8 @@ def read(schema: Any) -> tuple[Negation, Node]:
 @given(ASSERTION_SCHEMAS, st.lists(VALUES, min_size=12, max_size=12))
 def test_a_value_breaks_some_keyword_unless_it_is_valid(schema: dict[str, Any], values: list[Any]) -> None:
     negation, node = read(schema)
-    parts = list(negation.parts(node))
+    marks = [broken for broken, _ in negation.marks(node)]
+    parts = [*negation.parts(node), with_types(NO_VALUE, object=tuple(marks))]
     for value in values:
         assert any(allows(part, value) for part in parts) is not is_valid(schema, value), value
 
