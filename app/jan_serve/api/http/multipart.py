@@ -12,15 +12,11 @@ _BOUNDARY: Final = re.compile(
     r'multipart/form-data\s*;.*?\bboundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))', re.I
 )
 _NAME: Final = re.compile(rb'[;\s]name=(?:"([^"]*)"|([^\s;"]+))', re.I)
-_FILE: Final = re.compile(rb"[;\s]filename\*?=", re.I)
 
 
 class FormField(NamedTuple):
-    """is_file: the client named it as a file."""
-
     name: str
     data: bytes
-    is_file: bool
 
     def text(self) -> str:
         """Raises InvalidRequest for bytes that are not UTF-8."""
@@ -57,4 +53,4 @@ def _field(part: bytes) -> FormField:
     if not separator or name is None:
         raise InvalidRequest("A part of the form has no name.")
     given = name[2] if name[1] is None else name[1]
-    return FormField(given.decode("utf-8", "replace"), data, _FILE.search(disposition) is not None)
+    return FormField(given.decode("utf-8", "replace"), data)
