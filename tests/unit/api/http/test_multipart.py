@@ -29,6 +29,11 @@ FORMS: dict[str, tuple[str, bytes, list[FormField]]] = {
         part("filename=a; name=file", b"x") + END,
         [FormField("file", b"x")],
     ),
+    "a file's name that looks like a field's": (
+        TYPE,
+        part('filename="a; name=b"; name="file"', b"x") + END,
+        [FormField("file", b"x")],
+    ),
     "a quoted boundary": (
         'multipart/form-data; charset=utf-8; boundary="XX"',
         part('name="a"', b"") + END,
