@@ -46,7 +46,8 @@ def call_trees(
 ) -> list[Grammar]:
     """The same as trees: the whole, and what follows each trigger."""
     fillings = {
-        tool_hole(number): tool_arguments(form, tool.parameters)[0] for number, tool in enumerate(tools)
+        tool_hole(number): tool_arguments(form, tool.parameters)[0].grammar
+        for number, tool in enumerate(tools)
     }
     if constraint is not None:
         fillings["answer"] = translate_constraint(constraint)

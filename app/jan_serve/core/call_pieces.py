@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jan_serve.core.constraint import SpecialText
+from jan_serve.core.text_bounds import CallMarks
 
 
 class GrammarPiece(msgspec.Struct, frozen=True):
@@ -20,19 +21,24 @@ class GrammarPiece(msgspec.Struct, frozen=True):
 
 
 class ToolGrammar(msgspec.Struct, frozen=True):
-    """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name."""
+    """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name. most:
+    characters of texts that are counted beside the grammar, by their keys."""
 
     piece: GrammarPiece
     warnings: tuple[str, ...] = ()
+    most: dict[str, int] = {}
 
 
 class CallFrame(msgspec.Struct, frozen=True):
     """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
 
-    tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one.
+    tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one. marks: of
+    raw texts, and starts: `TextBounds.start` after each trigger, where the format has such texts.
     """
 
     whole: GrammarPiece
     triggered: tuple[GrammarPiece, ...]
     tools: tuple[str, ...]
     answer: str | None = None
+    marks: CallMarks | None = None
+    starts: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from jan_serve.core.text_bounds import TextBounds
 from jan_serve.core.text_memory import TextMemory
 
 
@@ -66,10 +67,12 @@ class CompiledGrammar(msgspec.Struct, frozen=True):
     """A parsed and checked grammar for the engine.
 
     lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.
-    specials: the rules that `lark` leaves undefined. memory: what the text must obey beside the grammar.
+    specials: the rules that `lark` leaves undefined. memory, bounds: what the text must obey beside the
+    grammar; one of them at most.
     """
 
     gbnf: str
     lark: str
     specials: tuple[SpecialText, ...] = ()
     memory: TextMemory | None = None
+    bounds: TextBounds | None = None

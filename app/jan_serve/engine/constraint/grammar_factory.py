@@ -10,7 +10,9 @@ import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
+from jan_serve.core.text_bounds import TextBounds
 from jan_serve.core.text_memory import TextMemory
+from jan_serve.engine.constraint.counting_executor import CountingExecutor, TokenSizes
 from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
@@ -36,9 +38,10 @@ class GrammarFactory:
         self.tables = TokenTables(vocab, early)
         self._search: TokenSearch | None = None
         self._item_tokens: ItemTokens | None = None
+        self._token_sizes: TokenSizes | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
-        """At their start, by Lark text and a hash of the memory, the least recently used first. Only the calling thread
-        uses them."""
+        """At their start, by Lark text and a hash of what stands beside it, the least recently used first. Only the
+        calling thread uses them."""
 
     def create(self, grammar: CompiledGrammar) -> GrammarExecutor:
         """An executor at the start of the grammar. Raises InvalidGrammar, GrammarTooComplex.
@@ -46,11 +49,13 @@ class GrammarFactory:
         The calling thread needs `lark_limits.STACK_BYTES` of stack.
         """
         lark = self._with_specials(grammar)
-        key = lark if grammar.memory is None else lark + _hash(grammar.memory)
+        key = lark + "".join(
+            _hash(beside) for beside in (grammar.memory, grammar.bounds) if beside is not None
+        )
         kept = self._kept.get(key)
         if kept is None:
             check_lark(lark)
-            kept = self._made(lark, grammar.memory)
+            kept = self._made(lark, grammar)
             if not self.tables.complete:  # its masks take longer than those of the next one
                 return kept
             self._kept[key] = kept
@@ -58,16 +63,23 @@ class GrammarFactory:
         self._kept.move_to_end(key)
         return kept.copy()
 
-    def _made(self, lark: str, memory: TextMemory | None) -> GrammarExecutor:
+    def _made(self, lark: str, grammar: CompiledGrammar) -> GrammarExecutor:
         tokenizer = self.tables.tokenizer()
-        if memory is None:
-            return GrammarExecutor(tokenizer, lark, self._vocab)
-        return RememberingExecutor(tokenizer, lark, self._vocab, memory, self._tokens_of_items)
+        if grammar.memory is not None:
+            return RememberingExecutor(tokenizer, lark, self._vocab, grammar.memory, self._tokens_of_items)
+        if grammar.bounds is not None:
+            return CountingExecutor(tokenizer, lark, self._vocab, grammar.bounds, self._sizes_of_tokens)
+        return GrammarExecutor(tokenizer, lark, self._vocab)
 
     def _tokens_of_items(self) -> ItemTokens:
         if self._item_tokens is None:
             self._item_tokens = ItemTokens(self.tables.pieces(), self._token_search())
         return self._item_tokens
+
+    def _sizes_of_tokens(self) -> TokenSizes:
+        if self._token_sizes is None:
+            self._token_sizes = TokenSizes(self.tables.pieces())
+        return self._token_sizes
 
     def _forget_old(self) -> None:
         """The newest stays, whatever its size."""
@@ -102,5 +114,5 @@ class GrammarFactory:
         return '""' if self._vocab.is_eog(token) else f"<[{token}]>"
 
 
-def _hash(memory: TextMemory) -> str:
-    return sha256(msgspec.msgpack.encode(memory)).hexdigest()
+def _hash(beside: TextMemory | TextBounds) -> str:
+    return sha256(msgspec.msgpack.encode(beside)).hexdigest()

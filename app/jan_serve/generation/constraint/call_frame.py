@@ -12,6 +12,7 @@ from typing import Final
 from jan_serve.chat.call_layout import CALL_ID_PATTERN, Parts, Slot
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.call_pieces import CallFrame
+from jan_serve.generation.constraint.call_marks import call_marks, starts
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
 from jan_serve.generation.constraint.tool_grammar import has_free_text
@@ -36,7 +37,11 @@ def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool,
         for tree in frame_trees(chat_format, names, parallel=parallel, answer=answer)
     )
     return CallFrame(
-        whole, tuple(triggered), tuple(map(lark_hole, holes)), lark_hole(_ANSWER) if answer else None
+        whole,
+        tuple(triggered),
+        tuple(map(lark_hole, holes)),
+        lark_hole(_ANSWER) if answer else None,
+        *((call_marks(chat_format.calls), starts(chat_format.calls)) if has_free_text(chat_format) else ()),
     )
 
 

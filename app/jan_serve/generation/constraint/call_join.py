@@ -9,6 +9,7 @@ from typing import Final
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.guide import CallGrammars
+from jan_serve.core.text_bounds import TextBounds
 from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 45_000
@@ -52,11 +53,20 @@ def join_calls(
     fillings = dict(zip(frame.tools, (tool.piece for tool in chosen), strict=True))
     if frame.answer is not None and answer is not None:
         fillings[frame.answer] = answer
+    most = {tool.name: part.most for tool, part in zip(tools, chosen, strict=True) if part.most}
+    starts = frame.starts or ("",) * len(frame.triggered)
     return CallGrammars(
-        _joined(frame.whole, fillings),
-        tuple(_joined(piece, fillings) for piece in frame.triggered),
+        _joined(frame.whole, fillings, _bounds(frame, most, "")),
+        tuple(
+            _joined(piece, fillings, _bounds(frame, most, start))
+            for piece, start in zip(frame.triggered, starts, strict=True)
+        ),
         _warnings(tools, chosen),
     )
+
+
+def _bounds(frame: CallFrame, most: dict[str, dict[str, int]], start: str) -> TextBounds | None:
+    return TextBounds(frame.marks, most, start) if most and frame.marks is not None else None
 
 
 def _within_limit(
@@ -111,7 +121,9 @@ def cost_of(name: str, body: str) -> int:
     return 1 + texts + body.count("(") + 8 * body.count("){") + items // _ITEMS_A_SYMBOL
 
 
-def _joined(frame: GrammarPiece, fillings: Mapping[str, GrammarPiece]) -> CompiledGrammar:
+def _joined(
+    frame: GrammarPiece, fillings: Mapping[str, GrammarPiece], bounds: TextBounds | None
+) -> CompiledGrammar:
     definitions = dict(frame.definitions)
     specials = {special.rule: special for special in frame.specials}
     for piece in fillings.values():
@@ -120,7 +132,8 @@ def _joined(frame: GrammarPiece, fillings: Mapping[str, GrammarPiece]) -> Compil
     lines = [f"start: {frame.root}"]
     lines += [f"{hole}: {piece.root}" for hole, piece in fillings.items()]
     lines += [f"{name}: {body}" for name, body in definitions.items()]
-    return CompiledGrammar(gbnf="", lark="\n".join(lines) + "\n", specials=tuple(specials.values()))
+    lark = "\n".join(lines) + "\n"
+    return CompiledGrammar(gbnf="", lark=lark, specials=tuple(specials.values()), bounds=bounds)
 
 
 def _warnings(tools: Sequence[JoinedTool], chosen: Sequence[ToolGrammar]) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+import msgspec
+
 from jan_serve.chat.call_layout import (
     ArgumentSyntax,
     GemmaArguments,
@@ -31,14 +33,20 @@ from jan_serve.grammar import (
 from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.compose import Composer, embed
-from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
+from jan_serve.grammar.json_schema.arguments import (
+    ArgumentNotation,
+    ArgumentsGrammar,
+    ArgumentSlot,
+    translate_arguments,
+)
 from jan_serve.grammar.layout import has_layouts, with_optional_spaces
 
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _SCALAR: Final = r"true|false|null|-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?"
 BOUNDS: Final = (4_096, 256)
-"""Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once."""
+"""Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once:
+in texts that a pattern holds too, and that may be another type."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 FREE_CONTAINERS: Final = (
     "arrays and objects among its arguments are held to the notation of this model, not to their schemas"
@@ -63,8 +71,9 @@ def tool_grammar(
     whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
     InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
-    translated, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
-    return ToolGrammar(print_piece(translated, tokens=not has_free_text(chat_format)), warnings)
+    made, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
+    piece = print_piece(made.grammar, tokens=not has_free_text(chat_format))
+    return ToolGrammar(piece, warnings, made.most)
 
 
 def tool_arguments(
@@ -73,7 +82,7 @@ def tool_arguments(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
-) -> tuple[Grammar, tuple[str, ...]]:
+) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
     """As `tool_grammar`, not printed."""
     schema = _object_schema(parameters)
     try:
@@ -106,27 +115,27 @@ def has_free_text(chat_format: ChatFormat) -> bool:
 
 def _translated(
     chat_format: ChatFormat, schema: Any, whitespace: Whitespace
-) -> tuple[Grammar, tuple[str, ...]]:
-    grammar, warnings = _in_any_layout(chat_format, schema, whitespace)
+) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
+    made = _in_any_layout(chat_format, schema, whitespace)
+    warnings = () if made.exact else (FREE_CONTAINERS,)
+    if not has_layouts(made.grammar):
+        return made, warnings
     # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
-    return with_optional_spaces(grammar) if has_layouts(grammar) else grammar, warnings
+    return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar)), warnings
 
 
-def _in_any_layout(
-    chat_format: ChatFormat, schema: Any, whitespace: Whitespace
-) -> tuple[Grammar, tuple[str, ...]]:
+def _in_any_layout(chat_format: ChatFormat, schema: Any, whitespace: Whitespace) -> ArgumentsGrammar:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
         grammar = json_schema_to_grammar(schema, whitespace=whitespace)
         if schema["type"] != "object":
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
-        return grammar, ()
+        return ArgumentsGrammar(grammar, exact=True, most={})
     notation = _notation(syntax, chat_format.special_tokens)
-    translated = translate_arguments(schema, notation, whitespace=whitespace)
-    warnings = () if translated.exact else (FREE_CONTAINERS,)
+    made = translate_arguments(schema, notation, whitespace=whitespace)
     if isinstance(syntax, GemmaArguments):
-        return _braced(translated.grammar), warnings
-    return translated.grammar, warnings
+        return msgspec.structs.replace(made, grammar=_braced(made.grammar))
+    return made
 
 
 def without_large_bounds(schema: Any, bound: int) -> Any:

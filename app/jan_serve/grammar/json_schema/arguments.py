@@ -42,7 +42,6 @@ from jan_serve.grammar.json_schema.ir import (
     ANY_OBJECT,
     NO_VALUE,
     TRUE,
-    Conj,
     ObjectSpec,
     TypeSets,
 )
@@ -85,10 +84,11 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
 
 class ArgumentsGrammar(msgspec.Struct, frozen=True):
     """exact: whether every text of the grammar satisfies the schema; otherwise only the types of nested values are
-    enforced."""
+    enforced. most: characters of raw texts that the grammar does not count, by their keys."""
 
     grammar: Grammar
     exact: bool
+    most: dict[str, int]
 
 
 def translate_arguments(
@@ -107,7 +107,8 @@ def translate_arguments(
         grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
     if grammar is None:
         raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
-    return ArgumentsGrammar(grammar, writer.exact)
+    most = {name: most for name, most in writer.most.items() if most is not None}
+    return ArgumentsGrammar(grammar, writer.exact, most)
 
 
 class _Writer:
@@ -117,6 +118,7 @@ class _Writer:
         self._notation = msgspec.structs.replace(notation, argument=self._shared(notation.argument))
         self._plain = PlainText()
         self.exact = True
+        self.most: dict[str, int | None] = {}
 
     def _closing_of(self, notation: ArgumentNotation) -> tuple[int, Expr] | None:
         """How many characters stand between a raw string and its stop, and what follows; None where a control token
@@ -149,21 +151,35 @@ class _Writer:
         for name in names:
             conj = expander.algebra.lookup(spec, name)
             if name in required or not expander.is_nothing(conj):
-                fields.append(Field(self._argument(self._plain.literal(name), name, conj), name in required))
+                sets = self._uncounted(name, expander.expand(conj))
+                argument = self._argument(self._plain.literal(name), name, sets)
+                fields.append(Field(argument, name in required))
         if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
             raise UnsupportedSchema(
                 "", "minProperties", "arguments cannot be counted in this model's notation"
             )
         extra: Expr = NEVER
         if not names and not spec.rules:
-            extra = self._argument(_NAME, "any", TRUE)
+            extra = self._argument(_NAME, "any", expander.expand(TRUE))
         shape = Shape(fields, extra, [], 0, 0, None)
         members = plain_members(self._emit.rules, shape, "arguments", comma=self._notation.separator)
         return optional(members) if shape.may_be_empty() else members
 
-    def _argument(self, key: Expr, hint: str, conj: Conj) -> Expr:
+    def _uncounted(self, name: str, sets: TypeSets) -> TypeSets:
+        """The values of an argument, without the bound of a text that is too long to be counted here."""
+        text, most = sets.string, None
+        is_raw = self._notation.stop is not None and not self._has_others(sets)
+        if is_raw and isinstance(text, strings.Length) and text.low <= _MOST_COUNTED < (text.high or 0):
+            most = text.high
+            sets = msgspec.structs.replace(sets, string=strings.Length(text.low, None))
+        if self.most.setdefault(name, most) != most:
+            raise UnsupportedSchema(
+                "", "maxLength", "a long text has one bound only in this model's notation"
+            )
+        return sets
+
+    def _argument(self, key: Expr, hint: str, sets: TypeSets) -> Expr:
         """One argument, in each spelling of its type."""
-        sets = self._emit.expander.expand(conj)
         slots = self._notation.argument
         until = self._until_stop(key, sets)
         if until is not None:

@@ -37,7 +37,10 @@ CITY: dict[str, Any] = {
     "required": ["city"],
     "additionalProperties": False,
 }
-LONG: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 65_536}}}
+LONG: dict[str, Any] = {
+    "type": "object",
+    "properties": {"text": {"type": ["string", "integer"], "maxLength": 65_536}},
+}
 ELSEWHERE: dict[str, Any] = {"type": "object", "properties": {"x": {"$ref": "https://example.com/x"}}}
 
 each_notation = pytest.mark.parametrize("form", [BY_NAME[name] for name in ONE_OF_EACH], ids=ONE_OF_EACH)

@@ -1,0 +1,80 @@
+"""Constrains a sequence to a grammar and to bounds of long texts: at its bound, a text can only end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jan_serve.core.text_bounds import TextBounds
+from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
+from jan_serve.engine.constraint.text_counter import State, TextCounter, characters
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
+
+
+class TokenSizes:
+    """The tokens of a vocabulary by their characters. Built once: scans all tokens."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+        self.characters = np.fromiter(map(characters, pieces), np.int32, len(pieces))
+        self.longest = int(self.characters.max())
+        self._with: dict[bytes, npt.NDArray[np.bool_]] = {}
+
+    def with_any(self, texts: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+        """Which tokens have one of these texts in them."""
+        for text in texts:
+            if text not in self._with:
+                self._with[text] = np.fromiter((text in p for p in self.pieces), np.bool_, len(self.pieces))
+        return np.logical_or.reduce([self._with[text] for text in texts])
+
+
+class CountingExecutor(GrammarExecutor):
+    """A GrammarExecutor whose texts also obey bounds."""
+
+    def __init__(
+        self, tokenizer: Any, lark: str, vocab: Vocab, bounds: TextBounds, tokens: Callable[[], TokenSizes]
+    ) -> None:
+        super().__init__(tokenizer, lark, vocab)
+        self._counter = TextCounter(bounds)
+        self._tokens = tokens
+        self._state = State()
+
+    def copy(self) -> CountingExecutor:
+        twin = super().copy()
+        assert isinstance(twin, CountingExecutor)
+        twin._counter, twin._state, twin._tokens = self._counter, self._state, self._tokens
+        return twin
+
+    def allows(self, token: int) -> bool:
+        return super().allows(token) and (self._vocab.is_eog(token) or self._written(token) is not None)
+
+    def mask(self, logits: Floats) -> Floats:
+        out = super().mask(logits)
+        room = self._counter.room(self._state)
+        if room is None or room >= (tokens := self._tokens()).longest:
+            return out
+        # One that is longer than the room begins the stop or goes on with it.
+        longer = tokens.characters > room
+        stops = tokens.with_any(self._counter.stop_bytes(self._state))
+        out[longer & ~stops] = -np.inf
+        for token in np.nonzero(longer & stops & (out > -np.inf))[0]:
+            if self._written(int(token)) is None:
+                out[token] = -np.inf
+        return out
+
+    def accept(self, token: int) -> None:
+        """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
+        super().accept(token)
+        if self._vocab.is_eog(token):
+            return
+        written = self._written(token)
+        if written is None:
+            raise EngineFailure("The engine wrote a text that is longer than its bound.")
+        self._state = written
+
+    def _written(self, token: int) -> State | None:
+        return self._counter.written(self._state, self._tokens().pieces[token])

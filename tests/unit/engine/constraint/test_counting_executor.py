@@ -1,0 +1,157 @@
+"""Raw texts of calls with a bound: every text up to it can be written however it is cut into tokens, and none above."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pytest
+
+from jan_serve.chat.call_layout import JsonArguments, PythonArguments
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.core.messages import FunctionCall, Tool, ToolCall
+from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.text_bounds import TextBounds
+from jan_serve.engine.constraint.counting_executor import CountingExecutor
+from jan_serve.engine.constraint.grammar_factory import GrammarFactory
+from jan_serve.engine.constraint.text_counter import State, TextCounter
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
+from jan_serve.generation.constraint.call_marks import call_marks, starts
+from tests.support.call_grammars import call_grammars
+
+MOST = 5_000
+RAW = [f for f in FORMATS if not isinstance(f.calls.arguments, JsonArguments | PythonArguments)]
+BY_NAME = {form.name: form for form in RAW}
+_LONGER = (
+    "a" * 8,
+    "a" * 64,
+    "é" * 3,
+    "a</",
+    "<<",
+    "</par",
+    "</parameter>",
+    "a</parameter>",
+    "eter>",
+    "a\n</",
+    "😀",
+)
+PIECES = (b"<s>", b"</s>", *(bytes((byte,)) for byte in range(256)), *(text.encode() for text in _LONGER))
+
+
+class Vocabulary:
+    """All bytes, and tokens that hold several characters of a text and parts of its stop."""
+
+    n_tokens = len(PIECES)
+    eog_ids = (1,)
+    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
+
+    def is_eog(self, token: int) -> bool:
+        return token in self.eog_ids
+
+    def is_control(self, token: int) -> bool:
+        return token < 2
+
+    def control_token(self, text: str) -> int | None:
+        return None
+
+    def pieces(self, tokens: range) -> list[bytes]:
+        return [PIECES[token] for token in tokens]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        return tokens_of(text)
+
+
+def tokens_of(text: str) -> list[int]:
+    """One for each byte."""
+    return [2 + byte for byte in text.encode()]
+
+
+def written(form: ChatFormat, *calls: tuple[str, dict[str, Any]]) -> str:
+    return write_calls(
+        form.calls,
+        [
+            ToolCall(id="c1", function=FunctionCall(name=name, arguments=json.dumps(arguments)))
+            for name, arguments in calls
+        ],
+    )
+
+
+def is_counted(counter: TextCounter, *parts: bytes) -> State | None:
+    state: State | None = State()
+    for part in parts:
+        state = None if state is None else counter.written(state, part)
+    return state
+
+
+@pytest.mark.parametrize("form", RAW, ids=lambda form: form.name)
+@pytest.mark.parametrize("word", ["a", "é", "<", "</", "a\n", '"'])
+def test_only_the_text_of_its_tool_is_counted(form: ChatFormat, word: str) -> None:
+    """At every split, from the start of an answer and from each trigger."""
+    marks, calls = call_marks(form.calls), form.calls
+    other = {"script": word * 20, "note": f"{word}script: <function=Flow>"}
+    text = word * 3
+    called = written(
+        form, ("Flows", other), ("Flow", {"note": word * 9, "n": 5, "script": text}), ("Read", other)
+    )
+    begun = [("", 0)]
+    for trigger, start in zip(calls.triggers, starts(calls), strict=True):
+        begun.append((start, called.index(trigger) + len(trigger)))
+    for start, at in begun:
+        data = called[at:].encode()
+        for bound, fits in ((len(text), True), (len(text) - 1, False)):
+            counter = TextCounter(TextBounds(marks, {"Flow": {"script": bound}}, start))
+            bytewise = is_counted(counter, *(data[i : i + 1] for i in range(len(data))))
+            assert (bytewise is not None) is fits
+            for split in range(0, len(data), 1 if fits else 7):
+                assert (is_counted(counter, data[:split], data[split:]) is not None) is fits, data[:split]
+
+
+def executor(form: ChatFormat) -> CountingExecutor:
+    schema = {"type": "object", "properties": {"script": {"type": "string", "maxLength": MOST}, "n": {}}}
+    tools = [Tool(name="Flow", parameters=schema), Tool(name="Read", parameters=schema | {"required": ["n"]})]
+    grammars = call_grammars(form, tools, parallel=True)
+    assert grammars.warnings == ()
+    made = GrammarFactory(cast(Vocab, Vocabulary())).create(grammars.whole)
+    assert isinstance(made, CountingExecutor)
+    return made
+
+
+@pytest.mark.parametrize("name", ["qwen3-coder", "glm-4.5"])
+def test_a_text_at_its_bound_can_only_end(name: str) -> None:
+    """mask and allows agree on every token; a stop that begins and is none counts."""
+    form = BY_NAME[name]
+    begin, end = written(form, ("Flow", {"script": "@"})).split("@")
+    made = executor(form)
+    for token in tokens_of(begin):
+        made.accept(token)
+    wide = PIECES.index(b"a" * 64)
+    while made.allows(wide):
+        assert made.mask(np.zeros(len(PIECES), np.float32))[wide] == 0
+        made.accept(wide)
+    for token in (PIECES.index(b"</par"), *tokens_of("é<a")):
+        assert_alike(made)
+        made.accept(token)
+    assert not made.allows(2 + ord("a"))
+    begun = made.copy()
+    for token in (PIECES.index(b"</par"), *tokens_of("ameter>" if name == "qwen3-coder" else "")):
+        if begun.allows(token):
+            begun.accept(token)
+            assert not begun.allows(2 + ord("x"))
+            assert_alike(begun)
+    with pytest.raises(EngineFailure, match="longer than its bound"):
+        made.copy().accept(2 + ord("a"))
+    for token in tokens_of(end):
+        assert_alike(made)
+        made.accept(token)
+    assert made.allows(1)
+
+
+def assert_alike(made: CountingExecutor) -> None:
+    out = made.mask(np.zeros(len(PIECES), np.float32))
+    allowed = [token for token in range(2, len(PIECES)) if out[token] == 0]
+    assert allowed, "no token is left"
+    assert allowed == [token for token in range(2, len(PIECES)) if made.allows(token)]
