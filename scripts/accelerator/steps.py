@@ -91,9 +91,11 @@ def _build_offline(check: Check, prepared: Path, cmake_args: str) -> None:
 
 
 def devices(check: Check) -> Facts:
-    """What `doctor` sees. Raises InstallError if it fails, or if the backend's device is missing."""
+    """What `doctor` sees, with an error if the backend's device is missing. Raises InstallError if `doctor` fails."""
     output = run("doctor", [check.python, "-m", "jan_serve", "doctor", "--json"], check.log("doctor"))
     found: Facts = json.loads(output[output.index("{") :])
+    if check.backend.name != "cpu" and not found["engine"]["accelerators"]:
+        return {"doctor": found, "error": f"llama.cpp finds no device for {check.backend.name}"}
     return {"doctor": found}
 
 

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from jan_serve.engine.llama import rpc
-from jan_serve.errors import SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +33,7 @@ def connect_peers(endpoints: Sequence[str]) -> dict[str, str]:
     """
     if not endpoints:
         return {}
-    if not rpc.is_built():
-        raise SettingsError("rpc: this llama.cpp is built without GGML_RPC: install jan-serve's own build")
+    rpc.check_built()
     with ThreadPoolExecutor(len(endpoints)) as pool:
         problems = dict(zip(endpoints, pool.map(problem_of, endpoints), strict=True))
     missing: dict[str, str] = {}

@@ -25,10 +25,10 @@ REQUEST_TOKENS: Final = 128.0
 """What an answer that is being generated costs a prompt that waits for its turn, in prompt tokens."""
 QUEUED_TOKENS: Final = 512.0
 """The same where requests wait for the end of answers."""
-_ANEW: Final = 1.5
-"""What is not cached counts for more than it takes: it delays others, and takes the place of their prompts."""
 OTHERS_TOKENS: Final = 256.0
 """The same for a request of somebody else, which may not have begun."""
+_ANEW: Final = 1.5
+"""What is not cached counts for more than it takes: it delays others, and takes the place of their prompts."""
 
 
 class Candidates(msgspec.Struct, frozen=True):

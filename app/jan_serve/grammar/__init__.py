@@ -40,7 +40,8 @@ __all__ = [
 def json_schema_to_grammar(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Grammar:
     """The grammar of the JSON texts that satisfy `schema` (an object or a boolean, drafts 4 to 2020-12).
 
-    Properties are written in the order of `properties`, other names last. Takes milliseconds; bounded work.
+    Properties are written in the order of `properties`, other names after the last required one. Takes milliseconds;
+    bounded work.
 
     Raises UnsupportedSchema (pointer, keyword, reason) if it cannot be enforced exactly, InvalidSchema if it is
     not a schema, GrammarTooComplex above a limit.

@@ -139,7 +139,7 @@ def _rank(change: Change, refused: InvalidRequest) -> tuple[bool, bool, int, boo
 
 
 def _subschemas(schema: Any, pointer: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object that is a schema, with its pointer."""
+    """Every object that is a schema, with its pointer, in the order of the document."""
     todo = [(pointer, schema)]
     while todo:
         pointer, node = todo.pop()
@@ -147,15 +147,17 @@ def _subschemas(schema: Any, pointer: str) -> Iterator[tuple[str, dict[str, Any]
             continue
         members = cast(dict[str, Any], node)
         yield pointer, members
+        below: list[tuple[str, Any]] = []
         for keyword, value in members.items():
             if keyword in SCHEMA_LIST_KEYWORDS and isinstance(value, list):
                 items = enumerate(cast(list[Any], value))
-                todo += [(f"{pointer}/{keyword}/{number}", item) for number, item in items]
+                below += [(f"{pointer}/{keyword}/{number}", item) for number, item in items]
             elif keyword in SCHEMA_KEYWORDS:
-                todo.append((f"{pointer}/{keyword}", value))
+                below.append((f"{pointer}/{keyword}", value))
             elif keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
                 named = cast(dict[str, Any], value).items()
-                todo += [(f"{pointer}/{keyword}{escape_token(name)}", item) for name, item in named]
+                below += [(f"{pointer}/{keyword}{escape_token(name)}", item) for name, item in named]
+        todo += reversed(below)
 
 
 def _changed(node: Any, change: Change, pointer: str) -> Any:

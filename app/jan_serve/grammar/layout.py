@@ -172,12 +172,17 @@ def _spaced_at_will(expr: Expr, marks: Mapping[str, Expr]) -> Expr:
         return _spaced_at_will(expr.item, marks)
     if isinstance(expr, Brackets):
         return sequence([Literal(expr.opening), _spaced_at_will(expr.item, marks), Literal(expr.closing)])
+    return _rewritten(expr, lambda item: _spaced_at_will(item, marks))
+
+
+def _rewritten(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
+    """A sequence, choice or repetition of rewritten items; any other expression as it is."""
     if isinstance(expr, Sequence):
-        return sequence([_spaced_at_will(item, marks) for item in expr.items])
+        return sequence([rewrite(item) for item in expr.items])
     if isinstance(expr, Choice):
-        return choice([_spaced_at_will(item, marks) for item in expr.items])
+        return choice([rewrite(item) for item in expr.items])
     if isinstance(expr, Repeat):
-        return repeat(_spaced_at_will(expr.item, marks), expr.low, expr.high)
+        return repeat(rewrite(expr.item), expr.low, expr.high)
     return expr
 
 
@@ -197,26 +202,14 @@ class _Writer:
     def write(self, expr: Expr) -> Expr:
         if isinstance(expr, RuleRef):
             return RuleRef(self.names.get(expr.name, expr.name))
-        if isinstance(expr, Sequence):
-            return sequence([self.write(item) for item in expr.items])
-        if isinstance(expr, Choice):
-            return choice([self.write(item) for item in expr.items])
-        if isinstance(expr, Repeat):
-            return repeat(self.write(expr.item), expr.low, expr.high)
         if isinstance(expr, Mark):
             return Literal(expr.text + self._place.after(expr))
         if isinstance(expr, Brackets):
             return sequence([Literal(expr.opening), self.write(expr.item), Literal(expr.closing)])
-        return expr
+        return _rewritten(expr, self.write)
 
 
 def _without_layouts(expr: Expr, writers: Rows[_Writer]) -> Expr:
     if isinstance(expr, OneLayout):
         return choice([writer.write(expr.item) for writer in writers])
-    if isinstance(expr, Sequence):
-        return sequence([_without_layouts(item, writers) for item in expr.items])
-    if isinstance(expr, Choice):
-        return choice([_without_layouts(item, writers) for item in expr.items])
-    if isinstance(expr, Repeat):
-        return repeat(_without_layouts(expr.item, writers), expr.low, expr.high)
-    return expr
+    return _rewritten(expr, lambda item: _without_layouts(item, writers))

@@ -52,7 +52,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
     mtp: drafts with the model's own head for further tokens, if it has one: the same.
     cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
-    the files; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
+    their files and of the vocabulary's tokens; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
     state_bytes: memory for states in transfer from or to other servers.
     context_bytes: max size of the KV cache if n_ctx is None; None: a share of the free memory.
     parts: sizes from the GGUF header; placement: what the user decides of the devices they go to.

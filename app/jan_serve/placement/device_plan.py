@@ -67,8 +67,7 @@ def plan_devices(
         names = ", ".join(device.name for device in devices) or "none"
         raise SettingsError(
             "require_accelerator: llama.cpp finds no accelerator that may be used"
-            f" (device: {settings.device or 'any'}; found: {names})"
-            + "".join(f"; {address}: {reason}" for address, reason in missing.items())
+            f" (device: {settings.device or 'any'}; found: {names})" + _absent(missing)
         )
     warning = _unmet(settings, chosen, missing)
     if not settings.parts.layers:
@@ -100,11 +99,15 @@ def _unmet(settings: EngineSettings, chosen: Sequence[Device], missing: Mapping[
     asked = settings.placement.n_gpu_layers
     if chosen or not asked or (settings.device or "").lower() == "cpu":
         return ""
-    absent = "".join(f"; {address}: {reason}" for address, reason in missing.items())
     return (
-        f"n_gpu_layers = {'all' if asked < 0 else asked}, and llama.cpp finds no accelerator{absent}: the CPU computes"
-        " everything (require_accelerator refuses this)."
+        f"n_gpu_layers = {'all' if asked < 0 else asked}, and llama.cpp finds no accelerator{_absent(missing)}:"
+        " the CPU computes everything (require_accelerator refuses this)."
     )
+
+
+def _absent(missing: Mapping[str, str]) -> str:
+    """The end of a sentence: which devices are not there, and why."""
+    return "".join(f"; {address}: {reason}" for address, reason in missing.items())
 
 
 def _result(
@@ -138,10 +141,9 @@ def _demanded(
     there = [f"{gib(main_total)} of main memory"] + [
         f"{gib(device.free)} on {device.name}" for device in devices
     ]
-    absent = "".join(f"; {address}: {reason}" for address, reason in missing.items())
     raise InsufficientMemory(
         f"the model needs {gib(needed)} ({gib(settings.parts.weights)} for its weights, {gib(cache)} for a context of"
-        f" {length} tokens, {gib(compute)} to compute in), and there are {', '.join(there)}{absent}",
+        f" {length} tokens, {gib(compute)} to compute in), and there are {', '.join(there)}{_absent(missing)}",
         retry_after=None,
         needed_bytes=needed,
         available_bytes=main_total

@@ -26,7 +26,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def usable(self) -> int:
-        """Without what is left to the driver and other programs: a sixteenth, at most 512 MiB."""
+        """Free bytes, less what is left to the driver and other programs: a sixteenth, at most 512 MiB."""
         return max(0, self.free - min(_MAX_SPARE, self.free // _SPARE_SHARE))
 
     @property
@@ -43,7 +43,7 @@ class Device(msgspec.Struct, frozen=True):
         return _HOP_S[self.kind]
 
 
-def usable(devices: Sequence[Device]) -> tuple[Device, ...]:
+def usable_devices(devices: Sequence[Device]) -> tuple[Device, ...]:
     """Discrete devices exclude integrated ones, as in llama.cpp, which share the memory that the rest needs."""
     discrete = any(device.kind == "gpu" for device in devices)
     return tuple(
@@ -54,4 +54,4 @@ def usable(devices: Sequence[Device]) -> tuple[Device, ...]:
 def in_order(devices: Sequence[Device]) -> tuple[Device, ...]:
     """The usable ones, slowest kind first: the last device has the output layer."""
     order = ("rpc", "igpu", "gpu")
-    return tuple(sorted(usable(devices), key=lambda device: order.index(device.kind)))
+    return tuple(sorted(usable_devices(devices), key=lambda device: order.index(device.kind)))

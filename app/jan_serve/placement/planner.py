@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.core.models.placement import PlacementOptions
-from jan_serve.placement.machine import MAIN_MEMORY_SPEED, Device, in_order, usable
+from jan_serve.placement.machine import MAIN_MEMORY_SPEED, Device, in_order, usable_devices
 from jan_serve.placement.workload import Workload
 
 _MOST_WAYS: Final = 48
@@ -35,14 +35,13 @@ class Run(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """runs: in llama.cpp's order of devices, without empty ones. cost_s: of a token, by the cost model.
 
-    main: bytes in main memory, with the parts on integrated devices. forced: the settings decide, although it may not
-    fit. pipelined: there is room for the inputs of several parts of a batch at once.
+    main: bytes in main memory, with the parts on integrated devices. pipelined: there is room for the inputs of several
+    parts of a batch at once.
     """
 
     runs: tuple[Run, ...]
     cost_s: float
     main: int
-    forced: bool = False
     pipelined: bool = False
 
     def n_gpu_layers(self, work: Workload) -> int:
@@ -75,7 +74,7 @@ class Planner:
         self._main_free = main_free
         # The user's indices and proportions are of the devices as they are listed.
         listed = any(options.tensor_split) or options.split_mode != "layer"
-        chosen = usable(devices) if listed else in_order(devices)
+        chosen = usable_devices(devices) if listed else in_order(devices)
         self.row_devices = tuple(device.name for device in chosen)
         if options.split_mode == "none":
             chosen = chosen[options.main_gpu : options.main_gpu + 1]
@@ -111,9 +110,7 @@ class Planner:
             return self._in_main_memory()
         shares = [float(device.usable or 1) for device in self.devices]
         bounds = self._bounds(layers, self._proportions(shares))
-        return msgspec.structs.replace(
-            self._of_bounds(bounds, fits=False) or self._in_main_memory(), forced=True
-        )
+        return self._of_bounds(bounds, fits=False) or self._in_main_memory()
 
     def _layers(self) -> int | None:
         """The demanded number of units on devices; None: automatic."""

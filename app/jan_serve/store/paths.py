@@ -28,5 +28,5 @@ class StorePaths(msgspec.Struct, frozen=True):
 
     @property
     def cache_dir(self) -> Path:
-        """Saved prompt states, which can be deleted at any time."""
+        """Saved prompt states and tokens of vocabularies, which can be deleted at any time."""
         return self.data_dir / "cache"

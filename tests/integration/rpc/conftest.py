@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.engine.llama import backend, rpc
+from jan_serve.errors import SettingsError
 from models.recipe.fixtures import write_tiny_llama, write_tiny_recurrent
 from models.recipe.mixture_fixtures import write_tiny_mixture
 from tests.support.models import model_folder as model_folder
@@ -15,8 +16,10 @@ from tests.support.models import model_folder as model_folder
 @pytest.fixture(scope="session", autouse=True)
 def _rpc_is_built() -> None:  # pyright: ignore[reportUnusedFunction]
     backend.start()
-    if not rpc.is_built():
-        pytest.skip("this llama.cpp is built without GGML_RPC (an older wheel): `make install` builds it")
+    try:
+        rpc.check_built()
+    except SettingsError as error:
+        pytest.skip(f"{error} (an older wheel: `make install` builds it)")
 
 
 @pytest.fixture(scope="session")

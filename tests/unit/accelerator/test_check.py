@@ -126,6 +126,25 @@ def test_tests_that_cannot_be_run_are_an_error(tmp_path: Path, monkeypatch: pyte
     assert "pytest ended with 1" in facts["error"]
 
 
+@pytest.mark.parametrize(
+    ("backend", "accelerators", "missing"),
+    [("cuda", [], True), ("cuda", [DEVICE], False), ("cpu", [], False)],
+)
+def test_a_device_that_llama_cpp_does_not_find_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, accelerators: list[Any], missing: bool
+) -> None:
+    """Otherwise tests of the CPU alone would count as the device's."""
+    doctor = {"engine": {"devices": [DEVICE], "accelerators": accelerators}}
+
+    def run(*_: object) -> str:
+        return f"a warning\n{json.dumps(doctor)}\n"
+
+    monkeypatch.setattr(steps, "run", run)
+    facts = steps.devices(steps.Check(backends.BACKENDS[backend], tmp_path))
+    assert facts["doctor"] == doctor
+    assert facts.get("error") == ("llama.cpp finds no device for cuda" if missing else None)
+
+
 def test_the_rows_of_the_check_are_the_benchmark_s() -> None:
     assert set(steps.ROWS) <= {row.name for row in ROWS}
 

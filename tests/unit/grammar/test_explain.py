@@ -59,6 +59,14 @@ def test_the_smallest_change(schema: Any, change: Change | None) -> None:
     assert not compiles and lines[0].startswith("refused: ") and lines[-1] == f"it compiles {found.line()}"
 
 
+def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
+    pair: dict[str, Any] = {"properties": {"x": {}, "y": {}}}
+    schema = {"properties": {"b": {"items": pair}, "a": pair}, "additionalProperties": pair}
+    compiles, lines = explain(schema)
+    assert compiles
+    assert lines[-1].endswith("`properties`: /, /properties/b/items, /properties/a, /additionalProperties")
+
+
 @pytest.mark.parametrize(
     "properties",
     [{"a": OBJECTS, "b": OBJECTS}, {"a/properties/b": OBJECTS, "a": {"properties": {"b": OBJECTS}}}],

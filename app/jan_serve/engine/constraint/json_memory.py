@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from enum import Enum
-from fractions import Fraction
 from typing import Final, NamedTuple
 
 from jan_serve.core.text_memory import ELSEWHERE, NOWHERE, Automaton, ItemTexts, Place, TextMemory
@@ -23,6 +23,7 @@ _SPELLED: Final = {c: json.dumps(c)[1:-1] for c in _ESCAPED}
 _ALL: Final = ((0, 0x10FFFF),)
 _CONTAINER: Final = "~"
 """The keys of arrays and objects begin with it, so they follow those of all scalars."""
+_EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 class Mode(Enum):
@@ -302,7 +303,10 @@ def _part(text: bytes) -> str:
     """What a scalar within an item is known by."""
     if text[:1] == b'"':
         return json.dumps(json.loads(text))
-    return text.decode("ascii") if text[:1].isalpha() else str(Fraction(text.decode("ascii")))
+    if text[:1].isalpha():
+        return text.decode("ascii")
+    number = Decimal(text.decode("ascii"))
+    return str(number.normalize(_EXACT)) if number else "0"
 
 
 def _container_key(frame: _Frame) -> str:

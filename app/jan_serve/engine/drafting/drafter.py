@@ -30,8 +30,8 @@ _NOTHING = DraftCandidate(0.0, 0)
 class Drafter:
     """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected.
 
-    costs: of steps, as the engine learns them. mode: of look-ups; "on" holds for the model too. longest: max tokens of
-    a sequence.
+    costs: of steps, as the engine learns them. mode: of look-ups; model_mode: of the model. "on" of either drafts in
+    every step, from whichever promises more. longest: max tokens of a sequence.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Drafter:
         self._trials = Trials()
         self._mode = mode
         self._model = model if model_mode != "off" else None
-        self._forces_model = mode == "on" or (self._model is not None and model_mode == "on")
+        self._is_forced = mode == "on" or (self._model is not None and model_mode == "on")
         self._longest = longest
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
@@ -73,13 +73,12 @@ class Drafter:
         if self._mode == "off" and self._model is None:
             return no_drafts
         room = min(room, _MAX_STEP - num_tokens)
-        if room <= 0 or (len(sequences) > _MAX_STREAMS and not self._forces_model):
+        if room <= 0 or (len(sequences) > _MAX_STREAMS and not self._is_forced):
             return no_drafts
         choices = [(None, _NOTHING) if sequence is None else self._choose(sequence) for sequence in sequences]
         guesses = [found for found, _ in choices]
         candidates = [candidate for _, candidate in choices]
-        forced = [self._mode == "on" if found is not None else self._forces_model for found in guesses]
-        lengths = self._lengths(candidates, forced, num_tokens, room)
+        lengths = self._lengths(candidates, num_tokens, room)
         for sequence, found, length in zip(sequences, guesses, lengths, strict=True):
             if sequence is not None and found is not None and not length:
                 self._skip(sequence, found)
@@ -128,15 +127,10 @@ class Drafter:
     def _skip(self, sequence: Sequence, found: Guess) -> None:
         self._skipped[id(sequence)] = len(sequence.tokens), int(found.tokens[0]), found.match_length
 
-    def _lengths(
-        self, candidates: list[DraftCandidate], forced: list[bool], num_tokens: int, room: int
-    ) -> list[int]:
-        if any(forced):
+    def _lengths(self, candidates: list[DraftCandidate], num_tokens: int, room: int) -> list[int]:
+        if self._is_forced:
             each = room // len(candidates)
-            return [
-                max(0, min(candidate.limit, each)) if is_forced else 0
-                for candidate, is_forced in zip(candidates, forced, strict=True)
-            ]
+            return [max(0, min(candidate.limit, each)) for candidate in candidates]
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
         curve = self._costs.decode_curve()

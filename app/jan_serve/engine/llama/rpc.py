@@ -21,9 +21,9 @@ _GetMemory = ctypes.CFUNCTYPE(
 _kept: list[Any] = []
 
 
-def is_built() -> bool:
-    """Whether this llama.cpp has the RPC backend."""
-    return _registry() is not None
+def check_built() -> None:
+    """Raises SettingsError if llama.cpp is built without RPC."""
+    _registry()
 
 
 def add_server(endpoint: str) -> None:
@@ -75,15 +75,16 @@ def report_memory(device: str, measure: Callable[[], tuple[int, int]]) -> None:
     table[_GET_MEMORY] = ctypes.cast(callback, ctypes.c_void_p).value
 
 
-def _registry() -> int | None:
+def _registry() -> int:
     find = ggml_function("ggml_backend_reg_by_name", ctypes.c_void_p, [ctypes.c_char_p])
-    return find(b"RPC")
+    registry: int | None = find(b"RPC")
+    if registry is None:
+        raise SettingsError("rpc: this llama.cpp is built without GGML_RPC: install jan-serve's own build")
+    return registry
 
 
 def _function(name: str, result: Any, arguments: list[Any]) -> Any:
     registry = _registry()
-    if registry is None:
-        raise SettingsError("rpc: this llama.cpp is built without GGML_RPC: install jan-serve's own build")
     get = ggml_function(
         "ggml_backend_reg_get_proc_address", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
     )

@@ -168,7 +168,7 @@ class Negation:
         """
         properties = as_object(node.schema.get("properties", {})) or {}
         required = self._assertions.required(node)
-        for name in [name for name, schema in properties.items() if _lists_constants(schema)]:
+        for name in [name for name, schema in properties.items() if _has_constants(schema)]:
             conj = self._terms.positive(self._document.child(node, "properties", name))
             for broken in self._without(name, conj, name in required):
                 yield broken, ObjectSpec({name: conj}, required=(name,) if name in required else ())
@@ -190,7 +190,7 @@ class Negation:
         if high is not None:
             yield ObjectSpec(low=high + 1)
         for name in properties:
-            if not _lists_constants(properties[name]):
+            if not _has_constants(properties[name]):
                 conj = self._terms.positive(self._document.child(node, "properties", name))
                 yield from self._without(name, conj, name in required)
         for rule in self._assertions.pattern_rules(node):
@@ -204,6 +204,6 @@ class Negation:
                 yield ObjectSpec(exists=(NameRule(names, self._fails(conj)),))
 
 
-def _lists_constants(schema: object) -> bool:
+def _has_constants(schema: object) -> bool:
     members = as_object(schema)
     return members is not None and ("const" in members or "enum" in members)

@@ -282,6 +282,28 @@ def test_a_number_has_no_other_spelling(text: str) -> None:
     assert not takes(executor_of(array_of("numbers")), f"[{text}]", Random(1))
 
 
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [("100", "1e2"), ("0", "-0"), ("0.0", "0e5"), ("2.50", "2.5"), ("1.5e1", "15"), ("-1e-2", "-0.01")],
+)
+def test_numbers_within_items_are_compared_by_value(first: str, again: str) -> None:
+    random = Random(1)
+    start = executor_of(array_of("anything"))
+    assert takes(start.copy(), f"[[{first}], [7]]", random)
+    assert not takes(start.copy(), f"[[{first}], [{again}]]", random)
+
+
+def test_a_number_within_an_item_may_be_long() -> None:
+    """Longer than `int` reads."""
+    random, long = Random(1), "9" * 5_000
+    items = {"type": "array", "items": {"type": "integer", "multipleOf": 3}}
+    start = executor_of({"type": "array", "items": items, "uniqueItems": True}, Whitespace.COMPACT)
+    for token in cuts(f"[[{long}],[".encode(), random):
+        start.accept(token)
+    assert takes(start.copy(), f"{long[1:]}]]", random)
+    assert not takes(start, f"{long}]]", random)
+
+
 PLACES: dict[str, Any] = {
     "type": "object",
     "properties": {

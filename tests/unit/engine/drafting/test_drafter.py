@@ -145,6 +145,15 @@ def test_a_head_that_is_on_drafts_without_a_measurement_and_off_never() -> None:
         assert drafts(drafter, running(list(range(50)))) == expected
 
 
+def test_a_head_that_is_on_leaves_no_stream_without_a_draft() -> None:
+    """Also one whose look-up promises more, while look-ups are measured."""
+    unmeasured: Any = None
+    drafter = Drafter(unmeasured, "auto", FakeHead(), longest=4096, model_mode="on")
+    looked_up, by_head = drafts(drafter, running(REPEATED), running(list(range(50))))
+    assert looked_up and looked_up[0] == NEXT[0]
+    assert by_head == [7] * 4
+
+
 def test_drafts_of_a_model_are_counted_by_themselves() -> None:
     drafter = drafter_of("on", FakeHead())
     for tokens in (list(range(50)), REPEATED):
