@@ -1,8 +1,8 @@
 """Scores the translator on cases, in a process of its own: native code that crashes or hangs costs one case.
 
 A case passes when its schema compiles, every valid instance is accepted as `json.dumps` writes it, and every invalid
-one is refused. llama.cpp judges the GBNF, and a memory beside it the names; where items have to differ, llguidance and the
-memory judge.
+one is refused. llama.cpp judges the GBNF, and a memory the names beside it; where items have to differ, llguidance and
+the memory judge.
 """
 
 from __future__ import annotations

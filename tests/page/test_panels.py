@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -43,8 +44,8 @@ def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> N
 def test_a_refused_schema_is_explained_with_the_smallest_change(tab: Tab) -> None:
     tab.expected.append("400")
     tab.show("Playground")
-    items = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
-    refused = {"type": "array", "items": items, "uniqueItems": True}
+    items: dict[str, Any] = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+    refused: dict[str, Any] = {"type": "array", "items": items, "uniqueItems": True}
     field = tab.page.get_by_role("textbox", name="JSON Schema")
     field.fill(json.dumps(refused))
     expect(tab.page.get_by_role("alert")).to_contain_text("uniqueItems")

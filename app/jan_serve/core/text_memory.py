@@ -57,7 +57,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """A place in a document. names: of members, with their places; other: of all other members. items: the place of
     items. unique: the number of the `ItemTexts` that may not repeat, where an array is here. classes: of other members'
-    names, with their places; each name is in one of them at most. unlisted: the number of the names that the schema does
+    names, with their places; each name is in one of them at most. unlisted: the number of the names that a schema does
     not list, where an object is here and they may run out."""
 
     names: dict[str, int]

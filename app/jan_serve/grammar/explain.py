@@ -106,7 +106,8 @@ def smallest_change(
 ) -> Change | None:
     """One keyword to change, so that the schema compiles; None where no single one is found within a bounded search.
 
-    most_steps: of the search. The keyword that the refusal names comes first, then those that say the least about a value.
+    The keyword that the refusal names comes first, then those that say the least about a value. most_steps: of the
+    search.
     """
     changes = sorted(_changes(schema), key=lambda change: _rank(change, refused))
     steps = 0

@@ -64,7 +64,7 @@ Compiled = CompiledGrammar | Explanation | ToolGrammar | CallFrame | GrammarPiec
 
 
 class CompileReply(HelperReply, frozen=True, kw_only=True):
-    """One of grammar, explanation, tool, frame and piece, by the request; or code and payload of an error of the `errors` tree."""
+    """One of grammar, explanation, tool, frame and piece, by the request; or code and payload of an error."""
 
     grammar: CompiledGrammar | None = None
     explanation: Explanation | None = None

@@ -64,7 +64,7 @@ async def test_a_refusal_says_where(body: dict[str, Any], code: str, words: str)
     assert words in response.json()["error"]["message"]
 
 
-CLOSED_ITEMS = {
+CLOSED_ITEMS: dict[str, Any] = {
     "type": "array",
     "items": {"type": "object", "properties": {"a": {}}, "additionalProperties": False},
     "uniqueItems": True,
@@ -76,7 +76,12 @@ CLOSED_ITEMS = {
     [
         ({"type": "integer"}, True, "compiles", "Lark: "),
         # GBNF has no memory, and a generation has one.
-        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, True, "compiles", "memory beside"),
+        (
+            {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            True,
+            "compiles",
+            "memory beside",
+        ),
         (CLOSED_ITEMS, False, "refused: unsupported JSON Schema", "it compiles without `uniqueItems` at /"),
         ({"type": "objekt"}, False, "refused: ", "no change of a single keyword was found"),
     ],
@@ -91,7 +96,9 @@ async def test_a_schema_is_explained(schema: Any, compiles: bool, first: str, la
     assert explanation["lines"][0].startswith(first) and explanation["lines"][-1].startswith(last)
 
 
-@pytest.mark.parametrize("body", [{}, {"grammar": 'root ::= "a"'}, {"response_format": {"type": "json_object"}}])
+@pytest.mark.parametrize(
+    "body", [{}, {"grammar": 'root ::= "a"'}, {"response_format": {"type": "json_object"}}]
+)
 async def test_only_a_schema_is_explained(body: dict[str, Any]) -> None:
     async with http_client() as client:
         response = await client.post("/extras/grammar/explain", json=body)

@@ -47,9 +47,9 @@ class _Parts(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """An open bracket. place: of the array or object. used: sorted keys of items or names. lead: the white space before the
-    first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept. name: of the
-    next member."""
+    """An open bracket. place: of the array or object. used: sorted keys of items or names. lead: the white space before
+    the first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept. name: of
+    the next member."""
 
     parent: _Frame | None
     is_object: bool

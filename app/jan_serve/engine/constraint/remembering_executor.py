@@ -1,4 +1,4 @@
-"""Constrains a sequence to a grammar and a memory: names and items that must differ do, and none is begun that cannot."""
+"""Constrains a sequence to a grammar and a memory: names and items that must differ do, none is begun that cannot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jan_serve.errors import EngineFailure
 Ints = npt.NDArray[np.intp]
 
 _STRING: Final = rb'"(?:[^"\\]|\\.)*"'
-_WHOLE: Final = rb"(?:" + _STRING + rb'|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)'
+_WHOLE: Final = rb"(?:" + _STRING + rb"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)"
 _NEXT_WHOLE: Final = rb",\s*" + _WHOLE
 _NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
 # A bracket that ends an item, or the line before it.

@@ -52,8 +52,8 @@ class Emitter:
     """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
     def __init__(self, expander: Expander, *, whitespace: Whitespace, remembers: bool = False) -> None:
-        """remembers: names of objects and items of `unique` may repeat in the grammar: the executor sees to it that they
-        do not."""
+        """remembers: names of objects and items of `unique` may repeat in the grammar; the executor sees to it that
+        they do not."""
         self.expander = expander
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)

@@ -25,8 +25,8 @@ from jan_serve.grammar.ast import (
     sequence,
     token,
 )
-from jan_serve.grammar.automata.counting import count_words
 from jan_serve.grammar.automata import dfa as automata
+from jan_serve.grammar.automata.counting import count_words
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.ir import TRUE, NameRule, ObjectSpec
@@ -209,7 +209,7 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
     fields, extra = shape.fields, shape.extra
     first_required = next((i for i, field in enumerate(fields) if field.required), None)
     starts = len(fields) if first_required is None else first_required + 1
-    open_from = _open_from(fields)
+    open_from = _open_from(shape)
     may_begin = extra != NEVER and open_from < 0
     if may_begin and fields:
         extra = rules.define(f"{hint}-other", extra)
@@ -237,9 +237,11 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
     return choice(options)
 
 
-def _open_from(fields: list[Field]) -> int:
+def _open_from(shape: Shape) -> int:
     """The index of the field that other names come after; -1 if there is none."""
-    return max((index for index, field in enumerate(fields) if field.leads), default=-1)
+    if shape.extras is not None:
+        return len(shape.fields) - 1
+    return max((index for index, field in enumerate(shape.fields) if field.leads), default=-1)
 
 
 def _cap(shape: Shape) -> int:
@@ -259,7 +261,7 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     fields = shape.fields
     cap = _cap(shape)
     all_found = (1 << shape.conditions) - 1
-    open_from = _open_from(fields) if shape.extras is None else len(fields) - 1
+    open_from = _open_from(shape)
     names: dict[tuple[int, int, int], str] = {}
     todo: list[tuple[int, int, int]] = []
 
@@ -291,12 +293,9 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
             return choice(options)
         if shape.extras is not None:
             return _last_extras(shape, extra, count, comma=emit.comma())
-        if not full:
-            if extra != NEVER:
-                options.append(sequence([comma, extra, state(index, count + 1, found)]))
-            for mask, entry in enumerate(wanted, 1):
-                if mask & ~found and entry != NEVER:
-                    options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
+        for mask, entry in enumerate([] if full else [extra, *wanted]):
+            if entry != NEVER and (mask == 0 or mask & ~found):
+                options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
         if index == len(fields) and count >= max(shape.low, 1) and found == all_found:
             options.append(EMPTY)
         return choice(options)
@@ -316,4 +315,6 @@ def _last_extras(shape: Shape, extra: Expr, count: int, *, comma: Expr) -> Expr:
     if count:
         return repeat(sequence([comma, extra]), least, most) if least <= most else NEVER
     least = max(least, 1)
-    return sequence([extra, repeat(sequence([comma, extra]), least - 1, most - 1)]) if least <= most else NEVER
+    return (
+        sequence([extra, repeat(sequence([comma, extra]), least - 1, most - 1)]) if least <= most else NEVER
+    )

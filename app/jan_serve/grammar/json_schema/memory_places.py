@@ -139,7 +139,6 @@ class _Places:
             self._texts.append(texts)
         return self._texts.index(texts)
 
-
     def _unlisted_number(self, objects: list[ObjectSpec]) -> int:
         """Of the names that may run out in one of these objects."""
         found = [spec for spec in objects if spec in self._counted]
@@ -200,9 +199,7 @@ def _pruned(
         for target in (*place.names.values(), place.other, place.items, *below):
             users.setdefault(target, []).append(number)
     todo = [
-        number
-        for number, place in enumerate(places)
-        if place.unique != NOWHERE or place.unlisted != NOWHERE
+        number for number, place in enumerate(places) if place.unique != NOWHERE or place.unlisted != NOWHERE
     ]
     kept = set(todo)
     while todo:

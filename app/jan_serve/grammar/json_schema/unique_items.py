@@ -24,7 +24,7 @@ from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.assertions import with_types
 from jan_serve.grammar.json_schema.emit_strings import string_expr
-from jan_serve.grammar.json_schema.ir import NO_VALUE, TRUE, ArraySpec, Conj, ObjectSpec, TypeSets
+from jan_serve.grammar.json_schema.ir import NO_VALUE, TRUE, ArraySpec, ObjectSpec, TypeSets
 from jan_serve.grammar.json_schema.number_text import number_dfa
 from jan_serve.grammar.json_schema.strings import ANY_STRING
 from jan_serve.grammar.json_schema.unlisted_names import has_value, name_classes

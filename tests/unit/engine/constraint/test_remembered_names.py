@@ -1,4 +1,4 @@
-"""No object has a name twice: every text without one can be written however it is cut into tokens, and none gets stuck."""
+"""No object has a name twice: all other texts can be written, however they are cut into tokens, and none gets stuck."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ INTEGER = {"type": "integer"}
 CLOSED = {"additionalProperties": False}
 # Each with the names that members are drawn from.
 SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "any": ({"additionalProperties": INTEGER, "minProperties": 2}, ["", "a", "ab", '"', "\\", "\n", "é", "a,b"]),
+    "any": (
+        {"additionalProperties": INTEGER, "minProperties": 2},
+        ["", "a", "ab", '"', "\\", "\n", "é", "a,b"],
+    ),
     "beside a listed one": (
         {"properties": {"b": INTEGER}, "required": ["b"], "additionalProperties": INTEGER},
         ["b", "a", "ab", "bb"],
@@ -67,7 +70,11 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["", "a", "abc", '"\\\n', "ééé", "abcd"],
     ),
     "below an array": (
-        {"properties": {"k": {"type": "array", "items": {"patternProperties": {"^[ab]$": INTEGER}, **CLOSED}}}},
+        {
+            "properties": {
+                "k": {"type": "array", "items": {"patternProperties": {"^[ab]$": INTEGER}, **CLOSED}}
+            }
+        },
         ["k", "a", "b"],
     ),
 }
@@ -170,7 +177,12 @@ def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whi
     "schema",
     [
         {"type": "array", "items": {"type": "integer"}},
-        {"type": "object", "properties": {"a": {}, "b": INTEGER}, **CLOSED, "patternProperties": {"^a": INTEGER}},
+        {
+            "type": "object",
+            "properties": {"a": {}, "b": INTEGER},
+            **CLOSED,
+            "patternProperties": {"^a": INTEGER},
+        },
     ],
 )
 def test_what_cannot_repeat_is_not_remembered(schema: Any) -> None:
