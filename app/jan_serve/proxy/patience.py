@@ -1,4 +1,4 @@
-"""When to stop waiting for a node that takes requests and answers nobody."""
+"""When to stop waiting for a node that takes requests and does not answer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.connection import NodeFailure
 
 
 @contextlib.asynccontextmanager
 async def patience(seconds: float, next_look_s: Callable[[], float]) -> AsyncGenerator[None]:
-    """Look after so many seconds in the block, and again when a look says. Raises NodeFailure (SILENT) if that is 0."""
+    """Look after so many seconds in the block, and again when a look says. Raises the NodeFailure of a look."""
     loop = asyncio.get_running_loop()
+    given_up: NodeFailure | None = None
 
     def look() -> None:
-        nonlocal timer
-        again_s = next_look_s()
-        if again_s:
-            timer = loop.call_later(again_s, look)
-        else:
+        nonlocal given_up, timer
+        try:
+            timer = loop.call_later(next_look_s(), look)
+        except NodeFailure as failure:
+            given_up = failure
             limit.reschedule(loop.time())
 
     timer = loop.call_later(seconds, look)
@@ -27,6 +28,8 @@ async def patience(seconds: float, next_look_s: Callable[[], float]) -> AsyncGen
         async with asyncio.timeout(None) as limit:
             yield
     except TimeoutError:
-        raise NodeFailure(Failure.SILENT, f"answered nobody for {seconds:.0f} s") from None
+        if given_up is None:
+            raise
+        raise given_up from None
     finally:
         timer.cancel()
