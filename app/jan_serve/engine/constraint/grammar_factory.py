@@ -17,7 +17,7 @@ from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
-from jan_serve.engine.constraint.remembering_executor import ItemTokens, RememberingExecutor
+from jan_serve.engine.constraint.remembering_executor import RememberingExecutor, Tokens
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
@@ -37,7 +37,7 @@ class GrammarFactory:
         self._vocab = vocab
         self.tables = TokenTables(vocab, early)
         self._search: TokenSearch | None = None
-        self._item_tokens: ItemTokens | None = None
+        self._remembered_tokens: Tokens | None = None
         self._token_sizes: TokenSizes | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
         """At their start, by Lark text and a hash of what stands beside it, the least recently used first. Only the
@@ -66,15 +66,15 @@ class GrammarFactory:
     def _made(self, lark: str, grammar: CompiledGrammar) -> GrammarExecutor:
         tokenizer = self.tables.tokenizer()
         if grammar.memory is not None:
-            return RememberingExecutor(tokenizer, lark, self._vocab, grammar.memory, self._tokens_of_items)
+            return RememberingExecutor(tokenizer, lark, self._vocab, grammar.memory, self._tokens_of_memories)
         if grammar.bounds is not None:
             return CountingExecutor(tokenizer, lark, self._vocab, grammar.bounds, self._sizes_of_tokens)
         return GrammarExecutor(tokenizer, lark, self._vocab)
 
-    def _tokens_of_items(self) -> ItemTokens:
-        if self._item_tokens is None:
-            self._item_tokens = ItemTokens(self.tables.pieces(), self._token_search())
-        return self._item_tokens
+    def _tokens_of_memories(self) -> Tokens:
+        if self._remembered_tokens is None:
+            self._remembered_tokens = Tokens(self.tables.pieces(), self._token_search)
+        return self._remembered_tokens
 
     def _sizes_of_tokens(self) -> TokenSizes:
         if self._token_sizes is None:

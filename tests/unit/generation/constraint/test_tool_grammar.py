@@ -92,10 +92,10 @@ each_notation = pytest.mark.parametrize("form", [BY_NAME[name] for name in ONE_O
 def test_arguments_follow_the_schema_in_the_notation_of_the_format(
     name: str, right: list[str], wrong: list[str]
 ) -> None:
-    grammar, warnings = tool_arguments(BY_NAME[name], CITY)
+    made, warnings = tool_arguments(BY_NAME[name], CITY)
     assert warnings == ()
-    assert [text for text in right if not matches(grammar, text)] == []
-    assert [text for text in wrong if matches(grammar, text)] == []
+    assert [text for text in right if not matches(made.grammar, text)] == []
+    assert [text for text in wrong if matches(made.grammar, text)] == []
 
 
 @each_notation
@@ -113,7 +113,7 @@ def test_arguments_are_an_object_whatever_else_the_schema_allows(
     form: ChatFormat, parameters: dict[str, Any]
 ) -> None:
     assert tool_grammar(form, parameters) == tool_grammar(form, CITY)
-    assert not matches(tool_arguments(form, parameters)[0], "null")
+    assert not matches(tool_arguments(form, parameters)[0].grammar, "null")
 
 
 @each_notation
@@ -206,12 +206,12 @@ def test_only_large_bounds_go() -> None:
 
 def test_containers_of_gemma_have_bare_keys_and_no_schema() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
-    grammar, warnings = tool_arguments(BY_NAME["gemma4"], schema)
+    made, warnings = tool_arguments(BY_NAME["gemma4"], schema)
     assert warnings == (FREE_CONTAINERS,)
     for value in ("[]", "[1,-2.5]", '[{a:true,b-c:[<|"|>x<|"|>]},null]', "{}"):
-        assert matches(grammar, f"{{x:{value}}}"), value
+        assert matches(made.grammar, f"{{x:{value}}}"), value
     for value in ("[1,]", "[1", '[{"a":1}]', "1", "[1 2]"):
-        assert not matches(grammar, f"{{x:{value}}}"), value
+        assert not matches(made.grammar, f"{{x:{value}}}"), value
     for name in ("hermes", "lfm2", "qwen3-coder", "minimax-m3"):
         assert tool_grammar(BY_NAME[name], schema).warnings == ()
 
