@@ -15,13 +15,13 @@ _LONGEST_MARK: Final = 4_096
 
 class State(NamedTuple):
     """tool: the one that is called, if it has bounds. most: characters of the open value; None where none is open or it
-    has no bound. count: those that are written. text: what may be the beginning of a mark, which `count` does not have.
+    has no bound. written: those that are there. text: what may be the beginning of a mark, which `written` does not have.
     is_first: whether `text` is all so far."""
 
     tool: str | None = None
     is_value: bool = False
     most: int | None = None
-    count: int = 0
+    written: int = 0
     text: bytes = b""
     is_first: bool = True
 
@@ -51,11 +51,11 @@ class TextCounter:
                 inside = (
                     text[:end].removesuffix(self._gap) if end >= 0 else text[: len(text) - self._begun(text)]
                 )
-                count = state.count + characters(inside)
+                count = state.written + characters(inside)
                 if state.most is not None and count > state.most:
                     return None
                 if end < 0:
-                    return state._replace(count=count, text=text[len(inside) :])
+                    return state._replace(written=count, text=text[len(inside) :])
                 state = State(state.tool, is_first=False)
                 text = text[end + len(self._stop) :]
             mark = (self._first if state.is_first else self._next).search(text)
@@ -72,7 +72,7 @@ class TextCounter:
 
     def room(self, state: State) -> int | None:
         """How many more characters the open value may have, if what may begin its stop is text; None: any number."""
-        return None if state.most is None else state.most - state.count - characters(state.text)
+        return None if state.most is None else state.most - state.written - characters(state.text)
 
     def stop_bytes(self, state: State) -> list[bytes]:
         """One of these is in each token that begins the stop or goes on with it."""

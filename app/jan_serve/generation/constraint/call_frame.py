@@ -41,7 +41,8 @@ def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool,
         tuple(triggered),
         tuple(map(lark_hole, holes)),
         lark_hole(_ANSWER) if answer else None,
-        *((call_marks(chat_format.calls), starts(chat_format.calls)) if has_free_text(chat_format) else ()),
+        None if tokens else call_marks(chat_format.calls),
+        () if tokens else starts(chat_format.calls),
     )
 
 
