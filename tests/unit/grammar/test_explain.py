@@ -60,8 +60,14 @@ def test_the_smallest_change(schema: Any, change: Change | None) -> None:
 
 
 def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
-    pair: dict[str, Any] = {"properties": {"x": {}, "y": {}}}
-    schema = {"properties": {"b": {"items": pair}, "a": pair}, "additionalProperties": pair}
+    pair: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "additionalProperties": False}
+    others = {"properties": {"x": {}, "y": {}}, "required": ["y"]}
+    free = {"properties": {"x": {}, "y": {}}, "additionalProperties": {"type": "integer"}}
+    schema = {
+        "properties": {"b": {"items": pair}, "a": pair, "c": free},
+        "required": ["a"],
+        "additionalProperties": others,
+    }
     compiles, lines = explain(schema)
     assert compiles
     assert lines[-1].endswith("`properties`: /, /properties/b/items, /properties/a, /additionalProperties")
