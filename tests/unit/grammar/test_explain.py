@@ -16,7 +16,8 @@ OBJECTS: dict[str, Any] = {"type": "array", "items": CLOSED, "uniqueItems": True
 
 
 def test_a_schema_that_compiles_says_what_it_costs() -> None:
-    compiles, lines = explain({"type": "object", "properties": {"a": TEXT, "b": TEXT}})
+    schema = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["b"]}
+    compiles, lines = explain(schema)
     assert compiles and lines[0] == "compiles"
     assert lines[-1] == "properties come in the order of `properties`: /"
 
