@@ -2,8 +2,8 @@
 the last one that must be there, so no name is less certain before it.
 
 A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does.
-Then optional properties come in any order too, where other names do: no name is certain there. Where other names may run
-out, they come last and are counted.
+Then optional properties come in any order too, where other names do: no name is certain there. Where other names may
+run out, they come last and are counted.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Shape(msgspec.Struct, frozen=True):
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
-    `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may repeat
-    in the grammar, and any beginning of a listed one also begins another one.
+    `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
+    repeat in the grammar, and any beginning of a listed one also begins another one.
     """
 
     fields: list[Field]
