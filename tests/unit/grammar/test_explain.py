@@ -62,9 +62,9 @@ def test_the_smallest_change(schema: Any, change: Change | None) -> None:
 
 def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
     pair: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "additionalProperties": False}
-    others = {"properties": {"x": {}, "y": {}}, "required": ["y"]}
-    free = {"properties": {"x": {}, "y": {}}, "additionalProperties": {"type": "integer"}}
-    schema = {
+    others: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "required": ["y"]}
+    free: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "additionalProperties": {"type": "integer"}}
+    schema: dict[str, Any] = {
         "properties": {"b": {"items": pair}, "a": pair, "c": free},
         "required": ["a"],
         "additionalProperties": others,
