@@ -23,7 +23,7 @@ from jan_serve.fleet.node import Node, Role
 from jan_serve.fleet.prompt_keys import PromptKeys
 from jan_serve.fleet.retry_budget import RetryBudget
 from jan_serve.proxy.answer_relay import AnswerRelay
-from jan_serve.proxy.patience import patience
+from jan_serve.proxy.patience import Patience
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.request_facts import RequestFacts
 from jan_serve.proxy.routes import Route
@@ -222,7 +222,7 @@ class Forwarder:
                 return min(left_s, again_s)
 
             first_look_s = limit_s if patience_s is None else min(limit_s, patience_s)
-            async with patience(first_look_s, next_look_s):
+            async with Patience(first_look_s, next_look_s):
                 return await self._first_bytes(call, assignment)
         except NodeFailure as failure:
             logger.info("node %s %s", assignment.node.name, failure.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import httpx
 import pytest
@@ -212,7 +213,8 @@ async def test_a_reused_connection_that_the_node_closed_is_no_failure() -> None:
 
 async def test_fast_failures_open_the_breaker_and_all_open_is_tried_all_the_same() -> None:
     nodes = FakeNode("bad", answer=sending(reply({}, 500))), FakeNode("good")
-    async with fake_nodes(*nodes), running_proxy(*nodes, strategy="min_expected_latency") as front:
+    stopped: dict[str, Any] = {"clock": lambda: 100.0, "strategy": "min_expected_latency"}
+    async with fake_nodes(*nodes), running_proxy(*nodes, **stopped) as front:
         statuses = [(await front.chat()).status_code for _ in range(40)]
         assert statuses.count(500) == 3
         await nodes[1].stop()
