@@ -1,6 +1,6 @@
-"""Many nodes in one process, on one port each: `python -m benchmarks.proxy.fake_node COUNT`. Prints their ports.
+"""Many nodes in one process, one port each: `python -m benchmarks.proxy.fake_node COUNT WAIT_MS`. Prints their ports.
 
-They answer after 20 ms; streams have 20 events 10 ms apart. A protocol without a framework, so that the nodes cost
+They answer after that time; streams have 20 events 10 ms apart. A protocol without a framework, so that the nodes cost
 less than what is measured.
 """
 
@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import uvloop
 
-WAIT_S: Final = 0.02
 EVENTS: Final = 20
 EVENT_S: Final = 0.01
 _BODY: Final = json.dumps(
@@ -50,7 +49,8 @@ def _chunk(data: bytes) -> bytes:
 class Node(asyncio.Protocol):
     """One connection of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
         self._data = b""
         self._transport: Any = None
 
@@ -77,9 +77,9 @@ class Node(asyncio.Protocol):
         elif not body:
             self._transport.write(_whole(_HEALTH))
         elif b'"stream": true' in body or b'"stream":true' in body:
-            loop.call_later(WAIT_S, self._event, EVENTS)
+            loop.call_later(self._wait_s, self._event, EVENTS)
         else:
-            loop.call_later(WAIT_S, self._transport.write, _whole(_BODY))
+            loop.call_later(self._wait_s, self._transport.write, _whole(_BODY))
 
     def _event(self, left: int) -> None:
         if self._transport.is_closing():
@@ -93,12 +93,12 @@ class Node(asyncio.Protocol):
         asyncio.get_running_loop().call_later(EVENT_S, self._event, left - 1)
 
 
-async def main(count: int) -> None:
+async def main(count: int, wait_s: float) -> None:
     loop = asyncio.get_running_loop()
-    servers = [await loop.create_server(Node, "127.0.0.1", 0) for _ in range(count)]
+    servers = [await loop.create_server(lambda: Node(wait_s), "127.0.0.1", 0) for _ in range(count)]
     print(json.dumps([server.sockets[0].getsockname()[1] for server in servers]), flush=True)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1])))
+    uvloop.run(main(int(sys.argv[1]), float(sys.argv[2]) / 1000))

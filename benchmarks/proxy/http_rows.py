@@ -51,7 +51,8 @@ async def measure(
     first: list[float] = []
     failed = 0
     before = _cpu_s(proxy)
-    until = time.perf_counter() + seconds
+    began = time.perf_counter()
+    until = began + seconds
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
 
@@ -77,11 +78,12 @@ async def measure(
                 took.append(time.perf_counter() - start)
 
         await asyncio.gather(*(client(number) for number in range(connections)))
+    elapsed_s = time.perf_counter() - began  # the last requests end later than the time is up
     ordered = sorted(took)
     return Row(
         connections,
         stream,
-        len(took) / seconds,
+        len(took) / elapsed_s,
         1000 * statistics.median(ordered),
         1000 * ordered[int(0.99 * (len(ordered) - 1))],
         1000 * statistics.median(first or [0.0]),
@@ -137,6 +139,8 @@ def main(
     peer: Annotated[list[str] | None, typer.Option(help="NAME=COMMAND of another proxy")] = None,
     adds: Annotated[list[str] | None, typer.Option(help="name of a peer with LMDeploy's /nodes/add")] = None,
     requests: Annotated[int, typer.Option(help="memory of ours after so many further requests")] = 0,
+    rounds: Annotated[int, typer.Option(help="in each of which all proxies take their turn")] = 1,
+    wait_ms: Annotated[float, typer.Option(help="until a node answers")] = 20.0,
     out: Annotated[Path, typer.Option(help="all figures as JSON")] = Path("build/bench/proxy-http.json"),
 ) -> None:
     """Measure, and print what each proxy does."""
@@ -144,29 +148,35 @@ def main(
     commands = {"jan-serve": OURS} | dict(each.split("=", 1) for each in peer or ())
     registering = {"jan-serve", *(adds or ())}
     fake = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.proxy.fake_node", str(nodes)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.proxy.fake_node", str(nodes), str(wait_ms)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    figures: dict[str, Any] = {}
+    figures: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in ("direct", *commands)}
     try:
         assert fake.stdout is not None
         urls = [f"http://127.0.0.1:{port}" for port in json.loads(fake.stdout.readline())]
-        direct = asyncio.run(_rows(urls, connections, seconds))
-        figures["direct"] = [_plain(row) for row in direct]
-        for name, command in commands.items():
-            figures[name] = _proxied(
-                command,
-                urls,
-                connections,
-                seconds,
-                name in registering,
-                requests if name == "jan-serve" else 0,
-            )
+        for _ in range(rounds):
+            direct = asyncio.run(_rows(urls, connections, seconds))
+            figures["direct"].append([_plain(row) for row in direct])
+            for name, command in commands.items():
+                further = requests if name == "jan-serve" else 0
+                rows = _proxied(command, urls, connections, seconds, name in registering, further)
+                figures[name].append(rows)
     finally:
         fake.terminate()
         fake.wait()
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(figures, indent=1))
-    _print(figures)
+    _print({name: _medians(each) for name, each in figures.items()}, rounds)
+
+
+def _medians(rounds: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Each figure's median over the rounds."""
+    return [
+        {name: statistics.median(row[name] for row in same) for name in Row.__dataclass_fields__}
+        for same in zip(*rounds, strict=True)
+    ]
 
 
 def _proxied(
@@ -200,8 +210,8 @@ def _plain(row: Row) -> dict[str, Any]:
     return {name: getattr(row, name) for name in Row.__dataclass_fields__}
 
 
-def _print(figures: dict[str, list[dict[str, Any]]]) -> None:
-    table = Table(title="added: over the same requests without a proxy, ms")
+def _print(figures: dict[str, list[dict[str, Any]]], rounds: int) -> None:
+    table = Table(title=f"medians of {rounds} rounds; added: over the same requests without a proxy, ms")
     for heading in (
         "proxy",
         "answer",

@@ -167,6 +167,7 @@ class Simulation:
             self.fleet.set_state(node, State.DRAINING)
         else:
             node.probe_failures = 0
+            node.note_open(None, 0, self.now)
             if node.state is not State.HEALTHY:
                 self.fleet.set_state(node, State.HEALTHY)
                 node.breaker.reset()

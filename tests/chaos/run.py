@@ -83,7 +83,7 @@ async def chaos(
             )
         report.health = [
             (start, took)
-            for start, took in asked
+            for start, took, _ in asked
             if not overlap([*at.kills, *at.restarts, *at.pauses], start, start + took)
         ]
         report.findings += at.wrong

@@ -1,7 +1,8 @@
 """Scores the translator on cases, in a process of its own: native code that crashes or hangs costs one case.
 
 A case passes when its schema compiles, every valid instance is accepted as `json.dumps` writes it, and every invalid
-one is refused. llama.cpp judges the GBNF; where a memory is needed beside the grammar, llguidance and the memory judge.
+one is refused. llama.cpp judges the GBNF, and a memory the names beside it; where items have to differ, llguidance and
+the memory judge.
 """
 
 from __future__ import annotations
@@ -115,17 +116,20 @@ def _serve(pipe: Connection, vocabulary: str) -> None:
 
 
 def _judge(case: Case, plain: Any, remembering: Any) -> Outcome:
+    from jan_serve.core.text_memory import TextMemory
+    from jan_serve.engine.constraint.json_memory import JsonMemory, State
     from jan_serve.errors import JanServeError
     from jan_serve.grammar import json_schema_with_memory, print_gbnf, print_lark
 
     started = time.perf_counter()
     try:
         grammar, memory = json_schema_with_memory(case.schema)
-        oracle = plain if memory is None else remembering
+        by_items = memory is not None and memory.places != TextMemory().places
+        oracle = remembering if by_items else plain
         sampler = (
-            plain.compile(print_gbnf(grammar))
-            if memory is None
-            else remembering.compile(print_lark(grammar), memory)
+            remembering.compile(print_lark(grammar), memory)
+            if by_items
+            else plain.compile(print_gbnf(grammar))
         )
     except JanServeError as error:
         return Outcome(case.name, REFUSED, f"{error.code}: {error}"[:300], _since(started))
@@ -134,7 +138,11 @@ def _judge(case: Case, plain: Any, remembering: Any) -> Outcome:
     milliseconds = _since(started)
     try:
         for number, (instance, valid) in enumerate(case.instances):
-            if oracle.accepts(sampler, json.dumps(instance, ensure_ascii=False)) != valid:
+            text = json.dumps(instance, ensure_ascii=False)
+            accepted = oracle.accepts(sampler, text)
+            if accepted and memory is not None and not by_items:
+                accepted = JsonMemory(memory).written(State(), text.encode()) is not None
+            if accepted != valid:
                 status = TOO_NARROW if valid else TOO_WIDE
                 return Outcome(case.name, status, f"instance {number}", milliseconds)
         return Outcome(case.name, PASS, "", milliseconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -38,6 +39,25 @@ def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> N
     expect(tab.page.locator("pre.code-box").first).to_have_text(regex_to_gbnf("[ab]{3}x").strip())
     tab.page.get_by_role("button", name="Generate").click()
     expect(tab.page.get_by_text("✓")).to_be_visible()
+
+
+def test_a_refused_schema_is_explained_with_the_smallest_change(tab: Tab) -> None:
+    tab.expected.append("400")
+    tab.show("Playground")
+    items: dict[str, Any] = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+    refused: dict[str, Any] = {"type": "array", "items": items, "uniqueItems": True}
+    field = tab.page.get_by_role("textbox", name="JSON Schema")
+    field.fill(json.dumps(refused))
+    expect(tab.page.get_by_role("alert")).to_contain_text("uniqueItems")
+    lines = tab.page.get_by_role("list", name="Explanation").get_by_role("listitem")
+    expect(lines.last).to_have_text("it compiles without `uniqueItems` at /")
+    expect(tab.page.get_by_role("button", name="Generate")).to_be_disabled()
+    field.fill(json.dumps({**refused, "items": {"type": "string"}, "maxItems": 2}))
+    expect(lines.first).to_have_text("compiles")
+    expect(tab.page.get_by_role("button", name="Generate")).to_be_enabled()
+    del refused["uniqueItems"]
+    field.fill(json.dumps(refused))
+    expect(tab.page.get_by_role("list", name="Explanation")).to_have_count(0)
 
 
 def test_options_have_bars_of_probability(tab: Tab) -> None:

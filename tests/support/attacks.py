@@ -16,10 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psutil
 
@@ -41,13 +41,22 @@ while True:
     start = time.monotonic()
     try:
         connection.request("GET", "/health")
-        connection.getresponse().read()
+        response = connection.getresponse()
+        response.read()
     except (ConnectionError, http.client.HTTPException):  # an idle connection's deadline, or the server's end
         connection.close()
     else:
-        print(start, time.monotonic() - start, flush=True)
+        print(start, time.monotonic() - start, response.status, flush=True)
     time.sleep(float(sys.argv[2]))
 """
+
+
+class Health(NamedTuple):
+    """An answer of /health: when it was asked (time.monotonic), the seconds it took, its status."""
+
+    start: float
+    took_s: float
+    status: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,24 +249,31 @@ class Victim:
         return int(found[1]) * 1024
 
 
+def read_health(lines: Iterable[str]) -> Iterator[Health]:
+    """What an asking process wrote. Its end may cut the last line short. Raises ValueError."""
+    for line in lines:
+        if line.endswith("\n"):
+            start, took_s, status = line.split()
+            yield Health(float(start), float(took_s), int(status))
+
+
 @contextlib.contextmanager
-def asked_for_health(port: int, pause_s: float = _PAUSE_S) -> Generator[list[tuple[float, float]]]:
-    """Have another process ask for /health over and over meanwhile: when (time.monotonic), and the seconds it took."""
-    asked: list[tuple[float, float]] = []
+def asked_for_health(port: int, pause_s: float = _PAUSE_S) -> Generator[list[Health]]:
+    """Have another process ask for /health over and over meanwhile. Fails if that process ends by itself."""
+    asked: list[Health] = []
     command = [sys.executable, "-c", _ASK_FOR_HEALTH, str(port), str(pause_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None
         lines = asking.stdout
 
         def read() -> None:
-            for line in lines:
-                start, took = map(float, line.split())
-                asked.append((start, took))
+            asked.extend(read_health(lines))
 
         reader = threading.Thread(target=read, name="health")
         reader.start()
         try:
             yield asked
+            assert asking.poll() is None, "the process that asks for /health ended by itself"
         finally:
             asking.kill()
             reader.join()
@@ -280,7 +296,7 @@ def main() -> None:
                     asyncio.run(victim.endure(attack, 60.0))
                 rounds.append(victim.resident())
                 print(f"round {len(rounds)}: {rounds[-1] / 1e6:.1f} MB", flush=True)
-        took = [seconds for _, seconds in asked]
+        took = [answer.took_s for answer in asked]
         slow = statistics.quantiles(took, n=100)
         print(
             f"grown by {(rounds[-1] - rounds[0]) / 1e6:.1f} MB; {len(took)} times /health:"

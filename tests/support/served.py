@@ -34,7 +34,7 @@ class Served:
     def log(self) -> str:
         return "\n".join(self.lines)
 
-    def url(self, limit_s: float = 20.0) -> str:
+    def url(self, limit_s: float = 60.0) -> str:
         """Its URL; waits for the banner. Fails if the process ends first."""
 
         def seen() -> bool:

@@ -63,7 +63,7 @@ from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.media_reader import MediaReader, ModelsThat
+from jan_serve.generation.media_reader import MediaReader, ModelsWith
 from jan_serve.generation.ports import ConstraintTranslator, MediaDecoder, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import ProfileOf
@@ -112,7 +112,7 @@ def create_app(
             now=lambda: datetime.now().astimezone(),
             profile_of=profile_of,
             strip_billing_line=settings.strip_billing_line,
-            media=MediaReader(decoder, image_fetcher(settings.image_hosts), _models_that(management)),
+            media=MediaReader(decoder, image_fetcher(settings.image_hosts), _models_with(management)),
         ),
         running=running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
@@ -140,7 +140,7 @@ def create_app(
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
 
 
-def _models_that(management: Management | None) -> ModelsThat | None:
+def _models_with(management: Management | None) -> ModelsWith | None:
     if management is None:
         return None
     library = management.library

@@ -60,7 +60,7 @@ class Lifecycle:
         """Take no more requests; the timeouts of those whose bodies are on their way expire."""
         self.draining = True
         for timeout in self._bodies:
-            if not timeout.expired():  # it can be changed no more
+            if not timeout.expired():  # an expired one cannot be changed
                 timeout.reschedule(0.0)
 
     async def wait_idle(self) -> None:

@@ -141,7 +141,7 @@ def _mp3(data: bytes, start: int) -> AudioHeader:
         frames += samples
         if frames > (MAX_SECONDS + 1) * rate:
             break
-    if count < 2:  # one alone is two bytes that look like it
+    if count < 2:  # two bytes of any file can look like one frame
         raise InvalidAudio("not WAV, MP3 or FLAC audio")
     return AudioHeader("MP3", rate, channels, frames)
 

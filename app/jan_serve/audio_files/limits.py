@@ -8,7 +8,7 @@ MAX_FILE_BYTES: Final = 25 << 20
 """Of one sound as it was sent. OpenAI's limit is the same."""
 
 MAX_SECONDS: Final = 600
-"""Of one sound. Models take 750 tokens for half a minute, and more minutes than this would fill their contexts."""
+"""Of one sound. Models take up to 750 tokens for half a minute, so longer ones would fill their contexts."""
 
 MAX_CHANNELS: Final = 8
 """Of one sound; they are mixed to one."""

@@ -12,6 +12,7 @@ from jan_serve.errors import GrammarTooComplex, JanServeError, ProtocolError
 from jan_serve.generation.constraint.call_frame import call_frame
 from jan_serve.generation.constraint.constraint_grammar import (
     compile_constraint,
+    explained,
     print_piece,
     translate_constraint,
 )
@@ -22,6 +23,7 @@ from jan_serve.ipc.compiling import (
     CompileFrame,
     CompileReply,
     CompileTool,
+    ExplainSchema,
     decode_request,
     reply_frame,
 )
@@ -66,6 +68,8 @@ def _compiled(body: bytes) -> CompileReply:
     request = decode_request(body)
     if isinstance(request, CompileConstraint):
         return CompileReply(grammar=compile_constraint(request.constraint, with_gbnf=request.with_gbnf))
+    if isinstance(request, ExplainSchema):
+        return CompileReply(explanation=explained(request.constraint))
     form = _FORMATS.get(request.form)
     if form is None:
         raise ProtocolError(f"no chat format is named {request.form!r}")

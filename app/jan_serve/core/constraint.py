@@ -62,6 +62,13 @@ class SpecialText(msgspec.Struct, frozen=True):
     spelled: str
 
 
+class Explanation(msgspec.Struct, frozen=True):
+    """compiles: whether a schema does. lines: what it costs, or why it is refused and what to change; for people."""
+
+    compiles: bool
+    lines: tuple[str, ...]
+
+
 class CompiledGrammar(msgspec.Struct, frozen=True):
     """A parsed and checked grammar for the engine.
 

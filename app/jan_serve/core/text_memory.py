@@ -1,7 +1,7 @@
-"""What an executor remembers beside a grammar: the items of arrays that must differ.
+"""What an executor remembers beside a grammar: the names of objects, and the items of arrays that must differ.
 
-A grammar cannot compare two parts of a text. It allows each item in one spelling, and these values say where such
-arrays are and which texts their items have.
+A grammar cannot compare two parts of a text. It allows each such name and item in one spelling, and these values say
+where there are arrays of different items, and where names or items may run out.
 """
 
 from __future__ import annotations
@@ -57,13 +57,15 @@ class ItemTexts(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """A place in a document. names: of members, with their places; other: of all other members. items: the place of
     items. unique: the number of the `ItemTexts` that may not repeat, where an array is here. classes: of other members'
-    names, with their places; each name is in one of them at most."""
+    names, with their places; each name is in one of them at most. unlisted: the number of the names that a schema does
+    not list, where an object is here and they may run out."""
 
     names: dict[str, int]
     other: int
     items: int
     unique: int
     classes: tuple[tuple[Automaton, int], ...] = ()
+    unlisted: int = NOWHERE
 
     def member(self, name: str) -> int:
         """The place of a member."""
@@ -73,8 +75,12 @@ class Place(msgspec.Struct, frozen=True):
         return next((place for names, place in self.classes if names.matches(name)), self.other)
 
 
-class TextMemory(msgspec.Struct, frozen=True):
-    """The whole document is at place 0."""
+ELSEWHERE: Final = Place({}, NOWHERE, NOWHERE, NOWHERE)
 
-    places: tuple[Place, ...]
-    unique: tuple[ItemTexts, ...]
+
+class TextMemory(msgspec.Struct, frozen=True):
+    """The whole document is at place 0. No object, wherever it is, has a name twice. unlisted: sets of names."""
+
+    places: tuple[Place, ...] = (ELSEWHERE,)
+    unique: tuple[ItemTexts, ...] = ()
+    unlisted: tuple[Automaton, ...] = ()

@@ -28,13 +28,14 @@ class Assignment:
 
     __slots__ = (
         "_index", "_is_begun", "_is_ended", "_known", "_pending", "_trial", "_work", "expected_s", "guess",
-        "is_streamed", "keys", "node", "started",
+        "is_streamed", "is_timed", "keys", "node", "started",
     )  # fmt: skip
 
     def __init__(
         self, node: Node, keys: PromptKeys, index: PrefixIndex, now: float, *, streamed: bool
     ) -> None:
-        """guess: tokens of the prompt that the node should have cached. expected_s: until the answer begins."""
+        """guess: tokens of the prompt that the node should have cached. expected_s: until the answer begins, if it is
+        timed: whole answers begin with their end, and a node without measurements may load its model first."""
         self.node = node
         self.keys = keys
         self.started = now
@@ -42,13 +43,15 @@ class Assignment:
         self.guess = self._known * node.trust
         self._index = index
         self.is_streamed = streamed
+        self.is_timed = streamed and node.rate.is_measured
         self._is_begun = self._is_ended = False
         self._pending = max(0.0, keys.tokens - self.guess)
         self._work = node.pending_tokens + self._pending
         self.expected_s = self._work / node.rate.tokens_per_s
-        if streamed:  # other answers begin with their end, which depends on their length
+        if streamed:
             node.waiting[self] = now + self.expected_s
         node.in_flight += 1
+        node.unanswered += 1
         node.requests += 1
         node.pending_tokens += self._pending
         self._trial = node.breaker.begin()
@@ -59,10 +62,23 @@ class Assignment:
         """Whether it was sent before its node began to fail."""
         return self.node.failing_s is not None and self.started < self.node.failing_s
 
+    @property
+    def lived_s(self) -> float:
+        """When its node last gave a sign of life: bytes of an answer to anybody; also a good answer about itself, if
+        nothing says when the answer begins."""
+        heard_s = max(self.started, self.node.heard_s)
+        return heard_s if self.is_timed else max(heard_s, self.node.lived_s)
+
+    @property
+    def worked_s(self) -> float:
+        """When its node last said that it works on it."""
+        return max(self.started, self.node.lived_s) if self.node.counts_open else self.started
+
     def begin_answer(self, now: float) -> None:
         if self._is_begun:
             return
         self._is_begun = True
+        self.node.unanswered -= 1
         self.node.waiting.pop(self, None)
         self.node.pending_tokens = max(0.0, self.node.pending_tokens - self._pending)
         if self.is_streamed and not self._is_ended:

@@ -22,7 +22,7 @@ _LOOK_S: Final = 5.0
 
 
 class Ending(Enum):
-    """UNREACHED: nobody took the connection. RESET: it ended. SILENT: nobody gets an answer there. REFUSED: the node
+    """UNREACHED: nobody took the connection. RESET: it ended. SILENT: it gives no sign of life. REFUSED: the node
     says that it cannot now. FINAL: all else, which another node would not do better."""
 
     UNREACHED = auto()
@@ -53,15 +53,10 @@ class Attempts:
         return is_free or self._budget.take(now)
 
     def patience_s(self, assignment: Assignment, least_s: float = PATIENCE_S) -> float | None:
-        """How long its node may answer nobody; None for an attempt that waits to its end.
-
-        That is the last one, one at a node that may have to load its model first, and one whose answer begins with its
-        end.
-        """
-        is_last = self._reached == MAX_REACHED - 1
-        if is_last or not assignment.is_streamed or not assignment.node.rate.is_measured:
+        """How long its node may give no sign of life; None for the last attempt, which waits to its end."""
+        if self._reached == MAX_REACHED - 1:
             return None
-        return max(least_s, _PATIENCE * assignment.expected_s)
+        return max(least_s, _PATIENCE * assignment.expected_s) if assignment.is_timed else least_s
 
     def next_look_s(
         self,
@@ -73,7 +68,7 @@ class Attempts:
         now: float,
     ) -> float:
         """When to look again; 0 if the request leaves the silent node, because another one takes it."""
-        left_s = patience_s - (now - max(assignment.started, assignment.node.heard_s))
+        left_s = patience_s - (now - assignment.lived_s)
         if left_s > 0:
             return left_s
         return 0.0 if fleet.has_other(model, role, self.tried, now) else _LOOK_S

@@ -48,11 +48,12 @@ class CacheEpoch:
 class Node:
     """url: canonical, without a slash at the end. speed: as its owner gave it, relative to other nodes; None if
     unknown. pid, uptime_s: of the server, if it says, which it did at uptime_at_s. others: open requests that did not
-    come through this proxy. pending_tokens: of prompts whose answer has not begun. declares: it named its models
-    itself, and has no others. listed_s: when it was last asked for them. probe_failures: in a row. seen_s: of the
-    last good probe or registration. heard_s: of the last bytes of an answer. failing_s: of the first failure since
-    the last success. waiting: when the answers of streamed requests should begin, the oldest first. trust: the share
-    of what it should have cached that it has, as it reports."""
+    come through this proxy. unanswered: of in_flight, those whose answer has not begun; pending_tokens: of their
+    prompts. declares: it named its models itself, and has no others. listed_s: when it was last asked for them.
+    probe_failures: in a row. seen_s: of the last good probe or registration. heard_s: of the last bytes of an answer.
+    lived_s: of the last good probe that did not deny having our requests. counts_open: it says how many it has.
+    failing_s: of the first failure since the last success. waiting: when the answers of streamed requests should
+    begin, the oldest first. trust: the share of what it should have cached that it has, as it reports."""
 
     url: str
     role: Role
@@ -66,6 +67,7 @@ class Node:
     uptime_s: float = 0.0
     uptime_at_s: float = 0.0
     in_flight: int = 0
+    unanswered: int = 0
     others: int = 0
     pending_tokens: float = 0.0
     declares: bool = False
@@ -73,6 +75,8 @@ class Node:
     probe_failures: int = 0
     seen_s: float = 0.0
     heard_s: float = float("-inf")
+    lived_s: float = float("-inf")
+    counts_open: bool = False
     failing_s: float | None = None
     waiting: dict[object, float] = field(default_factory=dict[object, float])
     latencies: deque[float] = field(default_factory=lambda: deque[float](maxlen=MAX_LATENCIES))
@@ -103,6 +107,14 @@ class Node:
     def silent_s(self, now: float) -> float:
         """For how long nobody got a byte from it although the answer to its oldest request should have begun."""
         return max(0.0, now - max(self.heard_s, next(iter(self.waiting.values())))) if self.waiting else 0.0
+
+    def note_open(self, open_requests: int | None, unanswered: int, now: float) -> None:
+        """It is well, with so many open requests if it says so, and should have the unanswered ones among them."""
+        self.counts_open = open_requests is not None
+        if open_requests is not None:
+            self.others = max(0, open_requests - self.in_flight)
+        if open_requests is None or open_requests >= unanswered:
+            self.lived_s = now
 
     def forget_cache(self) -> None:
         """Its prefix cache is gone."""

@@ -17,9 +17,6 @@ from jan_serve.image_files.header import ImageHeader
 from jan_serve.image_files.limits import shown_size
 from jan_serve.text.base64_text import base64_bytes
 
-_MAX_AUDIO_TEXT = MAX_AUDIO_BYTES // 3 * 4 * 9 // 8
-"""Of base64 with its line ends."""
-
 
 class ReadImage(NamedTuple):
     """piece: without pixels. param: the request's field."""
@@ -70,9 +67,7 @@ def of_field(error: InvalidRequest, param: str) -> InvalidRequest:
 def _audio_bytes(text: str) -> bytes:
     if text[:5].lower() == "data:":
         text = text.partition(",")[2]
-    if len(text) > _MAX_AUDIO_TEXT:
-        raise InvalidAudio(f"the audio has more than {MAX_AUDIO_BYTES} bytes, the limit")
     try:
-        return base64_bytes(text)
-    except ValueError:
-        raise InvalidAudio("the audio is not encoded as base64") from None
+        return base64_bytes(text, MAX_AUDIO_BYTES)
+    except ValueError as error:
+        raise InvalidAudio(f"the audio {error}") from None

@@ -1,7 +1,7 @@
 """Images and sounds of a prompt: read, checked and counted from their headers, decoded last.
 
-A template sees a random marker in place of each, so that its own placeholders stay out of the prompt, which the
-model's projector brings, and no text of a request can pass for an image.
+A template sees a random marker in place of each, so no text of a request can pass for an image or a sound. The
+template's own placeholders do not get into the prompt: the projector adds those that the model needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
 SHOWN_MARKER: Final = "<__media__>"
 """Of images and sounds in a prompt that people read; llama.cpp's."""
 
-ModelsThat = Callable[[str], Awaitable[Sequence[str]]]
+ModelsWith = Callable[[str], Awaitable[Sequence[str]]]
 """The names of the installed models with a sense: vision or audio."""
 
 
@@ -60,12 +60,12 @@ class MediaReader:
         self,
         decoder: MediaDecoder | None = None,
         fetcher: ImageFetcher | None = None,
-        models_that: ModelsThat | None = None,
+        models_with: ModelsWith | None = None,
     ) -> None:
         """decoder: None refuses all media. fetcher: None refuses all URLs of other hosts."""
         self._decoder = decoder
         self._fetcher = fetcher
-        self._models_that = models_that
+        self._models_with = models_with
 
     async def marked(self, messages: tuple[Message, ...], client: EngineClient) -> MarkedMessages:
         """The messages as a template reads them. Raises InvalidImage, InvalidAudio, UnsupportedContent, ModelFailed."""
@@ -99,9 +99,8 @@ class MediaReader:
                 pieces.append(next(read))
                 continue
             text = part.text if isinstance(part, TextPart) else _note(part)
-            last = pieces[-1] if pieces and warnings else None
-            if isinstance(last, str):
-                pieces[-1] = last + text
+            if pieces and isinstance(pieces[-1], str):
+                pieces[-1] += text
             else:
                 pieces.append(text)
         return tuple(pieces), warnings
@@ -132,7 +131,7 @@ class MediaReader:
         what, sense, verb = (
             ("an image", "vision", "see") if isinstance(part, ImagePart) else ("audio", "audio", "hear")
         )
-        others = await self._models_that(sense) if self._models_that is not None else ()
+        others = await self._models_with(sense) if self._models_with is not None else ()
         other = f"{others[0]} can {verb}" if others else f"no model of this server can {verb}"
         reads = (
             f"{client.name} cannot {verb}" if client.facts.modalities else f"{client.name} reads text only"

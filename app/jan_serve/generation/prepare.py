@@ -13,7 +13,7 @@ import msgspec
 from jan_serve.chat.billing_line import without_billing_line
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import detect_format, knows_tools
-from jan_serve.core.constraint import CompiledGrammar, Constraint
+from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
@@ -219,6 +219,10 @@ class RequestPreparer:
     async def compile_to_show(self, constraint: Constraint) -> CompiledGrammar:
         """As GrammarCache.compile, with its GBNF."""
         return await self._grammars.compile(constraint, with_gbnf=True)
+
+    async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
+        """As GrammarCache.explain."""
+        return await self._grammars.explain(constraint)
 
     def _profile(self, model: str, requested: str | None) -> ModelProfile:
         return ModelProfile() if self._profile_of is None else self._profile_of(model, requested)

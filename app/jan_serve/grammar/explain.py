@@ -42,9 +42,10 @@ _GIVEN_UP: Final = (
     ),
     *("patternProperties", "allOf", "$ref", "items", "additionalProperties"),
 )
-_MOST_STEPS: Final = 20 * MAX_STEPS
+MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
 _SHOWN: Final = 5
+_CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
 
 
 class Cost(NamedTuple):
@@ -89,20 +90,28 @@ def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTEN
 
 
 def ordered_objects(schema: Any) -> list[str]:
-    """Pointers of the objects that list several properties, which are written in that order."""
+    """Pointers of the objects that list several properties and write them in that order: as far as some are required,
+    and all where there are no others."""
     return [
         pointer
         for pointer, node in _subschemas(schema, "")
-        if isinstance(listed := node.get("properties"), dict) and len(cast(dict[str, Any], listed)) > 1
+        if isinstance(listed := node.get("properties"), dict)
+        and len(cast(dict[str, Any], listed)) > 1
+        and (node.get("required") or False in (node.get(keyword, True) for keyword in _CLOSING))
     ]
 
 
 def smallest_change(
-    schema: Any, refused: InvalidRequest, *, whitespace: Whitespace = Whitespace.CONSISTENT
+    schema: Any,
+    refused: InvalidRequest,
+    *,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
+    most_steps: int = MOST_STEPS,
 ) -> Change | None:
     """One keyword to change, so that the schema compiles; None where no single one is found within a bounded search.
 
-    The keyword that the refusal names comes first, then those that say the least about a value.
+    The keyword that the refusal names comes first, then those that say the least about a value. most_steps: of the
+    search.
     """
     changes = sorted(_changes(schema), key=lambda change: _rank(change, refused))
     steps = 0
@@ -111,7 +120,7 @@ def smallest_change(
             cost_of_schema(_changed(schema, change, ""), whitespace=whitespace)
         except InvalidRequest:
             steps += max(spent(), 1)
-            if steps > _MOST_STEPS:
+            if steps > most_steps:
                 return None
         else:
             return change
@@ -173,7 +182,9 @@ def _changed(node: Any, change: Change, pointer: str) -> Any:
     return found
 
 
-def explain(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> tuple[bool, list[str]]:
+def explain(
+    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT, most_steps: int = MOST_STEPS
+) -> tuple[bool, list[str]]:
     """Whether the schema compiles, and the lines that say what it costs or what to change."""
     try:
         cost = cost_of_schema(schema, whitespace=whitespace)
@@ -181,7 +192,7 @@ def explain(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> t
         lines = [f"refused: {error.message}"]
         if isinstance(error, GrammarTooComplex):
             lines.append(f"steps until then: {spent():,} of {MAX_STEPS:,}")
-        change = smallest_change(schema, error, whitespace=whitespace)
+        change = smallest_change(schema, error, whitespace=whitespace, most_steps=most_steps)
         lines.append(f"it compiles {change.line()}" if change else "no change of a single keyword was found")
         return False, lines
     lines = ["compiles", *cost.lines()]

@@ -11,8 +11,6 @@ from jan_serve.text.base64_text import base64_bytes
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _MEDIA_TYPES: Final = ("image/", "application/octet-stream", "binary/octet-stream")
-_MAX_TEXT: Final = MAX_FILE_BYTES // 3 * 4 * 9 // 8
-"""Of base64 with its line ends."""
 
 
 def is_remote(url: str) -> bool:
@@ -39,9 +37,7 @@ def image_bytes(url: str) -> bytes:
 
 
 def _decoded(text: str) -> bytes:
-    if len(text) > _MAX_TEXT:
-        raise InvalidImage(f"the image has more than {MAX_FILE_BYTES} bytes, the limit")
     try:
-        return base64_bytes(text)
-    except ValueError:
-        raise InvalidImage("the image is not encoded as base64") from None
+        return base64_bytes(text, MAX_FILE_BYTES)
+    except ValueError as error:
+        raise InvalidImage(f"the image {error}") from None

@@ -10,7 +10,13 @@ from typing import Any
 import msgspec
 
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import CompiledGrammar, Constraint, Whitespace
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    Explanation,
+    JsonSchemaConstraint,
+    Whitespace,
+)
 from jan_serve.errors import ProtocolError, error_from_payload
 from jan_serve.ipc.helper import HelperReply, framed
 
@@ -20,6 +26,12 @@ class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
 
     constraint: Constraint
     with_gbnf: bool = False
+
+
+class ExplainSchema(msgspec.Struct, frozen=True, tag="explain"):
+    """Say what a schema costs, or which keyword to change."""
+
+    constraint: JsonSchemaConstraint
 
 
 class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
@@ -47,14 +59,15 @@ class CompileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     constraint: Constraint
 
 
-CompileRequest = CompileConstraint | CompileTool | CompileFrame | CompileAnswer
-Compiled = CompiledGrammar | ToolGrammar | CallFrame | GrammarPiece
+CompileRequest = CompileConstraint | ExplainSchema | CompileTool | CompileFrame | CompileAnswer
+Compiled = CompiledGrammar | Explanation | ToolGrammar | CallFrame | GrammarPiece
 
 
 class CompileReply(HelperReply, frozen=True, kw_only=True):
-    """One of grammar, tool, frame and piece, by the request; or code and payload of an error of the `errors` tree."""
+    """One of grammar, explanation, tool, frame and piece, by the request; or code and payload of an error."""
 
     grammar: CompiledGrammar | None = None
+    explanation: Explanation | None = None
     tool: ToolGrammar | None = None
     frame: CallFrame | None = None
     piece: GrammarPiece | None = None
@@ -65,7 +78,7 @@ class CompileReply(HelperReply, frozen=True, kw_only=True):
         """The result. Raises the error of the reply, or ProtocolError."""
         if self.code is not None:
             raise error_from_payload(self.code, self.payload)
-        compiled = self.grammar or self.tool or self.frame or self.piece
+        compiled = self.grammar or self.explanation or self.tool or self.frame or self.piece
         if compiled is None:
             raise ProtocolError("a reply without a grammar")
         return compiled

@@ -41,8 +41,7 @@ class _Decoding:
             return DecodedMedia(code=error.code, payload=error.payload(), last=ran_out_of_memory(error))
 
     def refusal(self, error: MemoryError | ProtocolError) -> DecodedMedia:
-        reason = "needs more memory than one file may use" if isinstance(error, MemoryError) else str(error)
-        failure = InvalidRequest(f"the file {reason}")
+        failure = InvalidRequest("the file needs more memory than one file may use")
         return DecodedMedia(code=failure.code, payload=failure.payload())
 
     def frame(self, reply: DecodedMedia) -> bytes:

@@ -41,9 +41,9 @@ class AnswerRelay:
         self._read_s = read_s
         self._write_s = write_s
 
-    async def read_first(self, limit_s: float) -> None:
+    async def read_first(self) -> None:
         """Wait for the first bytes of the body. Raises NodeFailure."""
-        self.first = await self.exchange.connection.read(limit_s)
+        self.first = await self.exchange.connection.read(None)
         now = self._clock()
         self.assignment.node.heard_s = now
         self.assignment.begin_answer(now)

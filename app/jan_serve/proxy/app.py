@@ -11,6 +11,7 @@ from http import HTTPStatus
 from urllib.parse import unquote
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -42,8 +43,8 @@ from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
 from jan_serve.proxy.problems import MAX_HOPS, too_many_hops
 from jan_serve.proxy.relay_headers import hops_of, to_node
-from jan_serve.proxy.request_facts import keys_of, read_facts
-from jan_serve.proxy.routes import Route, RouteTable
+from jan_serve.proxy.request_facts import keys_of, read_facts, read_form_facts
+from jan_serve.proxy.routes import FORMS, Route, RouteTable
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.networks import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
@@ -180,7 +181,13 @@ class Router:
             raise too_many_hops()
         settings = self._proxy.settings
         body = await _body(receive)
-        facts = read_facts(body, settings.max_json_depth) if body else None
+        facts = None
+        if body:
+            facts = (
+                read_form_facts(Headers(scope=scope).get("content-type", ""), body)
+                if route.is_form
+                else read_facts(body, settings.max_json_depth)
+            )
         client = scope["client"][0] if scope.get("client") else None
         query = scope["query_string"]
         path = scope["raw_path"] + (b"?" + query if query else b"")
@@ -231,6 +238,7 @@ def envelopes() -> Envelopes:
     openai = (
         "/v1/responses",
         "/v1/embeddings",
+        "/v1/audio",
         "/v1/models",
         "/v1/messages",
         "/api",
@@ -245,7 +253,9 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
     """Outermost last, in the order of the server: the Host check precedes all others."""
     forms = envelopes()
     managers = settings.management_keys or settings.api_keys
-    app = BodyGuard(app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes)
+    app = BodyGuard(
+        app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes, form_paths=FORMS
+    )
     app = DrainGuard(app, envelopes=forms, lifecycle=lifecycle, open_paths=("/extras/nodes", "/nodes/status"))
     app = ManagementGuard(
         app,

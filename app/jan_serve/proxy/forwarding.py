@@ -23,7 +23,7 @@ from jan_serve.fleet.node import Node, Role
 from jan_serve.fleet.prompt_keys import PromptKeys
 from jan_serve.fleet.retry_budget import RetryBudget
 from jan_serve.proxy.answer_relay import AnswerRelay
-from jan_serve.proxy.patience import patience
+from jan_serve.proxy.patience import Patience
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.request_facts import RequestFacts
 from jan_serve.proxy.routes import Route
@@ -201,18 +201,28 @@ class Forwarder:
         return self._fleet.assign(None, now=now, tried=failed)
 
     async def _try(self, call: Call, assignment: Assignment, attempts: Attempts) -> AnswerRelay:
-        """One attempt, up to the first bytes. Raises NodeFailure."""
+        """One attempt, up to the first bytes, for which a node that says that it works on them has any time. Raises
+        NodeFailure."""
         try:
+            limit_s = self._settings.first_byte_timeout_s
             patience_s = attempts.patience_s(assignment, self._settings.patience_s)
-            if patience_s is None:
-                return await self._first_bytes(call, assignment)
 
             def next_look_s() -> float:
-                return attempts.next_look_s(
-                    assignment, patience_s, self._fleet, call.model, call.role, self._clock()
+                now = self._clock()
+                left_s = limit_s - (now - assignment.worked_s)
+                if left_s <= 0:
+                    raise NodeFailure(Failure.TIMEOUT, f"sent nothing for {limit_s:g} s")
+                if patience_s is None:
+                    return left_s
+                again_s = attempts.next_look_s(
+                    assignment, patience_s, self._fleet, call.model, call.role, now
                 )
+                if not again_s:
+                    raise NodeFailure(Failure.SILENT, f"gave no sign of life for {patience_s:.0f} s")
+                return min(left_s, again_s)
 
-            async with patience(patience_s, next_look_s):
+            first_look_s = limit_s if patience_s is None else min(limit_s, patience_s)
+            async with Patience(first_look_s, next_look_s):
                 return await self._first_bytes(call, assignment)
         except NodeFailure as failure:
             logger.info("node %s %s", assignment.node.name, failure.message)
@@ -233,7 +243,7 @@ class Forwarder:
             call.path,
             call.headers,
             call.body,
-            limit_s=settings.first_byte_timeout_s,
+            limit_s=None,
         )
         relay = AnswerRelay(
             exchange,
@@ -243,7 +253,7 @@ class Forwarder:
             write_s=settings.write_timeout_s,
         )
         try:
-            await relay.read_first(settings.first_byte_timeout_s)
+            await relay.read_first()
         except BaseException:
             exchange.connection.abort()
             raise

@@ -1,32 +1,49 @@
-"""When to stop waiting for a node that takes requests and answers nobody."""
+"""When to stop waiting for a node that takes requests and does not answer."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
-from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.connection import NodeFailure
 
 
-@contextlib.asynccontextmanager
-async def patience(seconds: float, next_look_s: Callable[[], float]) -> AsyncGenerator[None]:
-    """Look after so many seconds in the block, and again when a look says. Raises NodeFailure (SILENT) if that is 0."""
-    loop = asyncio.get_running_loop()
+class Patience:
+    """Looks after so many seconds in the block, and again when a look says. Raises the NodeFailure of a look.
 
-    def look() -> None:
-        nonlocal timer
-        again_s = next_look_s()
-        if again_s:
-            timer = loop.call_later(again_s, look)
-        else:
-            limit.reschedule(loop.time())
+    Cheaper than `asyncio.timeout` in a generator, which every request would pay for.
+    """
 
-    timer = loop.call_later(seconds, look)
-    try:
-        async with asyncio.timeout(None) as limit:
-            yield
-    except TimeoutError:
-        raise NodeFailure(Failure.SILENT, f"answered nobody for {seconds:.0f} s") from None
-    finally:
-        timer.cancel()
+    __slots__ = ("_failure", "_loop", "_n_cancelled", "_next_look_s", "_seconds", "_task", "_timer")
+
+    def __init__(self, seconds: float, next_look_s: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._next_look_s = next_look_s
+        self._failure: NodeFailure | None = None
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._n_cancelled = task, task.cancelling()
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(self._seconds, self._look)
+        return self
+
+    def _look(self) -> None:
+        try:
+            self._timer = self._loop.call_later(self._next_look_s(), self._look)
+        except NodeFailure as failure:
+            self._failure = failure
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._failure is None:
+            return
+        is_ours = self._task.uncancel() <= self._n_cancelled
+        if is_ours and kind is asyncio.CancelledError:
+            raise self._failure from None

@@ -119,7 +119,7 @@ class Probes:
 
     async def probe(self, node: Node) -> None:
         """Ask a node once, and note how it is."""
-        url = known_url(node.url)
+        url, before = known_url(node.url), node.unanswered
         try:
             status, content = await self._client.fetch_json(
                 url, "GET", "/health", key_headers(self._key), limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
@@ -134,8 +134,7 @@ class Probes:
             return
         node.probe_failures = 0
         node.seen_s = self._clock()
-        if condition.open_requests is not None:
-            node.others = max(0, condition.open_requests - node.in_flight)
+        node.note_open(condition.open_requests, min(before, node.unanswered), self._clock())
         state, reason = condition.state, condition.reason
         if node in self.ending:
             state, reason = State.DRAINING, "it was asked to end"

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from jan_serve.api.http.multipart import form_fields
 from jan_serve.api.http.strict_json import decode_json
 from jan_serve.chat.billing_line import cut_billing_line
 from jan_serve.errors import InvalidRequest
@@ -17,6 +18,8 @@ from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
 MAX_MODEL: Final = 1024
 _NODE_FIELDS: Final = ("migration_request", "with_cache", "preserve_cache")
 _ROUTED: Final = frozenset({"model", "stream"})
+_TRUE: Final = frozenset({"true", "1"})
+"""In forms."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67][0-9a-fA-F]")
 _PROMPTS: Final = (
     "tools",
@@ -54,9 +57,7 @@ def read_facts(body: bytes, max_depth: int) -> RequestFacts:
     for name in _NODE_FIELDS:
         if fields.get(name):
             raise InvalidRequest(f"{name}: only the proxy may send this to a node", param=name)
-    model = fields.get("model")
-    if model is not None and (not isinstance(model, str) or not 0 < len(model) <= MAX_MODEL):
-        raise InvalidRequest(f"model: must be a text of 1 to {MAX_MODEL} characters", param="model")
+    model = _checked_model(fields.get("model"))
     stream = fields.get("stream")
     if stream is not None and not isinstance(stream, bool):
         raise InvalidRequest("stream: must be true or false", param="stream")
@@ -64,10 +65,33 @@ def read_facts(body: bytes, max_depth: int) -> RequestFacts:
     return RequestFacts(fields, model, bool(stream), previous if isinstance(previous, str) else None)
 
 
+def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
+    """Of a form with a file. Raises InvalidRequest for what is no form, and for a name that occurs more than once."""
+    found: dict[str, str] = {}
+    for field in form_fields(content_type, body):
+        if field.name in _ROUTED:
+            if field.name in found:
+                raise _repeated(field.name)
+            found[field.name] = field.text()
+    return RequestFacts(
+        {}, _checked_model(found.get("model")), found.get("stream", "").lower() in _TRUE, None
+    )
+
+
 def keys_of(facts: RequestFacts, salt: bytes) -> PromptKeys:
     """The keys of the prompt's prefixes."""
     parts = list(_parts(facts.body))
     return prompt_keys(salt, facts.model or "", parts) if parts else NO_KEYS
+
+
+def _checked_model(model: object) -> str | None:
+    if model is None or (isinstance(model, str) and 0 < len(model) <= MAX_MODEL):
+        return model
+    raise InvalidRequest(f"model: must be a text of 1 to {MAX_MODEL} characters", param="model")
+
+
+def _repeated(name: str) -> InvalidRequest:
+    return InvalidRequest(f"{name}: occurs more than once in the request body", param=name)
 
 
 def _parts(body: dict[str, Any]) -> Iterator[bytes]:
@@ -126,4 +150,4 @@ def _check_unique(body: bytes) -> None:
     names = [name for name, _ in outermost]
     for name in _ROUTED:
         if names.count(name) > 1:
-            raise InvalidRequest(f"{name}: occurs more than once in the request body", param=name)
+            raise _repeated(name)

@@ -6,21 +6,23 @@ from typing import Final, Literal
 
 import msgspec
 
+_POST: Final = frozenset({"POST"})
+_READ: Final = frozenset({"GET"})
+_ANY: Final = frozenset({"GET", "POST", "DELETE"})
+
 
 class Route(msgspec.Struct, frozen=True):
     """pattern: a path, or a prefix that ends with `/*`. sticky: `keeps` answers have an id, and later requests for it
     go to the same node; `follows` such a request has the id in its path. migrates: with DistServe, one node computes
-    the prompt and another one the answer.
+    the prompt and another one the answer. is_form: its bodies are forms with a file, not JSON.
     """
 
     pattern: str
-    methods: frozenset[str] = frozenset({"POST"})
+    methods: frozenset[str] = _POST
     sticky: Literal["", "keeps", "follows"] = ""
     migrates: bool = False
+    is_form: bool = False
 
-
-_READ: Final = frozenset({"GET"})
-_ANY: Final = frozenset({"GET", "POST", "DELETE"})
 
 FORWARDED: Final = (
     # LMDeploy's and OpenAI's
@@ -33,6 +35,14 @@ FORWARDED: Final = (
     Route("/generate_stream"),
     Route("/v1/responses", sticky="keeps"),
     Route("/v1/responses/*", _ANY, sticky="follows"),
+    Route("/v1/audio/transcriptions", is_form=True),
+    # LMDeploy's below the prefix that they have beside other protocols
+    Route("/lmdeploy/generate"),
+    Route("/lmdeploy/pooling"),
+    Route("/lmdeploy/v1/chat/completions"),
+    Route("/lmdeploy/v1/completions"),
+    Route("/lmdeploy/v1/embeddings"),
+    Route("/lmdeploy/v1/encode"),
     # Anthropic's, Ollama's
     Route("/v1/messages"),
     Route("/v1/messages/count_tokens"),
@@ -40,6 +50,8 @@ FORWARDED: Final = (
     Route("/api/generate"),
     Route("/api/embed"),
     Route("/api/embeddings"),
+    Route("/api/show"),
+    Route("/api/version", _READ),
     # llama-server's, Jina's, Cohere's
     Route("/rerank"),
     Route("/reranking"),
@@ -49,15 +61,26 @@ FORWARDED: Final = (
     Route("/v1/decide"),
     Route("/v1/systemone"),
     # Text Generation Inference's, llama-server's, ours
+    Route("/"),
+    Route("/tgi"),
     Route("/tgi/*", frozenset({"GET", "POST"})),
+    Route("/invocations"),
+    Route("/vertex"),
+    Route("/chat_tokenize"),
+    Route("/info", _READ),
     Route("/infill"),
     Route("/completion"),
     Route("/tokenize"),
     Route("/detokenize"),
     Route("/apply-template"),
     Route("/extras/tokenize"),
+    Route("/extras/tokenize/count"),
+    Route("/extras/detokenize"),
+    Route("/extras/grammar"),
 )
-"""Not there, on purpose: what changes one server (models, sleep, weights, aborting, its end)."""
+"""Not there, on purpose: what changes one server (models, sleep, weights, aborting, its end), and what describes one.
+`tests/contract/proxy/test_routes.py` names all of it."""
+FORMS: Final = tuple(route.pattern for route in FORWARDED if route.is_form)
 
 
 class RouteTable:

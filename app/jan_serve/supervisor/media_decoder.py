@@ -44,9 +44,9 @@ class MediaDecoderPool:
         try:
             reply = await self._pool.ask(frame(request))
         except HelperLimit:
-            raise _refused(request, "needs more time or memory than one file may use") from None
+            raise _beyond_limits(request) from None
         if reply.code == InvalidRequest.code:
-            raise _refused(request, reply.payload["message"].removeprefix("the file "))
+            raise _beyond_limits(request)
         if reply.code is not None:
             raise error_from_payload(reply.code, reply.payload)
         return reply.data
@@ -63,7 +63,8 @@ class MediaDecoderPool:
         await self._pool.close()
 
 
-def _refused(request: DecodeMedia, reason: str) -> InvalidRequest:
+def _beyond_limits(request: DecodeMedia) -> InvalidRequest:
+    reason = "needs more time or memory than one file may use"
     if isinstance(request, DecodeImage):
         return InvalidImage(f"the image {reason}")
     return InvalidAudio(f"the audio {reason}")

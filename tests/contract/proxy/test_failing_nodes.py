@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import httpx
 import pytest
@@ -88,31 +89,66 @@ async def test_when_no_node_can_be_reached_the_client_learns_which() -> None:
 
 
 async def test_a_node_that_never_answers_is_a_504() -> None:
-    async def silent(request: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
     node = FakeNode(answer=silent)
     async with fake_nodes(node), running_proxy(node, first_byte_timeout_s=0.2) as front:
         answer = await front.chat()
         assert (answer.status_code, answer.json()["code"]) == (504, 504)
 
 
-async def test_a_stream_leaves_a_node_that_answers_nobody_for_one_that_can() -> None:
-    async def silent(request: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
+async def silent(request: Received, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
 
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_request_leaves_a_node_without_a_sign_of_life_for_one_that_can(stream: bool) -> None:
     hole, works = FakeNode("hole"), FakeNode("works")
     async with fake_nodes(hole, works), running_proxy(hole, patience_s=0.05) as front:
         messages = [{"role": "user", "content": "x" * 3000}]
-        assert (await front.chat(messages=messages, stream=True)).json()["node"] == "hole"
+        assert (await front.chat(messages=messages, stream=stream)).json()["node"] == "hole"
         hole.answer = silent
         await front.add(works)
-        answer = await front.chat(messages=messages, stream=True)
+        answer = await front.chat(messages=messages, stream=stream)
         assert (answer.status_code, answer.json()["node"]) == (200, "works")
         async with asyncio.timeout(10):
             await hole.left.wait()
         assert len(hole.generations) == 2
         assert front.proxy.forwarder.counts.retries == 1
+        node = front.proxy.fleet.find(hole.url)
+        assert node is not None
+        assert node.failures == 1
+
+
+async def test_a_whole_answer_is_waited_for_while_its_node_says_that_it_works_on_it() -> None:
+    """Beyond the limit for the first byte, which is the answer's end."""
+    now, looks, ends = 0.0, 0, asyncio.Event()
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        return now
+
+    async def slow(request: Received, writer: asyncio.StreamWriter) -> None:
+        await ends.wait()
+        writer.write(reply({"node": "slow"}))
+
+    nodes = FakeNode("slow", answer=slow), FakeNode("works")
+    limits = {"patience_s": 0.01, "first_byte_timeout_s": 0.02}
+    async with fake_nodes(*nodes), running_proxy(nodes[0], clock=clock, **limits) as front:
+        asking = asyncio.create_task(front.chat())
+        node = front.proxy.fleet.find(nodes[0].url)
+        assert node is not None
+        async with asyncio.timeout(20):
+            while not nodes[0].generations:
+                await asyncio.sleep(0.001)
+            await front.add(nodes[1])
+            for later in (1000.0, 2000.0):
+                node.note_open(1, 1, later)
+                now, before = later, looks
+                while looks < before + 5:
+                    await asyncio.sleep(0.001)
+        ends.set()
+        assert (await asking).json()["node"] == "slow"
+        assert not nodes[1].generations
 
 
 async def test_a_request_finds_the_only_living_one_of_many_nodes() -> None:
@@ -177,7 +213,8 @@ async def test_a_reused_connection_that_the_node_closed_is_no_failure() -> None:
 
 async def test_fast_failures_open_the_breaker_and_all_open_is_tried_all_the_same() -> None:
     nodes = FakeNode("bad", answer=sending(reply({}, 500))), FakeNode("good")
-    async with fake_nodes(*nodes), running_proxy(*nodes, strategy="min_expected_latency") as front:
+    stopped: dict[str, Any] = {"clock": lambda: 100.0, "strategy": "min_expected_latency"}
+    async with fake_nodes(*nodes), running_proxy(*nodes, **stopped) as front:
         statuses = [(await front.chat()).status_code for _ in range(40)]
         assert statuses.count(500) == 3
         await nodes[1].stop()

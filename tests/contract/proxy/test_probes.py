@@ -77,3 +77,21 @@ async def test_figures_that_cannot_be_end_no_probe() -> None:
         figures = b'{"status": "draining", "pid": 1, "uptime_s": 1' + b"0" * 400 + b"}"
         node.routes["/health"] = sending(reply(figures, 503))
         await front.until_state(node, State.DRAINING)
+
+
+@pytest.mark.parametrize(
+    ("reported", "lives"), [({"open_requests": 2}, True), ({"open_requests": 0}, False), ({}, True)]
+)
+async def test_a_node_lives_unless_it_denies_having_our_requests(
+    reported: dict[str, int], lives: bool
+) -> None:
+    node = FakeNode(health=(200, {"status": "ok", **reported}))
+    async with fake_nodes(node), running_proxy(node, clock=lambda: 7.0) as front:
+        found = front.proxy.fleet.find(node.url)
+        assert found is not None
+        await front.until_state(node, State.HEALTHY)
+        front.proxy.probes.unwatch(found)  # its own checks would come between
+        front.proxy.fleet.assign("m1", now=7.0)
+        found.lived_s = 0.0
+        await front.proxy.probes.probe(found)
+        assert (found.lived_s, found.counts_open) == (7.0 if lives else 0.0, bool(reported))

@@ -50,7 +50,7 @@ def test_the_server_says_which_model_hears(url: str) -> None:
         rows = get(url, "/v1/models").json()["data"]
         return {row["id"]: row["architecture"]["input_modalities"] for row in rows}
 
-    wait_until(lambda: found()["ears"] == ["text", "audio"])  # until the headers are read
+    wait_until(lambda: found()["ears"] == ["text", "audio"], 60)  # headers are read beside the first lists
     assert found()["exact-llama"] == ["text"]
     assert "audio" in post(url, "/api/show", {"model": "ears"}).json()["capabilities"]
 

@@ -62,3 +62,44 @@ async def test_a_refusal_says_where(body: dict[str, Any], code: str, words: str)
     assert response.status_code == 400
     assert response.json()["error"]["code"] == code
     assert words in response.json()["error"]["message"]
+
+
+CLOSED_ITEMS: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"a": {}}, "additionalProperties": False},
+    "uniqueItems": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "compiles", "first", "last"),
+    [
+        ({"type": "integer"}, True, "compiles", "Lark: "),
+        # GBNF has no memory, and a generation has one.
+        (
+            {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            True,
+            "compiles",
+            "memory beside",
+        ),
+        (CLOSED_ITEMS, False, "refused: unsupported JSON Schema", "it compiles without `uniqueItems` at /"),
+        ({"type": "objekt"}, False, "refused: ", "no change of a single keyword was found"),
+    ],
+)
+async def test_a_schema_is_explained(schema: Any, compiles: bool, first: str, last: str) -> None:
+    body = {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+    async with http_client() as client:
+        response = await client.post("/extras/grammar/explain", json=body)
+    assert response.status_code == 200
+    explanation = response.json()
+    assert explanation["compiles"] is compiles
+    assert explanation["lines"][0].startswith(first) and explanation["lines"][-1].startswith(last)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"grammar": 'root ::= "a"'}, {"response_format": {"type": "json_object"}}]
+)
+async def test_only_a_schema_is_explained(body: dict[str, Any]) -> None:
+    async with http_client() as client:
+        response = await client.post("/extras/grammar/explain", json=body)
+    assert response.status_code == 400 and "JSON Schema" in response.json()["error"]["message"]

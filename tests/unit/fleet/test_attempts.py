@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from jan_serve.fleet.assignment import Assignment, Outcome
@@ -80,9 +82,60 @@ def test_the_last_attempt_waits_to_its_end() -> None:
     assert tries.patience_s(assignment) is None
 
 
-def test_whole_answers_and_nodes_that_may_load_a_model_are_waited_for() -> None:
-    assert attempts().patience_s(assigned(fleet_of(2), streamed=False)) is None
-    assert attempts().patience_s(assigned(fleet_of(2), is_measured=False)) is None
+UNTIMED = pytest.mark.parametrize("way", [{"streamed": False}, {"is_measured": False}])
+"""Whole answers, and nodes that may load a model first."""
+
+
+def looking(fleet: Fleet, assignment: Assignment) -> Callable[[float], float]:
+    tries = attempts()
+    tries.tried.append(assignment.node)
+    assert tries.patience_s(assignment) == PATIENCE_S
+    return lambda now: tries.next_look_s(assignment, PATIENCE_S, fleet, "m", Role.HYBRID, now)
+
+
+@UNTIMED
+def test_what_nobody_can_time_waits_while_its_node_gives_a_sign_of_life(way: dict[str, bool]) -> None:
+    fleet = fleet_of(2)
+    assignment = assigned(fleet, **way)
+    next_look_s = looking(fleet, assignment)
+    for now in range(50, 5000, 50):
+        assert next_look_s(now) > 0
+        assignment.node.note_open(1, 1, now)
+    assert next_look_s(4950 + 59) == 1.0
+    assert next_look_s(4950 + 60) == 0.0
+
+
+@UNTIMED
+def test_a_node_that_denies_having_the_request_gives_no_sign_of_life(way: dict[str, bool]) -> None:
+    fleet = fleet_of(2)
+    assignment = assigned(fleet, **way)
+    assignment.node.note_open(0, 1, 59.0)
+    assert looking(fleet, assignment)(60.0) == 0.0
+
+
+def test_health_is_no_sign_for_a_stream_that_should_have_begun() -> None:
+    fleet = fleet_of(2)
+    assignment = assigned(fleet)
+    assignment.node.note_open(1, 1, 59.0)
+    assert looking(fleet, assignment)(60.0) == 0.0
+
+
+@pytest.mark.parametrize(("open_requests", "worked_s"), [(1, 90.0), (0, 5.0), (None, 5.0)])
+def test_only_a_node_that_counts_the_request_works_on_it(open_requests: int | None, worked_s: float) -> None:
+    assignment = fleet_of(1).assign("m", keys(LONG), now=5.0)
+    assignment.node.note_open(open_requests, 1, 90.0)
+    assert assignment.worked_s == worked_s
+
+
+def test_an_answer_that_has_begun_is_not_missed() -> None:
+    """A slow client still reads it, which the node need not know."""
+    fleet = fleet_of(1)
+    begun, other = assigned(fleet), assigned(fleet)
+    begun.begin_answer(1.0)
+    assert (begun.node.in_flight, begun.node.unanswered) == (2, 1)
+    other.end(Outcome.LEFT, 2.0)
+    begun.end(Outcome.DONE, 3.0)
+    assert (begun.node.in_flight, begun.node.unanswered) == (0, 0)
 
 
 def test_long_prompts_have_as_much_more_time() -> None:
@@ -94,13 +147,9 @@ def test_long_prompts_have_as_much_more_time() -> None:
 
 
 def test_a_node_is_silent_from_its_last_byte_to_anybody_on() -> None:
-    fleet, tries = fleet_of(2), attempts()
+    fleet = fleet_of(2)
     assignment = assigned(fleet)
-    tries.tried.append(assignment.node)
-
-    def next_look_s(now: float) -> float:
-        return tries.next_look_s(assignment, 60.0, fleet, "m", Role.HYBRID, now)
-
+    next_look_s = looking(fleet, assignment)
     assert next_look_s(20.0) == 40.0
     assignment.node.heard_s = 30.0
     assert next_look_s(60.0) == 30.0

@@ -49,7 +49,7 @@ async def prepared(
         return seeing if sense == "vision" else ()
 
     client = FakeClient(facts=fake_facts(**({"modalities": ("vision",)} | facts)))
-    return await preparer(MediaReader((decoder or InlineDecoder()).decode, models_that=names)).prepare(
+    return await preparer(MediaReader((decoder or InlineDecoder()).decode, models_with=names)).prepare(
         request, client
     )
 

@@ -11,14 +11,16 @@ from contextlib import asynccontextmanager
 import pytest
 from PIL import Image
 
-from jan_serve.errors import EngineCrashed, InvalidImage, Overloaded
+from jan_serve.audio_files import header as audio_header
+from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage, Overloaded
 from jan_serve.image_files.header import ImageHeader, checked_header
 from jan_serve.image_files.limits import shown_size
-from jan_serve.ipc.media_decoding import DecodeImage
+from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
 from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.workers.helper_process import PROCESSES
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.processes import children
+from tests.support.sounds import wav
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +93,15 @@ async def test_an_image_that_eats_memory_is_refused_and_its_process_replaced() -
                 DecodeImage(data=bomb, header=ImageHeader("PNG", 20_000, 20_000), size=(2048, 2048))
             )
         assert await pool.decode(request(picture(8, 8))) == bytes(RED) * 64
+
+
+async def test_more_samples_than_the_pipe_takes_are_refused_and_the_process_replaced() -> None:
+    data = wav([0.0] * 4_000 * 120, rate=4_000)
+    header = audio_header.checked_header(data)
+    async with decoders() as pool:
+        with pytest.raises(InvalidAudio, match="the audio needs more time or memory than one file may use"):
+            await pool.decode(DecodeAudio(data=data, header=header, rate=192_000))
+        assert len(await pool.decode(DecodeAudio(data=data, header=header, rate=4_000))) == 4 * 4_000 * 120
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")

@@ -14,13 +14,20 @@ const CUT: Verdict = { good: false, words: "Cut off at the limit of tokens: only
 interface Translated {
   gbnf: string;
   problem: string | null;
+  explained: Explanation | null;
+}
+
+/** What a schema costs, or which keyword to change. */
+interface Explanation {
+  compiles: boolean;
+  lines: string[];
 }
 
 export function PlaygroundView() {
   const [kind, setKind] = useState<Kind>("schema");
   const [texts, setTexts] = useState(EXAMPLES);
   const text = texts[kind];
-  const { gbnf, problem } = useTranslation(kind, text);
+  const { gbnf, problem, explained } = useTranslation(kind, text);
   return (
     <div class="panel">
       <h1>Constraint playground</h1>
@@ -52,9 +59,16 @@ export function PlaygroundView() {
               {gbnf}
             </pre>
           )}
+          {explained && (
+            <ul class="hint" aria-label="Explanation">
+              {explained.lines.map((line) => (
+                <li key={line}>{line}</li>
+              ))}
+            </ul>
+          )}
         </section>
       </div>
-      <Trial kind={kind} text={text} ready={problem === null && gbnf !== ""} />
+      <Trial kind={kind} text={text} ready={gbnf !== "" || explained?.compiles === true} />
       <Options />
     </div>
   );
@@ -62,15 +76,19 @@ export function PlaygroundView() {
 
 /** The grammar of the text, shortly after the last keystroke. */
 function useTranslation(kind: Kind, text: string): Translated {
-  const [result, setResult] = useState<Translated>({ gbnf: "", problem: null });
+  const [result, setResult] = useState<Translated>({ gbnf: "", problem: null, explained: null });
   useEffect(() => {
     const controller = new AbortController();
     const timer = window.setTimeout(async () => {
       try {
         const answer = await postJson<{ grammar: string }>("extras/grammar", fieldsOf(kind, text), controller.signal);
-        setResult({ gbnf: answer.grammar, problem: null });
+        setResult({ gbnf: answer.grammar, problem: null, explained: null });
       } catch (error) {
-        if (!wasAborted(error)) setResult({ gbnf: "", problem: messageOf(error) });
+        if (wasAborted(error)) return;
+        setResult({ gbnf: "", problem: messageOf(error), explained: null });
+        if (kind !== "schema" || error instanceof SyntaxError) return;
+        const explained = await explanationOf(text, controller.signal);
+        if (explained) setResult({ gbnf: "", problem: messageOf(error), explained });
       }
     }, PAUSE_MS);
     return () => {
@@ -79,6 +97,15 @@ function useTranslation(kind: Kind, text: string): Translated {
     };
   }, [kind, text]);
   return result;
+}
+
+/** Null where there is none, as for what is no schema at all. */
+async function explanationOf(text: string, signal: AbortSignal): Promise<Explanation | null> {
+  try {
+    return await postJson<Explanation>("extras/grammar/explain", fieldsOf("schema", text), signal);
+  } catch {
+    return null; // the reason for the refusal is shown already
+  }
 }
 
 function Trial({ kind, text, ready }: { kind: Kind; text: string; ready: boolean }) {

@@ -80,7 +80,7 @@ class DrainingServer(uvicorn.Server, ABC):
             signal.signal(number, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # A terminal that closes sends it beside Ctrl-C's or the service manager's signal: no second wish to end.
+        # A terminal that closes sends SIGHUP after Ctrl-C or the service manager's signal: no second wish to end.
         if self._lifecycle.draining and sig == getattr(signal, "SIGHUP", None):
             return
         if self._loop is not None:

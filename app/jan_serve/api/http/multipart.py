@@ -11,16 +11,12 @@ _MAX_FIELDS: Final = 100
 _BOUNDARY: Final = re.compile(
     r'multipart/form-data\s*;.*?\bboundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))', re.I
 )
-_NAME: Final = re.compile(rb'[;\s]name=(?:"([^"]*)"|([^\s;"]+))', re.I)
-_FILE: Final = re.compile(rb"[;\s]filename\*?=", re.I)
+_PARAMETER: Final = re.compile(rb';\s*([^\s;=]+)=(?:"([^"]*)"|([^\s;"]+))')
 
 
 class FormField(NamedTuple):
-    """is_file: the client named it as a file."""
-
     name: str
     data: bytes
-    is_file: bool
 
     def text(self) -> str:
         """Raises InvalidRequest for bytes that are not UTF-8."""
@@ -53,8 +49,7 @@ def _field(part: bytes) -> FormField:
     disposition = next(
         (line for line in head.split(b"\r\n") if line.lower().startswith(b"content-disposition:")), b""
     )
-    name = _NAME.search(disposition)
-    if not separator or name is None:
+    parameters = {found[1].lower(): found[2] or found[3] or b"" for found in _PARAMETER.finditer(disposition)}
+    if not separator or b"name" not in parameters:
         raise InvalidRequest("A part of the form has no name.")
-    given = name[2] if name[1] is None else name[1]
-    return FormField(given.decode("utf-8", "replace"), data, _FILE.search(disposition) is not None)
+    return FormField(parameters[b"name"].decode("utf-8", "replace"), data)

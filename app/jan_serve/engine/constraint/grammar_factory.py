@@ -15,7 +15,7 @@ from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
-from jan_serve.engine.constraint.remembering_executor import ItemTokens, RememberingExecutor
+from jan_serve.engine.constraint.remembering_executor import RememberingExecutor, Tokens
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
@@ -35,7 +35,7 @@ class GrammarFactory:
         self._vocab = vocab
         self.tables = TokenTables(vocab, early)
         self._search: TokenSearch | None = None
-        self._item_tokens: ItemTokens | None = None
+        self._remembered_tokens: Tokens | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
         """At their start, by Lark text and a hash of the memory, the least recently used first. Only the calling thread
         uses them."""
@@ -62,12 +62,12 @@ class GrammarFactory:
         tokenizer = self.tables.tokenizer()
         if memory is None:
             return GrammarExecutor(tokenizer, lark, self._vocab)
-        return RememberingExecutor(tokenizer, lark, self._vocab, memory, self._tokens_of_items)
+        return RememberingExecutor(tokenizer, lark, self._vocab, memory, self._tokens_of_memories)
 
-    def _tokens_of_items(self) -> ItemTokens:
-        if self._item_tokens is None:
-            self._item_tokens = ItemTokens(self.tables.pieces(), self._token_search())
-        return self._item_tokens
+    def _tokens_of_memories(self) -> Tokens:
+        if self._remembered_tokens is None:
+            self._remembered_tokens = Tokens(self.tables.pieces(), self._token_search)
+        return self._remembered_tokens
 
     def _forget_old(self) -> None:
         """The newest stays, whatever its size."""

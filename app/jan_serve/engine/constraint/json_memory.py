@@ -1,5 +1,5 @@
-"""Remembers the items of a JSON text that is being written, and says what may not follow: an item that is there
-already, and a beginning that only such items complete.
+"""Remembers the names and items of a JSON text that is being written, and says what may not follow: one that is there
+already, and a beginning that only such ones complete.
 
 States are immutable: a token is tried by writing it to a copy.
 """
@@ -13,12 +13,11 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.text_memory import NOWHERE, Automaton, ItemTexts, Place, TextMemory
+from jan_serve.core.text_memory import ELSEWHERE, NOWHERE, Automaton, ItemTexts, Place, TextMemory
 
 _SPACE: Final = b" \t\n\r"
 ENDS: Final = b",]} \t\n\r"
 """One of these follows each number, true, false and null in an array."""
-_ELSEWHERE: Final = Place({}, NOWHERE, NOWHERE, NOWHERE)
 _ESCAPED: Final = "".join(map(chr, range(0x20))) + '"\\'
 _SPELLED: Final = {c: json.dumps(c)[1:-1] for c in _ESCAPED}
 _ALL: Final = ((0, 0x10FFFF),)
@@ -48,9 +47,9 @@ class _Parts(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """An open bracket. place: of the array or object. used: sorted keys of items. lead: the white space before the
-    first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept. name: of the
-    next member."""
+    """An open bracket. place: of the array or object. used: sorted keys of items or names. lead: the white space before
+    the first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept. name: of
+    the next member."""
 
     parent: _Frame | None
     is_object: bool
@@ -79,7 +78,9 @@ class JsonMemory:
 
     def __init__(self, memory: TextMemory) -> None:
         self._memory = memory
+        self.has_items = bool(memory.unique)
         self.has_containers = any(items.containers for items in memory.unique)
+        self.has_few_names = bool(memory.unlisted)
 
     def items(self, state: State) -> ItemTexts | None:
         """The texts of the items of the innermost array, if they may not repeat."""
@@ -99,7 +100,7 @@ class JsonMemory:
         return False
 
     def written(self, state: State, data: bytes) -> State | None:
-        """The state after more bytes, which the grammar allows; None if an item repeats or can only repeat."""
+        """The state after more bytes, which the grammar allows; None if a name or item repeats or can only repeat."""
         position = 0
         while position < len(data):
             if state.mode is Mode.STRING or state.mode is Mode.NAME:
@@ -116,7 +117,7 @@ class JsonMemory:
         return state if self._can_end(state) else None
 
     def _place(self, number: int) -> Place:
-        return _ELSEWHERE if number == NOWHERE else self._memory.places[number]
+        return ELSEWHERE if number == NOWHERE else self._memory.places[number]
 
     def _closed(self, state: State, text: bytes) -> State | None:
         """After more of a string or name, which may be its end."""
@@ -131,6 +132,10 @@ class JsonMemory:
         frame = state.frame
         assert frame is not None
         place, name = self._place(frame.place), json.loads(text)
+        key = '"' + name
+        if _is_used(frame.used, key):
+            return None
+        frame = _with_used(frame, [key])
         if frame.is_item:
             frame = frame._replace(name=name)
         return State(frame, Mode.VALUE, b"", place.member(name))
@@ -204,24 +209,30 @@ class JsonMemory:
         return _is_used(parent.used, _container_key(frame))
 
     def _can_end(self, state: State) -> bool:
-        """Whether the item that is being written may become one that is not there yet."""
+        """Whether the name or item that is being written may become one that is not there yet."""
+        if state.mode is Mode.NAME:
+            return self._can_end_name(state)
         items = self.items(state)
         if items is None or items.endless or state.mode not in (Mode.STRING, Mode.SCALAR):
             return True
         assert state.frame is not None
         used = state.frame.used
         if state.mode is Mode.SCALAR:
-            text, automaton, chars = state.text.decode("ascii"), items.others, _ALL
-            prefix = text
-        else:
-            text, chars = _partly_decoded(state.text[1:])
-            prefix, automaton = '"' + text, items.strings
-        at: int | None = 0
-        for character in text:
-            at = automaton.step(at, character)
-            if at is None:
-                return True  # the grammar's fault, which is not allowed here either
-        return _is_alive(automaton, at, chars, prefix, _beginning_with(used, prefix))
+            text = state.text.decode("ascii")
+            return _is_left(items.others, text, _ALL, text, used)
+        text, chars = _partly_decoded(state.text[1:])
+        return _is_left(items.strings, text, chars, '"' + text, used)
+
+    def _can_end_name(self, state: State) -> bool:
+        frame = state.frame
+        assert frame is not None
+        place = self._place(frame.place)
+        if place.unlisted == NOWHERE:
+            return True
+        text, chars = _partly_decoded(state.text[1:])
+        if chars is _ALL and not text:
+            return True  # the grammar counts the members
+        return _is_left(self._memory.unlisted[place.unlisted], text, chars, '"' + text, frame.used)
 
     def rests(self, state: State) -> Iterator[tuple[bytes, bool]]:
         """What would complete items that are there already, and whether that is a string. In an array of such items."""
@@ -245,6 +256,16 @@ class JsonMemory:
             if spelled.startswith(state.text):
                 for lead in leads:
                     yield lead + spelled[len(state.text) :], key[0] == '"'
+
+    def rests_of_name(self, state: State) -> Iterator[bytes]:
+        """What would complete the name that is being written to one that is there already."""
+        frame = state.frame
+        if frame is None or state.mode is not Mode.NAME:
+            return
+        for key in _beginning_with(frame.used, '"' + _partly_decoded(state.text[1:])[0]):
+            spelled = _spelled(key)
+            if spelled.startswith(state.text):
+                yield spelled[len(state.text) :]
 
 
 def _end_of_string(text: bytes, data: bytes, position: int) -> int:
@@ -297,7 +318,6 @@ def _container_key(frame: _Frame) -> str:
         part = part.before
     if not frame.is_object:
         return f"{_CONTAINER}[{','.join([key for _, key in reversed(parts)])}]"
-    # Of a name that is there twice the last value counts.
     members = dict(reversed(parts))
     texts = [f"{json.dumps(name)}:{members[name]}" for name in sorted(members)]
     return _CONTAINER + "{" + ",".join(texts) + "}"
@@ -362,6 +382,22 @@ def _completions(begun: bytes, length: int) -> tuple[tuple[int, int], ...]:
     shift = 6 * (length - len(begun))
     shortest = (0, 0, 0x80, 0x800, 0x10000)[length]
     return ((max(value << shift, shortest), min((value + 1 << shift) - 1, 0x10FFFF)),)
+
+
+def _is_left(
+    automaton: Automaton, text: str, chars: tuple[tuple[int, int], ...], prefix: str, used: tuple[str, ...]
+) -> bool:
+    """Whether some word that begins with `text`, and goes on with one of `chars`, is not used; or none is a word."""
+    at: int | None = 0
+    for character in text:
+        at = automaton.step(at, character)
+        if at is None:
+            return True  # the grammar's fault, which is not allowed here either
+    if chars is not _ALL and not any(
+        low <= last and first <= high for first, last, _ in automaton.edges[at] for low, high in chars
+    ):
+        return True
+    return _is_alive(automaton, at, chars, prefix, _beginning_with(used, prefix))
 
 
 def _is_alive(

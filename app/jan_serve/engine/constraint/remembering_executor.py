@@ -1,9 +1,10 @@
-"""Constrains a sequence to a grammar and a memory: items that must differ do, and none is begun that cannot."""
+"""Constrains a sequence to a grammar and a memory: names and items that must differ do, none is begun that cannot."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,8 @@ from jan_serve.errors import EngineFailure
 
 Ints = npt.NDArray[np.intp]
 
-_WHOLE: Final = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)'
+_STRING: Final = rb'"(?:[^"\\]|\\.)*"'
+_WHOLE: Final = rb"(?:" + _STRING + rb"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|null)"
 _NEXT_WHOLE: Final = rb",\s*" + _WHOLE
 _NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
 # A bracket that ends an item, or the line before it.
@@ -54,11 +56,42 @@ class ItemTokens:
         self.ending = np.nonzero(np.isin(first, np.frombuffer(ENDS, np.uint8)))[0]
 
 
+class NameTokens:
+    """The tokens of a vocabulary that hold a whole name, or begin one. Built once: scans all tokens."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        quoted = [token for token, piece in enumerate(pieces) if b'"' in piece]
+        self.next_whole = _matching(pieces, quoted, re.compile(rb"[,{]\s*" + _STRING))
+        self.whole = _matching(pieces, quoted, re.compile(rb"^\s*" + _STRING))
+        self.next_begun = _matching(pieces, quoted, re.compile(rb'[,{]\s*"(?:.|\n)'))
+        self.begun = _matching(pieces, quoted, re.compile(rb'^\s*"(?:.|\n)'))
+
+
+class Tokens:
+    """What memories need of the tokens of one vocabulary, made when it is first asked for."""
+
+    def __init__(self, pieces: Sequence[bytes], search: Callable[[], TokenSearch]) -> None:
+        self.pieces = pieces
+        self._search = search
+
+    @cached_property
+    def names(self) -> NameTokens:
+        return NameTokens(self.pieces)
+
+    @cached_property
+    def items(self) -> ItemTokens:
+        return ItemTokens(self.pieces, self.search)
+
+    @property
+    def search(self) -> TokenSearch:
+        return self._search()
+
+
 class RememberingExecutor(GrammarExecutor):
     """A GrammarExecutor whose texts also obey a memory."""
 
     def __init__(
-        self, tokenizer: Any, lark: str, vocab: Vocab, memory: TextMemory, tokens: Callable[[], ItemTokens]
+        self, tokenizer: Any, lark: str, vocab: Vocab, memory: TextMemory, tokens: Callable[[], Tokens]
     ) -> None:
         super().__init__(tokenizer, lark, vocab)
         self._memory = JsonMemory(memory)
@@ -78,7 +111,24 @@ class RememberingExecutor(GrammarExecutor):
 
     def mask(self, logits: Floats) -> Floats:
         out = super().mask(logits)
-        tokens = self._tokens()
+        self._reject_names(out)
+        if self._memory.has_items:
+            self._reject_items(out)
+        return out
+
+    def _reject_names(self, out: Floats) -> None:
+        names, few = self._tokens().names, self._memory.has_few_names
+        self._try(out, names.next_begun if few else names.next_whole)
+        if self._state.mode is Mode.KEY:
+            self._try(out, names.begun if few else names.whole)
+        for rest in self._memory.rests_of_name(self._state):
+            search = self._tokens().search
+            out[search.beginning_with(rest)] = -np.inf
+            if few:
+                self._try(out, np.array(search.beginning_of(rest), np.intp))
+
+    def _reject_items(self, out: Floats) -> None:
+        tokens = self._tokens().items
         items = self._memory.items(self._state)
         in_string = self._state.mode in (Mode.STRING, Mode.NAME)
         if self._memory.may_repeat(self._state):
@@ -87,7 +137,7 @@ class RememberingExecutor(GrammarExecutor):
             self._try(out, tokens.two_containers)
         if items is None:
             self._try(out, tokens.two_whole)
-            return out
+            return
         crossing = tokens.next_whole if items.endless else tokens.next_begun
         self._try(out, crossing.after_quote if in_string else crossing.anywhere)
         begun: dict[int, None] = {}
@@ -106,7 +156,6 @@ class RememberingExecutor(GrammarExecutor):
             if not items.endless:
                 begun.update(dict.fromkeys(tokens.search.beginning_of(rest)))
         self._try(out, np.fromiter(begun, np.intp, len(begun)))
-        return out
 
     def accept(self, token: int) -> None:
         """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
@@ -115,7 +164,7 @@ class RememberingExecutor(GrammarExecutor):
             return
         written = self._written(token)
         if written is None:
-            raise EngineFailure("The engine wrote an item that is in its array already.")
+            raise EngineFailure("The engine wrote a name or an item that is there already.")
         self._state = written
 
     def _try(self, out: Floats, tokens: Ints) -> None:

@@ -15,6 +15,7 @@ from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
+    Explanation,
     GbnfConstraint,
     JsonObjectConstraint,
     JsonSchemaConstraint,
@@ -24,20 +25,34 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.lark_definitions import by_content
+from jan_serve.grammar.limits import MAX_STEPS
 from jan_serve.grammar.print_lark import LarkText
 
 _ANY_OBJECT: Final = {"type": "object"}
 _DEFAULT: Final = Whitespace.CONSISTENT
+_MOST_STEPS: Final = 2 * MAX_STEPS
+"""To look for a change: the process has a limit of CPU time."""
 
 
 def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> CompiledGrammar:
     """Translate and print. with_gbnf: to show it; GBNF has no memory. Raises as `translate_constraint`."""
-    if with_gbnf or not isinstance(constraint, JsonSchemaConstraint):
+    if with_gbnf or not isinstance(constraint, JsonSchemaConstraint | JsonObjectConstraint):
         return print_grammar(translate_constraint(constraint), with_gbnf=with_gbnf)
     translated, memory = grammar.json_schema_with_memory(
-        constraint.schema, whitespace=constraint.whitespace or _DEFAULT
+        constraint.schema if isinstance(constraint, JsonSchemaConstraint) else _ANY_OBJECT,
+        whitespace=constraint.whitespace or _DEFAULT,
     )
     return msgspec.structs.replace(print_grammar(translated), memory=memory)
+
+
+def explained(constraint: JsonSchemaConstraint) -> Explanation:
+    """What a schema costs, or what to change. Blocks for a second at most."""
+    from jan_serve.grammar.explain import explain  # only people ask for it
+
+    compiles, lines = explain(
+        constraint.schema, whitespace=constraint.whitespace or _DEFAULT, most_steps=_MOST_STEPS
+    )
+    return Explanation(compiles, tuple(lines))
 
 
 def translate_constraint(constraint: Constraint) -> grammar.Grammar:

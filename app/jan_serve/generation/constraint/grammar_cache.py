@@ -16,6 +16,7 @@ from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
+    Explanation,
     GbnfConstraint,
     JsonObjectConstraint,
     JsonSchemaConstraint,
@@ -26,7 +27,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.catalogue import catalogue_digest, compile_catalogue
 from jan_serve.generation.ports import ConstraintTranslator
-from jan_serve.ipc.compiling import CompileConstraint, Compiled, CompileRequest, encode_request
+from jan_serve.ipc.compiling import CompileConstraint, Compiled, CompileRequest, ExplainSchema, encode_request
 
 MAX_ENTRIES: Final = 256
 MAX_PARTS: Final = 4096
@@ -76,6 +77,11 @@ class GrammarCache:
             # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
         return cast(CompiledGrammar, await self._get(CompileConstraint(self._settled(constraint), with_gbnf)))
+
+    async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
+        """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
+        settled = cast(JsonSchemaConstraint, self._settled(constraint))
+        return cast(Explanation, await self._get(ExplainSchema(settled)))
 
     def _settled(self, constraint: Constraint) -> Constraint:
         if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:
@@ -225,6 +231,8 @@ def _size(compiled: Compiled | CallGrammars) -> int:
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
         case CompiledGrammar():
             return len(compiled.gbnf) + len(compiled.lark)
+        case Explanation(lines=lines):
+            return sum(map(len, lines))
         case ToolGrammar():
             return _size(compiled.piece)
         case GrammarPiece():

@@ -29,11 +29,19 @@ from jan_serve.grammar.json_schema.emit_arrays import array_expr
 from jan_serve.grammar.json_schema.emit_objects import object_expr
 from jan_serve.grammar.json_schema.emit_strings import long_string, string_expr
 from jan_serve.grammar.json_schema.expand import Expander
-from jan_serve.grammar.json_schema.ir import ANY_BOOLEAN, ANY_VALUE, FALSE_ONLY, ArraySpec, Conj, TypeSets
+from jan_serve.grammar.json_schema.ir import (
+    ANY_BOOLEAN,
+    ANY_VALUE,
+    FALSE_ONLY,
+    ArraySpec,
+    Conj,
+    ObjectSpec,
+    TypeSets,
+)
 from jan_serve.grammar.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.grammar.json_schema.numbers import NumberSpec
 from jan_serve.grammar.json_schema.strings import StringSet
-from jan_serve.grammar.text_form import JsonText, PlainText
+from jan_serve.grammar.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.grammar.word_trie import OtherWords
 
 # Indentation after a line break; deeper documents than this need `compact`.
@@ -44,21 +52,28 @@ class Emitter:
     """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
     def __init__(self, expander: Expander, *, whitespace: Whitespace, remembers: bool = False) -> None:
-        """remembers: items of `unique` may repeat in the grammar: the executor sees to it that they do not."""
+        """remembers: names of objects and items of `unique` may repeat in the grammar; the executor sees to it that
+        they do not."""
         self.expander = expander
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
-        self.remembers = remembers and whitespace is not Whitespace.FLEXIBLE
+        self.name_text = OneSpelling(self.rules) if remembers else self.text
+        self.remembers = remembers
+        self.remembers_items = remembers and whitespace is not Whitespace.FLEXIBLE
         self.unique: dict[ArraySpec, ItemTexts] = {}
+        self.names_repeat = False
+        """Whether some object in the grammar may have a name twice."""
+        self.counted_names: list[ObjectSpec] = []
+        """Objects whose other names may run out."""
         self._whitespace = whitespace
         self._plain = PlainText()
         self._names: dict[Conj, Expr] = {}
         self._todo: list[tuple[str, str, TypeSets]] = []
         self._shared: dict[str, RuleRef] = {}
-        self._strings: dict[StringSet, Expr] = {}
+        self._strings: dict[tuple[StringSet, JsonText], Expr] = {}
         self._numbers: dict[NumberSpec, Expr] = {}
         self.rules.reserve("root")
-        self.other_words = OtherWords(self.text, self.rules)
+        self.other_words = OtherWords(self.name_text, self.rules)
 
     def grammar(self, conj: Conj) -> Grammar:
         """The grammar of one conjunction."""
@@ -121,14 +136,23 @@ class Emitter:
         """A JSON string whose decoded text is in the set."""
         if isinstance(allowed, strings.AnyString):
             return self.shared("string")
-        known = self._strings.get(allowed)
+        return self._string(allowed, self.text, hint)
+
+    def name(self, allowed: StringSet, hint: str) -> Expr:
+        """The name of a member that is not listed: in one spelling, if it is remembered."""
+        if isinstance(allowed, strings.AnyString):
+            return self.shared("name" if self.remembers else "string")
+        return self._string(allowed, self.name_text, hint)
+
+    def _string(self, allowed: StringSet, form: JsonText, hint: str) -> Expr:
+        known = self._strings.get((allowed, form))
         if known is None:
-            long = long_string(allowed, self.text, self.rules)
+            long = long_string(allowed, form, self.rules)
             if long is None:
-                long = token(sequence([Literal('"'), string_expr(allowed, self.text, self.rules, hint)]))
-            known = self._strings[allowed] = long
+                long = token(sequence([Literal('"'), string_expr(allowed, form, self.rules, hint)]))
+            known = self._strings[allowed, form] = long
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
-                known = self._strings[allowed] = self.rules.define(f"{hint}-string", known)
+                known = self._strings[allowed, form] = self.rules.define(f"{hint}-string", known)
         return known
 
     def number(self, spec: NumberSpec, hint: str) -> Expr:
@@ -200,6 +224,9 @@ class Emitter:
             return sequence([repeat(self.text.chars(charset.ANY), 0, None), Literal('"')])
         if name == "string":
             return Token(sequence([Literal('"'), self.shared("characters")]))
+        if name == "name":
+            characters = repeat(self.name_text.chars(charset.ANY), 0, None)
+            return Token(sequence([Literal('"'), characters, Literal('"')]))
         if name == "integer":
             return Token(self._whole_body())
         if name == "unsigned":

@@ -198,13 +198,13 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
         sets = emit.expander.expand(conj)
         found = _finite_values(emit, sets, hint)
         if found is None:
-            if emit.remembers:
+            if emit.remembers_items:
                 return _remembered(emit, spec, hint)
             raise UnsupportedSchema(
                 _place(conj), "uniqueItems", "only decidable where the items have few possible values"
             )
         keys.update(found)
-    if len(keys) > _MAX_UNIQUE_VALUES and emit.remembers:
+    if len(keys) > _MAX_UNIQUE_VALUES and emit.remembers_items:
         return _remembered(emit, spec, hint)
     if len(keys) > _MAX_UNIQUE_VALUES:
         raise UnsupportedSchema(

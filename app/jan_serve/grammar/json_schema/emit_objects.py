@@ -1,12 +1,13 @@
 """Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
 the last one that must be there, so no name is less certain before it.
 
-A name that is not listed may repeat: no grammar can remember it, and JSON leaves duplicate names undefined.
+A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does.
+Then optional properties come in any order too, where other names do: no name is certain there. Where other names may
+run out, they come last and are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,18 +26,26 @@ from jan_serve.grammar.ast import (
     sequence,
     token,
 )
+from jan_serve.grammar.automata import dfa as automata
+from jan_serve.grammar.automata.counting import count_words
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
-from jan_serve.grammar.json_schema.ir import TRUE, Conj, NameRule, ObjectSpec
+from jan_serve.grammar.json_schema.ir import TRUE, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
-from jan_serve.grammar.json_schema.terms import Terms
+from jan_serve.grammar.json_schema.unlisted_names import (
+    MAX_NAME_CLASSES,
+    every_name_has_a_value,
+    name_classes,
+    names_that_run_out,
+)
 
 if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
 
 _MAX_STATES = 4000
+_MAX_NAMES = 10_000
+"""Of a finite set, in one object."""
 _MAX_EXISTS = 4
-_MAX_NAME_CLASSES = 64
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -52,6 +61,8 @@ class Shape(msgspec.Struct, frozen=True):
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
+    `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
+    repeat in the grammar, and any beginning of a listed one also begins another one.
     """
 
     fields: list[Field]
@@ -60,6 +71,8 @@ class Shape(msgspec.Struct, frozen=True):
     conditions: int
     low: int
     high: int | None
+    extras: int | None = None
+    in_any_order: bool = False
 
     def may_be_empty(self) -> bool:
         return not (self.low or self.conditions or any(field.required for field in self.fields))
@@ -72,12 +85,18 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
     options: list[Expr] = []
     for settled in _settle_exists(emit, spec):
         shape = _shape(emit, settled, frozenset(spec.required), hint)
-        counted = shape.wanted or shape.low > _least(shape.fields) or shape.high is not None
-        members = (
-            _counted_members(emit, shape, hint)
-            if counted
-            else plain_members(emit.rules, shape, hint, comma=emit.comma())
+        counted = (
+            shape.wanted
+            or shape.low > _least(shape.fields)
+            or shape.high is not None
+            or shape.extras is not None
         )
+        if shape.in_any_order and not (shape.wanted or (counted and _open_from(shape) >= 0)):
+            members = _members_in_any_order(emit, shape, hint)
+        elif counted:
+            members = _counted_members(emit, shape, hint)
+        else:
+            members = plain_members(emit.rules, shape, hint, comma=emit.comma())
         options.append(emit.brackets("{", members, "}", may_be_empty=shape.may_be_empty()))
     return choice(options)
 
@@ -96,7 +115,7 @@ def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
             split += emit.expander.algebra.by_property(own, exists)
             split.append(msgspec.structs.replace(own, exists=(*own.exists, exists)))
         done = split
-        if len(done) > _MAX_NAME_CLASSES:
+        if len(done) > MAX_NAME_CLASSES:
             raise GrammarTooComplex("too many ways to satisfy a condition on some property")
     return done
 
@@ -110,7 +129,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
         conj = expander.algebra.lookup(spec, name)
         if name not in required and expander.is_nothing(conj):
             continue
-        key = Token(sequence([Literal('"'), emit.text.literal(name), Literal('"')]))
+        key = Token(sequence([Literal('"'), emit.name_text.literal(name), Literal('"')]))
         entry = sequence([key, emit.colon(), emit.value(conj, name)])
         fields.append(Field(entry, name in required, name in leading))
     listed = tuple(names)
@@ -118,7 +137,18 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     if len(spec.exists) > _MAX_EXISTS:
         raise GrammarTooComplex("too many conditions on some property at once")
     wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
-    return Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
+    shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
+    if extra == NEVER or not emit.remembers:
+        return shape
+    emit.names_repeat = True
+    names = names_that_run_out(expander, spec)
+    if names is None:
+        return msgspec.structs.replace(shape, in_any_order=every_name_has_a_value(expander, spec.rules))
+    emit.counted_names.append(spec)
+    endless = automata.longest_word(names) is None
+    return msgspec.structs.replace(
+        shape, extras=None if endless else min(count_words(names, _MAX_NAMES), _MAX_NAMES)
+    )
 
 
 def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:
@@ -148,33 +178,10 @@ def _extras(
     return entries
 
 
-def name_classes(
-    terms: Terms, rules: Iterable[NameRule], names: StringSet, conj: Conj
-) -> list[tuple[StringSet, Conj]]:
-    """Names, whose values satisfy `conj`, by the rules that they obey, with all that their values satisfy."""
-    classes = [(names, conj)]
-    for rule in rules:
-        if rule.names == ANY_STRING:
-            classes = [(names, terms.conjoin(conj, rule.conj)) for names, conj in classes]
-            continue
-        split: list[tuple[StringSet, Conj]] = []
-        for names, conj in classes:
-            inside = strings.intersect(names, rule.names)
-            if not strings.is_empty(inside):
-                split.append((inside, terms.conjoin(conj, rule.conj)))
-                names = strings.intersect(names, strings.complement(rule.names))
-            if not strings.is_empty(names):
-                split.append((names, conj))
-        classes = split
-        if len(classes) > _MAX_NAME_CLASSES:
-            raise GrammarTooComplex("patternProperties split the names into too many classes")
-    return classes
-
-
 def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> Expr:
     if names == ANY_STRING:
         if not listed:
-            return emit.shared("string")
+            return emit.name(ANY_STRING, hint)
         return _outside(emit, ANY_STRING, listed, hint)
     if isinstance(names, strings.NotIn) and isinstance(names.item, strings.OneOfStrings):
         return _outside(emit, ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
@@ -182,10 +189,10 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
         return NEVER
     taken = tuple(name for name in listed if strings.contains(names, name))
     if not taken:
-        return emit.string(names, f"{hint}-name")
+        return emit.name(names, f"{hint}-name")
     if isinstance(names, strings.OneOfStrings):
         left = strings.OneOfStrings(tuple(value for value in names.values if value not in taken))
-        return emit.string(left, f"{hint}-name") if left.values else NEVER
+        return emit.name(left, f"{hint}-name") if left.values else NEVER
     return _outside(emit, names, taken, hint)
 
 
@@ -204,7 +211,7 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
     fields, extra = shape.fields, shape.extra
     first_required = next((i for i, field in enumerate(fields) if field.required), None)
     starts = len(fields) if first_required is None else first_required + 1
-    open_from = _open_from(fields)
+    open_from = _open_from(shape)
     may_begin = extra != NEVER and open_from < 0
     if may_begin and fields:
         extra = rules.define(f"{hint}-other", extra)
@@ -232,9 +239,11 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
     return choice(options)
 
 
-def _open_from(fields: list[Field]) -> int:
+def _open_from(shape: Shape) -> int:
     """The index of the field that other names come after; -1 if there is none."""
-    return max((index for index, field in enumerate(fields) if field.leads), default=-1)
+    if shape.extras is not None:
+        return len(shape.fields) - 1
+    return max((index for index, field in enumerate(shape.fields) if field.leads), default=-1)
 
 
 def _cap(shape: Shape) -> int:
@@ -248,13 +257,33 @@ def _cap(shape: Shape) -> int:
     return cap
 
 
+def _members_in_any_order(emit: Emitter, shape: Shape, hint: str) -> Expr:
+    """One member or more: up to the last one that must be there in order, then the other ones."""
+    entries: list[Expr] = [emit.rules.define(f"{hint}-member", field.entry) for field in shape.fields]
+    optional = [entry for entry, field in zip(entries, shape.fields, strict=True) if not field.required]
+    other = emit.rules.define(f"{hint}-other", choice([*optional, shape.extra]))
+    more = sequence([emit.comma(), other])
+    last = _open_from(shape)
+    if last < 0:
+        least, most = max(shape.low, 1), shape.high
+        if most is not None and most < least:
+            return NEVER
+        return sequence([other, repeat(more, least - 1, None if most is None else most - 1)])
+    ordered = [
+        msgspec.structs.replace(field, entry=entry)
+        for entry, field in zip(entries[: last + 1], shape.fields, strict=False)
+    ]
+    first = plain_members(emit.rules, Shape(ordered, NEVER, [], 0, 0, None), hint, comma=emit.comma())
+    return sequence([first, repeat(more, 0, None)])
+
+
 def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     """One member or more: one rule per (next field, members so far, wanted entries found), members capped where they no
     longer matter."""
     fields = shape.fields
     cap = _cap(shape)
     all_found = (1 << shape.conditions) - 1
-    open_from = _open_from(fields)
+    open_from = _open_from(shape)
     names: dict[tuple[int, int, int], str] = {}
     todo: list[tuple[int, int, int]] = []
 
@@ -284,12 +313,11 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
                 options.append(state(index + 1, count, found))
         if index <= open_from:
             return choice(options)
-        if not full:
-            if extra != NEVER:
-                options.append(sequence([comma, extra, state(index, count + 1, found)]))
-            for mask, entry in enumerate(wanted, 1):
-                if mask & ~found and entry != NEVER:
-                    options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
+        if shape.extras is not None:
+            return _last_extras(shape, extra, count, comma=emit.comma())
+        for mask, entry in enumerate([] if full else [extra, *wanted]):
+            if entry != NEVER and (mask == 0 or mask & ~found):
+                options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
         if index == len(fields) and count >= max(shape.low, 1) and found == all_found:
             options.append(EMPTY)
         return choice(options)
@@ -299,3 +327,16 @@ def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
         key = todo.pop()
         emit.rules.fill(names[key], body(*key))
     return start
+
+
+def _last_extras(shape: Shape, extra: Expr, count: int, *, comma: Expr) -> Expr:
+    """The other entries after `count` listed ones, as many as there are names for."""
+    most = shape.extras if shape.high is None else min(shape.extras or 0, shape.high - count)
+    assert most is not None
+    least = max(shape.low - count, 0)
+    if count:
+        return repeat(sequence([comma, extra]), least, most) if least <= most else NEVER
+    least = max(least, 1)
+    return (
+        sequence([extra, repeat(sequence([comma, extra]), least - 1, most - 1)]) if least <= most else NEVER
+    )

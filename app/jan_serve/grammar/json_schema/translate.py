@@ -30,7 +30,7 @@ def translate(
         emitter = Emitter(expander, whitespace=whitespace, remembers=remembers)
         root = expander.terms.positive(document.root)
         grammar = prune(emitter.grammar(root), emitter.rules.complete)
-        memory = text_memory(expander, root, emitter.unique)
+        memory = text_memory(expander, root, emitter)
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
     return grammar, memory

@@ -18,15 +18,16 @@ from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence, token
 from jan_serve.grammar.automata import dfa as automata
+from jan_serve.grammar.automata.counting import SURROGATES, all_words, count_words, is_endless
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.assertions import with_types
-from jan_serve.grammar.json_schema.emit_objects import name_classes
 from jan_serve.grammar.json_schema.emit_strings import string_expr
-from jan_serve.grammar.json_schema.ir import NO_VALUE, TRUE, ArraySpec, Conj, ObjectSpec, TypeSets
+from jan_serve.grammar.json_schema.ir import NO_VALUE, TRUE, ArraySpec, ObjectSpec, TypeSets
 from jan_serve.grammar.json_schema.number_text import number_dfa
 from jan_serve.grammar.json_schema.strings import ANY_STRING
+from jan_serve.grammar.json_schema.unlisted_names import has_value, name_classes
 from jan_serve.grammar.limits import spend
 from jan_serve.grammar.regex.language import full_regex, regex_dfa
 from jan_serve.grammar.text_form import OneSpelling, PlainText
@@ -34,7 +35,6 @@ from jan_serve.grammar.text_form import OneSpelling, PlainText
 if TYPE_CHECKING:
     from jan_serve.grammar.json_schema.emit import Emitter
 
-_SURROGATES: Final = ((0xD800, 0xDFFF),)
 MAX_EDGES: Final = 20_000
 """Of the automata of one array."""
 MAX_ITEMS: Final = 10_000
@@ -55,7 +55,7 @@ def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) ->
     texts = ItemTexts(
         automaton_of(words, pointer),
         automaton_of(automata.unite(numbers, automata.from_words(_literals(sets))), pointer),
-        endless=_is_endless(words) and _is_endless(numbers) and not _literals(sets),
+        endless=is_endless(words) and is_endless(numbers) and not _literals(sets),
         containers=containers,
     )
     count = None if containers else _count(words, numbers, len(_literals(sets)))
@@ -71,7 +71,7 @@ def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) ->
 
 def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
     """Whether one more item may always follow."""
-    return spec.high is None and not spec.unique and not spec.contains and _has_value(emit, spec.rest)
+    return spec.high is None and not spec.unique and not spec.contains and has_value(emit.expander, spec.rest)
 
 
 def _goes_on_object(emit: Emitter, spec: ObjectSpec) -> bool:
@@ -80,21 +80,8 @@ def _goes_on_object(emit: Emitter, spec: ObjectSpec) -> bool:
         return False
     classes = name_classes(emit.expander.terms, spec.rules, ANY_STRING, TRUE)
     return any(
-        automata.longest_word(strings.string_dfa(names)) is None and _has_value(emit, conj)
+        automata.longest_word(strings.string_dfa(names)) is None and has_value(emit.expander, conj)
         for names, conj in classes
-    )
-
-
-def _has_value(emit: Emitter, conj: Conj) -> bool:
-    """Whether certainly some value satisfies the conjunction."""
-    sets = emit.expander.expand(conj)
-    return bool(
-        sets.null
-        or sets.boolean
-        or sets.number
-        or not strings.is_empty(sets.string)
-        or any(not spec.low and not spec.contains for spec in sets.array)
-        or any(not spec.low and not spec.required and not spec.exists for spec in sets.object)
     )
 
 
@@ -143,7 +130,7 @@ def automaton_of(dfa: Dfa, pointer: str) -> Automaton:
                 (low, high, numbers[target])
                 for symbol, target in enumerate(dfa.table[state])
                 if target in live
-                for low, high in charset.subtract(sets[symbol], _SURROGATES)
+                for low, high in charset.subtract(sets[symbol], SURROGATES)
             )
         )
         for state in order
@@ -156,60 +143,13 @@ def automaton_of(dfa: Dfa, pointer: str) -> Automaton:
     return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
 
 
-def _is_endless(dfa: Dfa) -> bool:
-    """Whether every beginning of a word begins endlessly many; so it is of no words at all."""
-    live = dfa.live_states()
-    # Where each state leads on to another one, each leads to a cycle.
-    return all(not live.isdisjoint(dfa.table[state]) for state in live)
-
-
 def _count(words: Dfa, numbers: Dfa, literals: int) -> int | None:
     """How many values there are, or MAX_ITEMS of more; None where there is no end."""
     found = literals
     for dfa in (words, numbers):
         if automata.longest_word(dfa) is None:
             return None
-        found += _count_words(dfa)
+        found += count_words(dfa, MAX_ITEMS)
     if found > MAX_ITEMS:
         return MAX_ITEMS
-    return found - _count_words(numbers) + len({Fraction(text) for text in _words(numbers)})
-
-
-def _count_words(dfa: Dfa) -> int:
-    """Of a finite language; MAX_ITEMS + 1 for more."""
-    live = dfa.live_states()
-    sets = [charset.subtract(chars, _SURROGATES) for chars in dfa.symbol_sets()]
-    sizes = [sum(high - low + 1 for low, high in chars) for chars in sets]
-    counts: dict[int, int] = {}
-    stack = [0] if 0 in live else []
-    while stack:
-        state = stack[-1]
-        targets = [(symbol, t) for symbol, t in enumerate(dfa.table[state]) if t in live]
-        waiting = [t for _, t in targets if t not in counts]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        found = (state in dfa.accepting) + sum(sizes[symbol] * counts[t] for symbol, t in targets)
-        counts[state] = min(found, MAX_ITEMS + 1)
-    return counts.get(0, 0)
-
-
-def _words(dfa: Dfa) -> list[str]:
-    """All words of a finite language of few."""
-    live = dfa.live_states()
-    sets = dfa.symbol_sets()
-    found: list[str] = []
-    todo = [(0, "")] if 0 in live else []
-    while todo:
-        state, word = todo.pop()
-        if state in dfa.accepting:
-            found.append(word)
-        todo += [
-            (target, word + chr(code))
-            for symbol, target in enumerate(dfa.table[state])
-            if target in live
-            for low, high in sets[symbol]
-            for code in range(low, high + 1)
-        ]
-    return found
+    return found - count_words(numbers, MAX_ITEMS) + len({Fraction(text) for text in all_words(numbers)})

@@ -16,8 +16,8 @@ HIGH_WATER: Final = 256 * 1024
 
 
 class Failure(Enum):
-    """How a node failed. CONNECT: nothing was sent. RESET: the connection ended. SILENT: nobody gets anything from it,
-    and another node can take the request. TIMEOUT, PROTOCOL: as they say."""
+    """How a node failed. CONNECT: nothing was sent. RESET: the connection ended. SILENT: it gives no sign of life, and
+    another node can take the request. TIMEOUT, PROTOCOL: as they say."""
 
     CONNECT = auto()
     RESET = auto()
@@ -87,13 +87,13 @@ class NodeConnection(asyncio.Protocol):
         self._is_complete = self._ends_with_connection = self._keeps_alive = self._was_answered = False
         self._transport.write(request)
 
-    async def head(self, limit_s: float) -> AnswerHead:
+    async def head(self, limit_s: float | None) -> AnswerHead:
         """The head of the answer, without interim ones. Raises NodeFailure."""
         while self._head is None:
             await self._wait(limit_s)
         return self._head
 
-    async def read(self, limit_s: float) -> bytes:
+    async def read(self, limit_s: float | None) -> bytes:
         """The bytes that have come, at least one; empty at the end. Raises NodeFailure."""
         while not self._chunks:
             if self._is_complete:
@@ -118,15 +118,16 @@ class NodeConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    async def _wait(self, limit_s: float) -> None:
+    async def _wait(self, limit_s: float | None) -> None:
         if self._failure is not None:
             raise self._failure
         self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(limit_s, self._too_slow, limit_s)
+        timer = None if limit_s is None else self._loop.call_later(limit_s, self._too_slow, limit_s)
         try:
             await self._waiter
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._waiter = None
 
     def _wake(self) -> None:

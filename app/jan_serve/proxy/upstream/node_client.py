@@ -58,9 +58,9 @@ class NodeClient:
         headers: Headers,
         body: bytes,
         *,
-        limit_s: float,
+        limit_s: float | None,
     ) -> Exchange:
-        """Send a request, and wait up to `limit_s` for the head of its answer. Raises NodeFailure.
+        """Send a request, and wait up to `limit_s`, if any, for the head of its answer. Raises NodeFailure.
 
         The node may have closed a connection that was open in this moment: then the request goes over a new one.
         """
@@ -145,7 +145,9 @@ class NodeClient:
                 self._timers.pop(connection).cancel()
                 connection.close()
 
-    async def _exchange(self, connection: NodeConnection, request: bytes, limit_s: float) -> AnswerHead:
+    async def _exchange(
+        self, connection: NodeConnection, request: bytes, limit_s: float | None
+    ) -> AnswerHead:
         try:
             connection.send(request)
             return await connection.head(limit_s)

@@ -6,12 +6,12 @@ Clients retry 5xx for minutes: what waiting does not change is a 4xx.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Literal
 
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.anthropic.claude_names import names_for
-from jan_serve.api.dialects.anthropic.messages.wire_reply import AnthropicError
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import ContextLengthExceeded, InvalidModel, ModelNotFound, Unavailable
@@ -28,6 +28,19 @@ _TYPES: Final = {
 }
 _FIELDS: Final = {"response_format": "output_config.format", "stop": "stop_sequences"}
 """Names of fields in errors of shared code."""
+
+
+class AnthropicErrorDetail(TypedDict):
+    type: str
+    message: str
+
+
+class AnthropicError(TypedDict):
+    """Every rejection and failure."""
+
+    type: Literal["error"]
+    error: AnthropicErrorDetail
+    request_id: str
 
 
 def render_error(problem: Problem) -> Response:

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.anthropic.errors import REQUEST_ID_HEADER, error_body
+from jan_serve.api.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
 from jan_serve.api.dialects.anthropic.messages.parse import chat_prompt, message_request
 from jan_serve.api.dialects.anthropic.messages.render import PING, MessageAnswer, MessageEvents
 from jan_serve.api.dialects.anthropic.messages.wire import CountTokensRequest, CreateMessageRequest
-from jan_serve.api.dialects.anthropic.messages.wire_reply import AnthropicError, MessageBody, TokenCount
+from jan_serve.api.dialects.anthropic.messages.wire_reply import MessageBody, TokenCount
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply

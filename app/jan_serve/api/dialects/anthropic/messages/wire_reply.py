@@ -53,16 +53,3 @@ class MessageBody(TypedDict):
 
 class TokenCount(TypedDict):
     input_tokens: int
-
-
-class AnthropicErrorDetail(TypedDict):
-    type: str
-    message: str
-
-
-class AnthropicError(TypedDict):
-    """Every rejection and failure."""
-
-    type: Literal["error"]
-    error: AnthropicErrorDetail
-    request_id: str

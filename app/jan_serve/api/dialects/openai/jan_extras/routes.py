@@ -10,6 +10,7 @@ from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.jan_extras.wire import (
     DetokenizeInputRequest,
     DetokenizeInputResponse,
+    ExplanationResponse,
     GrammarRequest,
     GrammarResponse,
     TokenizeInputCountResponse,
@@ -20,6 +21,7 @@ from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.shared.wire_types import MAX_INT
+from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.prepare import RequestPreparer
@@ -80,6 +82,20 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
         compiled = await while_connected(request, preparer.compile_to_show(constraint))
         return json_reply({"grammar": compiled.gbnf})
+
+    @router.post(
+        "/extras/grammar/explain",
+        tags=["Extras"],
+        summary="Explain Grammar",
+        response_model=ExplanationResponse,
+    )
+    async def explain(request: Request, body: GrammarRequest) -> Response:
+        """Say what a JSON Schema costs, or which keyword to change if it is rejected. Needs no model."""
+        constraint = constraint_of(body.response_format, body.grammar)
+        if not isinstance(constraint, JsonSchemaConstraint):
+            raise InvalidRequest("response_format: a JSON Schema is needed", param="response_format")
+        explanation = await while_connected(request, preparer.explain(constraint))
+        return json_reply({"compiles": explanation.compiles, "lines": list(explanation.lines)})
 
 
 def _piece(piece: bytes) -> str | list[int]:

@@ -76,6 +76,13 @@ class GrammarRequest(WireModel):
     grammar: Annotated[str | None, Field(description="GBNF, or the name of a grammar.")] = None
 
 
+class ExplanationResponse(TypedDict):
+    """lines: what the schema costs, or why it is rejected and the smallest change with which it is not."""
+
+    compiles: bool
+    lines: list[str]
+
+
 class GrammarResponse(TypedDict):
     """grammar: GBNF of the same language."""
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.parse_common import require
 from jan_serve.api.dialects.openai.transcriptions.wire import FORMATS, TIMED_FORMATS, TranscriptionRequest
@@ -19,7 +17,7 @@ from jan_serve.errors import InvalidRequest
 
 _MAX_TEXT: Final = 10_000
 _IGNORED: Final = frozenset({"chunking_strategy"})
-_LISTS: Final = {
+_REFUSED: Final = {
     "timestamp_granularities[]": "timestamp_granularities: models of this server give no times",
     "timestamp_granularities": "timestamp_granularities: models of this server give no times",
     "include[]": "include: a transcription has no log-probabilities",
@@ -32,8 +30,8 @@ def transcription_form(fields: Sequence[FormField]) -> TranscriptionRequest:
     found: dict[str, Any] = {}
     for field in fields:
         name = field.name
-        if name in _LISTS:
-            raise InvalidRequest(_LISTS[name], param=name.removesuffix("[]"))
+        if name in _REFUSED:
+            raise InvalidRequest(_REFUSED[name], param=name.removesuffix("[]"))
         if name in found:
             raise InvalidRequest(f"{name}: given twice", param=name)
         if name == "file":
@@ -60,7 +58,7 @@ def generation_request(request: TranscriptionRequest) -> GenerationRequest:
     return GenerationRequest(
         model=request.model or None,
         prompt=ChatPrompt(messages=(Message(role="user", content=content),)),
-        sampling=msgspec.structs.replace(SamplingParams(), temperature=request.temperature or 0.0),
+        sampling=SamplingParams(temperature=request.temperature or 0.0),
     )
 
 

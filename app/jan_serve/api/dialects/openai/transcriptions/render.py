@@ -16,11 +16,11 @@ from jan_serve.generation.batch import PromptEvent
 
 
 class TranscriptionAnswer:
-    """Folds the events of an answer. seconds: how long the sound lasts."""
+    """Folds the events of an answer. duration: of the sound in seconds, for `verbose_json`; None for others."""
 
-    def __init__(self, request: TranscriptionRequest, seconds: float) -> None:
+    def __init__(self, request: TranscriptionRequest, duration: float | None) -> None:
         self._request = request
-        self._seconds = seconds
+        self._duration = duration
         self._texts: list[str] = []
         self._usage = Usage()
 
@@ -40,9 +40,9 @@ class TranscriptionAnswer:
 
     def body(self) -> Transcription:
         answer: Transcription = {"text": self.text, "usage": self._token_usage()}
-        if self._request.response_format == "verbose_json":
+        if self._duration is not None:
             answer["task"] = "transcribe"
-            answer["duration"] = round(self._seconds, 3)
+            answer["duration"] = round(self._duration, 3)
             if self._request.language:
                 answer["language"] = self._request.language
         return answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -9,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.transcriptions.parse import generation_request, transcription_form
 from jan_serve.api.dialects.openai.transcriptions.render import TranscriptionAnswer
-from jan_serve.api.dialects.openai.transcriptions.wire import FORM_SCHEMA, Transcription
+from jan_serve.api.dialects.openai.transcriptions.wire import FORM_SCHEMA, Transcription, TranscriptionRequest
 from jan_serve.api.http.multipart import form_fields
 from jan_serve.api.http.sse import SSE_RESPONSE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
@@ -39,11 +41,7 @@ def add_transcription_route(router: APIRouter, services: Services, leases: Model
         """Write down what a sound says."""
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         form = transcription_form(fields)
-        try:
-            seconds = checked_header(form.file).seconds
-        except InvalidAudio as error:
-            raise of_field(error, "file") from None
-        answer = TranscriptionAnswer(form, seconds)
+        answer = TranscriptionAnswer(form, await _duration(form))
         events = generate_batch(service.generate, [generation_request(form)])
         if form.stream:
             return await answer_stream(request, events, answer.events, error_body, services.streams)
@@ -51,3 +49,13 @@ def add_transcription_route(router: APIRouter, services: Services, leases: Model
         if form.response_format == "text":
             return PlainTextResponse(answer.text + "\n")
         return whole
+
+
+async def _duration(form: TranscriptionRequest) -> float | None:
+    """In seconds, where the answer has it. Raises InvalidAudio."""
+    if form.response_format != "verbose_json":
+        return None
+    try:
+        return (await asyncio.to_thread(checked_header, form.file)).seconds
+    except InvalidAudio as error:
+        raise of_field(error, "file") from None

@@ -1,0 +1,284 @@
+"""No object has a name twice: all other texts can be written, however they are cut into tokens, and none gets stuck."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, Whitespace
+from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
+from jan_serve.errors import UnsupportedSchema
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+from jan_serve.grammar import json_schema_to_grammar, json_schema_with_memory, matches
+from tests.unit.engine.constraint.test_remembering_executor import (
+    FACTORY,
+    PIECES,
+    allowed,
+    cuts,
+    executor_of,
+    left_by_grammar,
+    takes,
+    walk,
+)
+
+INTEGER = {"type": "integer"}
+CLOSED = {"additionalProperties": False}
+# Each with the names that members are drawn from.
+SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "any": (
+        {"additionalProperties": INTEGER, "minProperties": 2},
+        ["", "a", "ab", '"', "\\", "\n", "é", "a,b"],
+    ),
+    "beside a listed one": (
+        {"properties": {"b": INTEGER}, "required": ["b"], "additionalProperties": INTEGER},
+        ["b", "a", "ab", "bb"],
+    ),
+    "of one letter": ({"patternProperties": {"^[abé]$": INTEGER}, **CLOSED}, ["a", "b", "é", "c"]),
+    "all of a few": (
+        {"patternProperties": {"^[ab]{1,2}$": INTEGER}, **CLOSED, "minProperties": 6},
+        ["a", "b", "ab", "ba", "aa", "bb"],
+    ),
+    "one, or those of a beginning": (
+        {"patternProperties": {"^(ok|x.*)$": INTEGER}, **CLOSED, "minProperties": 2},
+        ["ok", "x", "xa", "xb", "o"],
+    ),
+    "listed by propertyNames": (
+        {"propertyNames": {"enum": ["a", "ab", "abc", "é", "ok"]}, "additionalProperties": INTEGER},
+        ["a", "ab", "abc", "é", "ok"],
+    ),
+    "a few beside listed ones": (
+        {
+            "properties": {"z": INTEGER, "zz": INTEGER},
+            "patternProperties": {"^[a-c]$": INTEGER},
+            **CLOSED,
+            "minProperties": 2,
+            "maxProperties": 4,
+        },
+        ["z", "zz", "a", "b", "c"],
+    ),
+    "a few, and all others": (
+        {"patternProperties": {"^[ab]$": {"const": 1}}, "additionalProperties": INTEGER, "minProperties": 3},
+        ["a", "b", "aa", "c"],
+    ),
+    "of three characters at most": (
+        {"propertyNames": {"maxLength": 3}, "additionalProperties": INTEGER, "minProperties": 2},
+        ["", "a", "abc", '"\\\n', "ééé", "abcd"],
+    ),
+    "below an array": (
+        {
+            "properties": {
+                "k": {"type": "array", "items": {"patternProperties": {"^[ab]$": INTEGER}, **CLOSED}}
+            }
+        },
+        ["k", "a", "b"],
+    ),
+}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    return {"type": "object", **SCHEMAS[name][0]}
+
+
+def differ(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len({name for name, _ in pairs}) == len(pairs), pairs
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_is_written_is_valid_and_never_stuck(name: str) -> None:
+    random = Random(name)
+    validator: Any = jsonschema.Draft202012Validator(schema_of(name))
+    finished = 0
+    for _ in range(6):
+        text = walk(executor_of(schema_of(name)), random, 60)
+        if text is not None:
+            finished += 1
+            assert validator.is_valid(json.loads(text, object_pairs_hook=differ)), text
+    assert finished > 2
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("layout", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+def test_exactly_the_objects_of_different_names_are_taken(name: str, layout: tuple[str, str]) -> None:
+    """Against a brute-force checker: members in any number, with and without repetition; listed ones are in order."""
+    random = Random(name)
+    schema, names = schema_of(name), SCHEMAS[name][1]
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    listed = list(schema.get("properties", {}))
+    start = executor_of(schema)
+    comma, colon = layout
+    for count in [2, 2, 3, 4, 6] * 2:
+        if random.random() < 0.5:
+            chosen = random.choices(names, k=count)
+        else:
+            chosen = random.sample(names, min(count, len(names)))
+        chosen.sort(key=lambda name: listed.index(name) if name in listed else len(listed))
+        members = [f"{json.dumps(name, ensure_ascii=False)}{colon}1" for name in chosen]
+        text = "{" + comma.join(members) + "}"
+        valid = len(set(chosen)) == len(chosen) and validator.is_valid(json.loads(text))
+        assert takes(start.copy(), text, random) == valid, text
+
+
+def test_every_beginning_of_a_few_names_is_right() -> None:
+    """All texts of objects over four names, character by character."""
+    words = ["a", "ab", "b", "bé"]
+    schema: Any = {
+        "type": "object",
+        "patternProperties": {"^(a|ab|b|bé)$": {"const": True}},
+        **CLOSED,
+        "minProperties": 1,
+    }
+    texts = [
+        ("{" + ",".join(f'"{name}":true' for name in names) + "}").encode()
+        for count in range(1, 5)
+        for names in itertools.permutations(words, count)
+    ]
+    random = Random(5)
+    beginnings = sorted({text[:end] for text in texts for end in range(len(text))})
+    start = executor_of(schema, Whitespace.COMPACT)
+    tokens = range(2, len(PIECES))
+    for beginning in random.sample(beginnings, 60):
+        executor = start.copy()
+        for token in cuts(beginning, random):
+            assert executor.allows(token)
+            executor.accept(token)
+        expected = [
+            token for token in tokens if any(text.startswith(beginning + PIECES[token]) for text in texts)
+        ]
+        assert [token for token in tokens if executor.allows(token)] == expected, beginning
+        assert allowed(executor) == [token for token in left_by_grammar(executor) if token in expected]
+
+
+IN_ANY_ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": INTEGER, "b": {"const": True}, "é": INTEGER, "r": INTEGER, "z": {"type": "null"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("others", "text", "valid"),
+    [
+        ({}, '{"z": null, "b": true, "a": 1}', True),
+        ({}, '{"x": 0, "z": null, "y": 0, "é": 1}', True),
+        ({}, '{"z": null, "b": true, "z": null}', False),
+        ({}, '{"é": 1, "a": 1, "é": 1}', False),
+        ({}, '{"é": 1, "\\u00e9": 1}', False),
+        ({}, '{"b": 1}', False),
+        ({"minProperties": 2, "maxProperties": 3}, '{"z": null, "b": true}', True),
+        ({"minProperties": 2, "maxProperties": 3}, '{"z": null}', False),
+        ({"minProperties": 2, "maxProperties": 3}, '{"z": null, "a": 1, "b": true, "y": 0}', False),
+        ({"required": ["r"]}, '{"b": true, "r": 1, "z": null, "x": 1, "a": 1}', True),
+        ({"required": ["r"]}, '{"b": true, "a": 1, "r": 1}', False),
+        ({"required": ["r"]}, '{"r": 1, "a": 1, "r": 1}', False),
+        ({"required": ["r"]}, '{"a": 1, "r": 1, "a": 1}', False),
+        ({"required": ["r"]}, '{"z": null, "a": 1}', False),
+        (CLOSED, '{"z": null, "a": 1}', False),
+        ({"patternProperties": {"^z.": False}}, '{"z": null, "a": 1}', False),
+    ],
+)
+def test_optional_properties_come_in_any_order_where_others_may(
+    others: dict[str, Any], text: str, valid: bool
+) -> None:
+    executor = FACTORY.create(compile_constraint(JsonSchemaConstraint(IN_ANY_ORDER | others)))
+    if isinstance(executor, RememberingExecutor):
+        assert takes(executor, text, Random(7)) is valid, text
+    else:
+        assert others is CLOSED and not matches(json_schema_with_memory(IN_ANY_ORDER | others)[0], text)
+
+
+@pytest.mark.parametrize("others", [{}, {"required": ["r"]}, {"patternProperties": {"^z.": False}}])
+def test_properties_in_any_order_are_never_stuck(others: dict[str, Any]) -> None:
+    random = Random(8)
+    validator: Any = jsonschema.Draft202012Validator(IN_ANY_ORDER | others)
+    for _ in range(6):
+        text = walk(executor_of(IN_ANY_ORDER | others), random, 60)
+        if text is not None:
+            assert validator.is_valid(json.loads(text, object_pairs_hook=differ)), text
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ('{"a": 1, "b": {"a": 1}}', True),
+        ('[{"a": 1}, {"a": 1}]', False),
+        ('{"a": 1, "a": 2}', False),
+        ('{"x": [{"a": {}, "a": {}}]}', False),
+        ('{"x": "{\\"a\\": 1, \\"a\\": 1}"}', True),
+        ('{"\\u0061": 1}', False),
+        ('{"\\u0001": 1, "é": "\\u0061"}', True),
+    ],
+)
+@pytest.mark.parametrize("whitespace", [Whitespace.CONSISTENT, Whitespace.FLEXIBLE])
+def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whitespace) -> None:
+    executor = FACTORY.create(compile_constraint(JsonObjectConstraint(whitespace)))
+    assert isinstance(executor, RememberingExecutor)
+    assert takes(executor, text, Random(1)) is valid
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "integer"}},
+        {
+            "type": "object",
+            "properties": {"a": {}, "b": INTEGER},
+            **CLOSED,
+            "patternProperties": {"^a": INTEGER},
+        },
+    ],
+)
+def test_what_cannot_repeat_is_not_remembered(schema: Any) -> None:
+    memory = json_schema_with_memory({"type": "object", "properties": {"x": schema}, **CLOSED})[1]
+    assert (memory is None) is ("patternProperties" not in schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (
+            {
+                "anyOf": [
+                    {"type": "object", "patternProperties": {"^[ab]$": INTEGER}, **CLOSED},
+                    {"type": "object", "patternProperties": {"^[bc]$": {"type": "string"}}, **CLOSED},
+                ]
+            },
+            "where another object may be at the same place",
+        ),
+        (
+            {"type": "object", "properties": {"2020": {}}, "patternProperties": {"^[0-9]{4}$": {}}, **CLOSED},
+            "some of which begin as a listed one",
+        ),
+        (
+            {
+                "type": "object",
+                "patternProperties": {"^[ab]$": {"$ref": "#"}},
+                **CLOSED,
+                "minProperties": 1,
+            },
+            "whose values may not exist",
+        ),
+        (
+            {
+                "type": "object",
+                "propertyNames": {"pattern": "^.$"},
+                "not": {"patternProperties": {"[a-z]": INTEGER}},
+            },
+            "beside a condition on some property",
+        ),
+    ],
+)
+def test_names_that_may_run_out_undecided_are_refused(schema: Any, reason: str) -> None:
+    with pytest.raises(UnsupportedSchema, match=reason) as refused:
+        json_schema_with_memory(schema)
+    assert refused.value.keyword == "patternProperties"
+    json_schema_to_grammar({"type": "array"})
+
+
+def test_without_a_memory_names_may_repeat() -> None:
+    grammar = json_schema_to_grammar({"type": "object"})
+    assert matches(grammar, '{"a": 1, "a": 1}') and matches(grammar, '{"\\u0061": 1}')
