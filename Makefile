@@ -16,10 +16,12 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of the time: one process more than cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
+PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+LONG_TESTS := tests/clients tests/conformance
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install install-dev page serve test test-clients test-page test-cluster package test-package check format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
+.PHONY: help install install-dev page serve test test-long test-clients test-page test-cluster package test-package check format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,10 +38,13 @@ page: ## the page for browsers, if node and npm are installed
 serve: install page ## the server (ARGS: as jan-serve serve)
 	@exec $(BIN)/jan-serve serve $(ARGS)
 
-test: install-dev ## all tests (ARGS: as pytest)
-	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
+test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 	@scripts/build-page
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(addprefix --ignore=,$(LONG_TESTS)) $(ARGS)
+
+test-long: install-dev ## tests that take minutes each: clients of other projects, suites of JSON Schema (ARGS: as pytest)
+	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
+	$(PYTEST) $(LONG_TESTS) $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients

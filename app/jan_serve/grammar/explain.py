@@ -45,6 +45,7 @@ _GIVEN_UP: Final = (
 MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
 _SHOWN: Final = 5
+_CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
 
 
 class Cost(NamedTuple):
@@ -89,11 +90,14 @@ def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTEN
 
 
 def ordered_objects(schema: Any) -> list[str]:
-    """Pointers of the objects that list several properties, which are written in that order."""
+    """Pointers of the objects that list several properties and write them in that order: as far as some are required,
+    and all where there are no others."""
     return [
         pointer
         for pointer, node in _subschemas(schema, "")
-        if isinstance(listed := node.get("properties"), dict) and len(cast(dict[str, Any], listed)) > 1
+        if isinstance(listed := node.get("properties"), dict)
+        and len(cast(dict[str, Any], listed)) > 1
+        and (node.get("required") or False in (node.get(keyword, True) for keyword in _CLOSING))
     ]
 
 

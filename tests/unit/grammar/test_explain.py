@@ -16,7 +16,8 @@ OBJECTS: dict[str, Any] = {"type": "array", "items": CLOSED, "uniqueItems": True
 
 
 def test_a_schema_that_compiles_says_what_it_costs() -> None:
-    compiles, lines = explain({"type": "object", "properties": {"a": TEXT, "b": TEXT}})
+    schema = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["b"]}
+    compiles, lines = explain(schema)
     assert compiles and lines[0] == "compiles"
     assert lines[-1] == "properties come in the order of `properties`: /"
 
@@ -60,8 +61,14 @@ def test_the_smallest_change(schema: Any, change: Change | None) -> None:
 
 
 def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
-    pair: dict[str, Any] = {"properties": {"x": {}, "y": {}}}
-    schema = {"properties": {"b": {"items": pair}, "a": pair}, "additionalProperties": pair}
+    pair: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "additionalProperties": False}
+    others: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "required": ["y"]}
+    free: dict[str, Any] = {"properties": {"x": {}, "y": {}}, "additionalProperties": {"type": "integer"}}
+    schema: dict[str, Any] = {
+        "properties": {"b": {"items": pair}, "a": pair, "c": free},
+        "required": ["a"],
+        "additionalProperties": others,
+    }
     compiles, lines = explain(schema)
     assert compiles
     assert lines[-1].endswith("`properties`: /, /properties/b/items, /properties/a, /additionalProperties")

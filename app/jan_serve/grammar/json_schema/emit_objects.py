@@ -1,8 +1,9 @@
 """Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
 the last one that must be there, so no name is less certain before it.
 
-A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does;
-where such names may run out, they come last and are counted.
+A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does.
+Then optional properties come in any order too, where other names do: no name is certain there. Where other names may
+run out, they come last and are counted.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from jan_serve.grammar.json_schema.ir import TRUE, NameRule, ObjectSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
 from jan_serve.grammar.json_schema.unlisted_names import (
     MAX_NAME_CLASSES,
+    every_name_has_a_value,
     name_classes,
     names_that_run_out,
 )
@@ -59,7 +61,8 @@ class Shape(msgspec.Struct, frozen=True):
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
-    `extras`: at most so many other entries, which come last; None for no bound.
+    `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
+    repeat in the grammar, and any beginning of a listed one also begins another one.
     """
 
     fields: list[Field]
@@ -69,6 +72,7 @@ class Shape(msgspec.Struct, frozen=True):
     low: int
     high: int | None
     extras: int | None = None
+    in_any_order: bool = False
 
     def may_be_empty(self) -> bool:
         return not (self.low or self.conditions or any(field.required for field in self.fields))
@@ -87,11 +91,12 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
             or shape.high is not None
             or shape.extras is not None
         )
-        members = (
-            _counted_members(emit, shape, hint)
-            if counted
-            else plain_members(emit.rules, shape, hint, comma=emit.comma())
-        )
+        if shape.in_any_order and not (shape.wanted or (counted and _open_from(shape) >= 0)):
+            members = _members_in_any_order(emit, shape, hint)
+        elif counted:
+            members = _counted_members(emit, shape, hint)
+        else:
+            members = plain_members(emit.rules, shape, hint, comma=emit.comma())
         options.append(emit.brackets("{", members, "}", may_be_empty=shape.may_be_empty()))
     return choice(options)
 
@@ -124,7 +129,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
         conj = expander.algebra.lookup(spec, name)
         if name not in required and expander.is_nothing(conj):
             continue
-        key = Token(sequence([Literal('"'), emit.text.literal(name), Literal('"')]))
+        key = Token(sequence([Literal('"'), emit.name_text.literal(name), Literal('"')]))
         entry = sequence([key, emit.colon(), emit.value(conj, name)])
         fields.append(Field(entry, name in required, name in leading))
     listed = tuple(names)
@@ -132,21 +137,18 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     if len(spec.exists) > _MAX_EXISTS:
         raise GrammarTooComplex("too many conditions on some property at once")
     wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
-    return Shape(
-        fields, extra, wanted, len(spec.exists), spec.low, spec.high, _most_extras(emit, spec, extra)
-    )
-
-
-def _most_extras(emit: Emitter, spec: ObjectSpec, extra: Expr) -> int | None:
-    """How many names there are that the object does not list; None where there is no end or nothing is remembered."""
+    shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
     if extra == NEVER or not emit.remembers:
-        return None
+        return shape
     emit.names_repeat = True
-    names = names_that_run_out(emit.expander, spec)
+    names = names_that_run_out(expander, spec)
     if names is None:
-        return None
+        return msgspec.structs.replace(shape, in_any_order=every_name_has_a_value(expander, spec.rules))
     emit.counted_names.append(spec)
-    return None if automata.longest_word(names) is None else min(count_words(names, _MAX_NAMES), _MAX_NAMES)
+    endless = automata.longest_word(names) is None
+    return msgspec.structs.replace(
+        shape, extras=None if endless else min(count_words(names, _MAX_NAMES), _MAX_NAMES)
+    )
 
 
 def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:
@@ -253,6 +255,26 @@ def _cap(shape: Shape) -> int:
             "minProperties, maxProperties and the listed properties multiply to too many states"
         )
     return cap
+
+
+def _members_in_any_order(emit: Emitter, shape: Shape, hint: str) -> Expr:
+    """One member or more: up to the last one that must be there in order, then the other ones."""
+    entries: list[Expr] = [emit.rules.define(f"{hint}-member", field.entry) for field in shape.fields]
+    optional = [entry for entry, field in zip(entries, shape.fields, strict=True) if not field.required]
+    other = emit.rules.define(f"{hint}-other", choice([*optional, shape.extra]))
+    more = sequence([emit.comma(), other])
+    last = _open_from(shape)
+    if last < 0:
+        least, most = max(shape.low, 1), shape.high
+        if most is not None and most < least:
+            return NEVER
+        return sequence([other, repeat(more, least - 1, None if most is None else most - 1)])
+    ordered = [
+        msgspec.structs.replace(field, entry=entry)
+        for entry, field in zip(entries[: last + 1], shape.fields, strict=False)
+    ]
+    first = plain_members(emit.rules, Shape(ordered, NEVER, [], 0, 0, None), hint, comma=emit.comma())
+    return sequence([first, repeat(more, 0, None)])
 
 
 def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:

@@ -27,7 +27,8 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
 
     Raises UnsupportedSchema where that cannot be decided.
     """
-    if not spec.rules or (spec.high is not None and spec.high < 2):
+    has_one = spec.high is not None and spec.high - len(spec.required) < 2
+    if has_one or not spec.rules:
         return None
     classes = _allowed(expander, spec.rules, ANY_STRING, TRUE)
     for exists in spec.exists:
@@ -47,6 +48,12 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     if listed:
         found = automata.intersect(found, automata.complement(automata.from_words(listed)))
     return None if found.is_empty() else found
+
+
+def every_name_has_a_value(expander: Expander, rules: Iterable[NameRule]) -> bool:
+    """Whether the rules certainly leave some value for each name."""
+    classes = name_classes(expander.terms, rules, ANY_STRING, TRUE)
+    return all(has_value(expander, conj) for _, conj in classes)
 
 
 def _undecided(spec: ObjectSpec, what: str) -> UnsupportedSchema:

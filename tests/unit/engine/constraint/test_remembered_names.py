@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jan_serve.core.constraint import JsonObjectConstraint, Whitespace
+from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, Whitespace
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
@@ -68,6 +68,16 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "of three characters at most": (
         {"propertyNames": {"maxLength": 3}, "additionalProperties": INTEGER, "minProperties": 2},
         ["", "a", "abc", '"\\\n', "ééé", "abcd"],
+    ),
+    "one of a few": (
+        {
+            "properties": {"z": INTEGER},
+            "patternProperties": {"^[a-c]$": INTEGER},
+            **CLOSED,
+            "required": ["z"],
+            "maxProperties": 2,
+        },
+        ["z", "a", "b", "d"],
     ),
     "below an array": (
         {
@@ -152,6 +162,53 @@ def test_every_beginning_of_a_few_names_is_right() -> None:
         ]
         assert [token for token in tokens if executor.allows(token)] == expected, beginning
         assert allowed(executor) == [token for token in left_by_grammar(executor) if token in expected]
+
+
+IN_ANY_ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": INTEGER, "b": {"const": True}, "é": INTEGER, "r": INTEGER, "z": {"type": "null"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("others", "text", "valid"),
+    [
+        ({}, '{"z": null, "b": true, "a": 1}', True),
+        ({}, '{"x": 0, "z": null, "y": 0, "é": 1}', True),
+        ({}, '{"z": null, "b": true, "z": null}', False),
+        ({}, '{"é": 1, "a": 1, "é": 1}', False),
+        ({}, '{"é": 1, "\\u00e9": 1}', False),
+        ({}, '{"b": 1}', False),
+        ({"minProperties": 2, "maxProperties": 3}, '{"z": null, "b": true}', True),
+        ({"minProperties": 2, "maxProperties": 3}, '{"z": null}', False),
+        ({"minProperties": 2, "maxProperties": 3}, '{"z": null, "a": 1, "b": true, "y": 0}', False),
+        ({"required": ["r"]}, '{"b": true, "r": 1, "z": null, "x": 1, "a": 1}', True),
+        ({"required": ["r"]}, '{"b": true, "a": 1, "r": 1}', False),
+        ({"required": ["r"]}, '{"r": 1, "a": 1, "r": 1}', False),
+        ({"required": ["r"]}, '{"a": 1, "r": 1, "a": 1}', False),
+        ({"required": ["r"]}, '{"z": null, "a": 1}', False),
+        (CLOSED, '{"z": null, "a": 1}', False),
+        ({"patternProperties": {"^z.": False}}, '{"z": null, "a": 1}', False),
+    ],
+)
+def test_optional_properties_come_in_any_order_where_others_may(
+    others: dict[str, Any], text: str, valid: bool
+) -> None:
+    executor = FACTORY.create(compile_constraint(JsonSchemaConstraint(IN_ANY_ORDER | others)))
+    if isinstance(executor, RememberingExecutor):
+        assert takes(executor, text, Random(7)) is valid, text
+    else:
+        assert others is CLOSED and not matches(json_schema_with_memory(IN_ANY_ORDER | others)[0], text)
+
+
+@pytest.mark.parametrize("others", [{}, {"required": ["r"]}, {"patternProperties": {"^z.": False}}])
+def test_properties_in_any_order_are_never_stuck(others: dict[str, Any]) -> None:
+    random = Random(8)
+    validator: Any = jsonschema.Draft202012Validator(IN_ANY_ORDER | others)
+    for _ in range(6):
+        text = walk(executor_of(IN_ANY_ORDER | others), random, 60)
+        if text is not None:
+            assert validator.is_valid(json.loads(text, object_pairs_hook=differ)), text
 
 
 @pytest.mark.parametrize(
