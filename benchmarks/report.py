@@ -19,15 +19,16 @@ Samples = dict[str, dict[str, list[Figures]]]  # server name -> row name -> one 
 
 
 def medians(samples: Samples) -> dict[str, dict[str, Figures]]:
-    """The median of every figure over the rounds."""
+    """The median of every figure over the rounds that have it."""
     return {
-        server: {
-            row: {key: statistics.median(f[key] for f in figures) for key in figures[0]}
-            for row, figures in rows.items()
-            if figures
-        }
+        server: {row: _medians(rounds) for row, rounds in rows.items() if rounds}
         for server, rows in samples.items()
     }
+
+
+def _medians(rounds: list[Figures]) -> Figures:
+    names = dict.fromkeys(name for figures in rounds for name in figures)
+    return {name: statistics.median(each[name] for each in rounds if name in each) for name in names}
 
 
 def print_table(samples: Samples, mine: str, others: list[str]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from scripts.accelerator import prepare, steps
 from scripts.accelerator.backends import BACKENDS, chosen_backend
-from scripts.accelerator.report import Facts, markdown, verdict
+from scripts.accelerator.report import failed_steps, markdown, verdict
+from scripts.accelerator.steps import Facts
 from scripts.installer.commands import say
 from scripts.installer.errors import InstallError
 from scripts.installer.llama import ROOT
@@ -70,7 +71,7 @@ def _run(check: steps.Check, names: list[str]) -> int:
         if name == "build" and "error" in report["steps"][name]:
             break
     say(f"{verdict(report)} Report: {check.work / 'report.md'}")
-    return 0 if verdict(report).startswith("All") else 1
+    return 1 if failed_steps(report) else 0
 
 
 def _options() -> argparse.ArgumentParser:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Facts = dict[str, Any]
+from scripts.accelerator.steps import Facts
 
 
 def markdown(report: Facts) -> str:
@@ -19,9 +17,15 @@ def markdown(report: Facts) -> str:
     return "\n".join(found) + "\n"
 
 
+def failed_steps(report: Facts) -> list[str]:
+    """Those with an error, and those that ended with a status other than 0."""
+    return [name for name, facts in report["steps"].items() if "error" in facts or facts.get("status")]
+
+
 def verdict(report: Facts) -> str:
-    wrong = [name for name, facts in report["steps"].items() if "error" in facts or facts.get("status")]
-    return f"Not all is well: {', '.join(wrong)}." if wrong else "All steps succeeded."
+    """A sentence."""
+    failed = failed_steps(report)
+    return f"Not all is well: {', '.join(failed)}." if failed else "All steps succeeded."
 
 
 def _steps(steps: Facts) -> list[tuple[str, str]]:

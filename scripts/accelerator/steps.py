@@ -27,6 +27,7 @@ _EXAMPLES: Final = 12
 """Failed tests that the report names."""
 
 Facts = dict[str, Any]
+"""What the report says of a step, or of all: for JSON."""
 
 
 @dataclass(frozen=True, slots=True)

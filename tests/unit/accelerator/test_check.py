@@ -13,7 +13,7 @@ import jan_serve
 from benchmarks.rows import ROWS
 from scripts.accelerator import __main__ as command
 from scripts.accelerator import backends, steps
-from scripts.accelerator.report import markdown, verdict
+from scripts.accelerator.report import failed_steps, markdown
 from scripts.installer.errors import InstallError
 
 DEVICE = {"name": "CUDA0", "kind": "gpu", "description": "A card", "free_bytes": 8 << 30}
@@ -104,9 +104,25 @@ def test_failed_tests_do_not_hide_the_rows_and_later_calls_add_to_the_report(
         chosen = [flag for name in names for flag in ("--step", name)]
         status = command.main(["--backend", "cuda", "--work", str(tmp_path), *chosen])
     report = json.loads((tmp_path / "report.json").read_text())
-    assert status == 1 and verdict(report) == "Not all is well: tests."
+    assert status == 1 and failed_steps(report) == ["tests"]
+    assert "Not all is well: tests." in (tmp_path / "report.md").read_text()
     assert set(report["steps"]) == {"build", "devices", "tests", "rows"}
     assert "- test_a: differs" in markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("facts", "status"), [({}, 0), ({"status": 0}, 0), ({"status": 1}, 1), ({"error": "no device"}, 1)]
+)
+def test_the_exit_status_is_that_of_the_steps_and_not_of_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], status: int
+) -> None:
+    def verdict(_report: object) -> str:
+        return "Said in other words."
+
+    monkeypatch.setattr(command, "verdict", verdict)
+    fake_steps(monkeypatch, devices=facts)
+    arguments = ["--backend", "cuda", "--work", str(tmp_path), "--step", "devices"]
+    assert command.main(arguments) == status
 
 
 def test_real_tests_are_counted_and_failures_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jan_serve.engine.llama.context import DECODE_OK, SequenceBytes
+from jan_serve.engine.llama.context import DECODE_OK, Floats, SequenceBytes
 from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
@@ -23,7 +23,7 @@ class FakeContext:
     n_vocab = 4
 
     def __init__(self) -> None:
-        self.model = SimpleNamespace(is_recurrent=False)
+        self.model = SimpleNamespace(is_recurrent=False, n_embd=2)
         self.calls: list[tuple[str, int]] = []
         self.save_fails = False
         self.restores = True
@@ -77,6 +77,12 @@ class FakeContext:
 
     def logits(self, index: int) -> Any:
         return np.array([0, 20, 0, 0], np.float32)
+
+    def output_hidden(self) -> None:
+        self.calls.append(("output_hidden", -1))
+
+    def hidden(self, first: int, end: int) -> Floats:
+        return np.zeros((end - first, self.model.n_embd), np.float32)
 
 
 def sequence_of(tokens: Tokens) -> Sequence:

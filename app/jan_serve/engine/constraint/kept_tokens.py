@@ -18,8 +18,13 @@ import msgspec
 logger = logging.getLogger(__name__)
 
 _SUFFIX: Final = ".tokens"
-_MOST_FILES: Final = 16
+_MAGIC: Final = b"JANTOKS1"
+"""With the number of the format. The digest of the rest follows, then the rest: `_Content` as MessagePack."""
 _DIGEST_BYTES: Final = 16
+_BODY: Final = len(_MAGIC) + _DIGEST_BYTES
+_MOST_FILES: Final = 16
+_MOST_BYTES: Final = 64 << 20
+"""Of a file. That of 262,144 tokens has a few MiB."""
 
 
 class VocabularyTokens(msgspec.Struct, frozen=True):
@@ -52,31 +57,26 @@ class KeptTokens:
         return self._folder / (self._key() + _SUFFIX)
 
     def read(self) -> VocabularyTokens | None:
-        """None if there is no file, or a damaged one."""
+        """None if there is no file, or one that this version did not write: the next `write` replaces it."""
         try:
-            raw = self._path.read_bytes()
+            with self._path.open("rb") as file:
+                raw = file.read(_MOST_BYTES)
             os.utime(self._path)
         except OSError:
             return None
-        digest, body = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
-        if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest:
-            logger.warning("%s is damaged and is not used", self._path)
+        try:
+            return _unpacked(raw)
+        except (ValueError, msgspec.MsgspecError) as error:
+            logger.warning("%s is not used: %s", self._path, error)
             return None
-        content = msgspec.msgpack.decode(body, type=_Content)
-        ends = [0, *itertools.accumulate(array("I", content.lengths))]
-        pieces = [content.text[first:end] for first, end in itertools.pairwise(ends)]
-        return VocabularyTokens(pieces, content.controls, content.eos)
 
     def write(self, tokens: VocabularyTokens) -> None:
         """Replaces the file. Removes those of models that were not used for longest."""
-        lengths = array("I", map(len, tokens.pieces)).tobytes()
-        body = msgspec.msgpack.encode(_Content(lengths, b"".join(tokens.pieces), tokens.controls, tokens.eos))
-        digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._remove_oldest()
             partial = self._path.with_suffix(f".{os.getpid()}.tmp")
-            partial.write_bytes(digest + body)
+            partial.write_bytes(_packed(tokens))
             os.replace(partial, self._path)
         except OSError as error:
             logger.warning("the tokens of the vocabulary were not written to %s: %s", self._folder, error)
@@ -86,3 +86,31 @@ class KeptTokens:
         for path in files[_MOST_FILES - 1 :]:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
+
+
+def _packed(tokens: VocabularyTokens) -> bytes:
+    lengths = array("I", map(len, tokens.pieces)).tobytes()
+    body = msgspec.msgpack.encode(_Content(lengths, b"".join(tokens.pieces), tokens.controls, tokens.eos))
+    return _MAGIC + _digest(body) + body
+
+
+def _unpacked(raw: bytes) -> VocabularyTokens:
+    """Raises ValueError or MsgspecError for what `_packed` does not return."""
+    magic, digest, body = raw[: len(_MAGIC)], raw[len(_MAGIC) : _BODY], raw[_BODY:]
+    if magic != _MAGIC:
+        raise ValueError("it has another format")
+    if digest != _digest(body):
+        raise ValueError("it is damaged")
+    content = msgspec.msgpack.decode(body, type=_Content)
+    ends = [0, *itertools.accumulate(array("I", content.lengths))]
+    if ends[-1] != len(content.text):
+        raise ValueError(f"its tokens have {ends[-1]} bytes, and there are {len(content.text)}")
+    ids = (content.eos, *content.controls)
+    if min(ids) < 0 or max(ids) >= len(ends) - 1:
+        raise ValueError(f"it names a token that is not among its {len(ends) - 1}")
+    pieces = [content.text[first:end] for first, end in itertools.pairwise(ends)]
+    return VocabularyTokens(pieces, content.controls, content.eos)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.hidden_rows import HiddenRows
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
@@ -38,6 +40,8 @@ class NextTokenHead(DraftModel):
         self._hidden: dict[int, HiddenRows] = {}
         self._read: dict[int, int] = {}
         """Tokens of a sequence up to which the head has read the model's hidden states."""
+        self._last: Floats = np.empty((1, self._width), np.float32)
+        """The head's own hidden state of the token that it read last."""
         trunk.output_hidden()
         context.output_hidden()
 
@@ -71,12 +75,15 @@ class NextTokenHead(DraftModel):
         seq_id = self._sequence_id(sequence)
         if seq_id is None:
             return None
-        start = self._read.get(key, 0)
-        # Its own hidden states served for the draft only.
-        self._context.truncate(seq_id, start)
+        # Always read the newest token: the draft starts with its logits.
+        start = min(self._read.get(key, 0), length - 1)
         if start <= rows.start:
             self._context.remove(seq_id)
             start = rows.start + 1
+        # Its own hidden states served for the draft only.
+        elif not self._context.truncate(seq_id, start):
+            self._give_up(sequence)
+            return None
         index = 0
         while start < length:
             end = min(length, start + self._batch.capacity)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from array import array
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from jan_serve.engine.constraint import kept_tokens
@@ -36,6 +40,55 @@ def test_a_damaged_file_is_not_used(tmp_path: Path, at: int) -> None:
     assert kept(tmp_path).read() is None
     kept(tmp_path).write(TOKENS)
     assert kept(tmp_path).read() == TOKENS
+
+
+def file_of(body: bytes, magic: bytes = b"JANTOKS1") -> bytes:
+    """As the store writes it."""
+    return magic + hashlib.blake2b(body, digest_size=16).digest() + body
+
+
+def body_of(lengths: bytes = array("I", [1, 0, 2]).tobytes(), **changed: Any) -> bytes:
+    return msgspec.msgpack.encode(
+        {"lengths": lengths, "text": b"abc", "controls": [0, 2], "eos": 2, **changed}
+    )
+
+
+UNUSABLE = {
+    "empty": b"",
+    "of a later format": file_of(body_of(), b"JANTOKS2"),
+    "without a format": file_of(body_of())[8:],
+    "no MessagePack": file_of(b"\xc1"),
+    "of other fields": file_of(msgspec.msgpack.encode({"tokens": [b"a"]})),
+    "of other types": file_of(body_of(text=["abc"])),
+    "half a length": file_of(body_of(b"\1\0")),
+    "fewer bytes than tokens": file_of(body_of(text=b"ab")),
+    "more bytes than tokens": file_of(body_of(text=b"abcd")),
+    "no tokens": file_of(body_of(b"", text=b"", controls=[], eos=0)),
+    "a control token that is not there": file_of(body_of(controls=[3])),
+    "a negative control token": file_of(body_of(controls=[-1])),
+    "an end that is not there": file_of(body_of(eos=3)),
+    "a negative end": file_of(body_of(eos=-1)),
+}
+
+
+@pytest.mark.parametrize("content", UNUSABLE.values(), ids=UNUSABLE)
+def test_a_file_that_this_version_did_not_write_is_replaced(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.tokens"
+    path.write_bytes(file_of(body_of()))
+    assert kept(tmp_path).read() == VocabularyTokens([b"a", b"", b"bc"], [0, 2], 2)
+    path.write_bytes(content)
+    assert kept(tmp_path).read() is None
+    kept(tmp_path).write(TOKENS)
+    assert kept(tmp_path).read() == TOKENS
+
+
+def test_no_file_takes_more_memory_than_a_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(tmp_path).write(TOKENS)
+    [path] = tmp_path.iterdir()
+    monkeypatch.setattr(kept_tokens, "_MOST_BYTES", path.stat().st_size)
+    assert kept(tmp_path).read() == TOKENS
+    monkeypatch.setattr(kept_tokens, "_MOST_BYTES", path.stat().st_size - 1)
+    assert kept(tmp_path).read() is None
 
 
 def test_those_not_used_for_longest_make_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
