@@ -58,8 +58,11 @@ class AnswerRelay:
         try:
             while data:
                 self.tail.add(data)
+                is_last = self.exchange.connection.is_read
                 async with asyncio.timeout(self._write_s):
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                    await send({"type": "http.response.body", "body": data, "more_body": not is_last})
+                if is_last:
+                    return
                 data = await self.exchange.connection.read(self._read_s)
                 self.assignment.node.heard_s = self._clock()
         except TimeoutError:

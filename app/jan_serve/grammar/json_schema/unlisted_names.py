@@ -27,7 +27,8 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
 
     Raises UnsupportedSchema where that cannot be decided.
     """
-    if not spec.rules or (spec.high is not None and spec.high < 2):
+    has_one = spec.high is not None and spec.high - len(spec.required) < 2
+    if has_one or not spec.rules:
         return None
     classes = _allowed(expander, spec.rules, ANY_STRING, TRUE)
     for exists in spec.exists:

@@ -76,6 +76,11 @@ class NodeConnection(asyncio.Protocol):
         return self._is_complete and self._keeps_alive and self._failure is None and not self._buffered
 
     @property
+    def is_read(self) -> bool:
+        """Whether the answer has come to its end, and `read` has returned all of it."""
+        return self._is_complete and not self._chunks
+
+    @property
     def was_answered(self) -> bool:
         """Whether any byte of the answer has come."""
         return self._was_answered

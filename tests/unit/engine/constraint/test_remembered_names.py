@@ -69,6 +69,16 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"propertyNames": {"maxLength": 3}, "additionalProperties": INTEGER, "minProperties": 2},
         ["", "a", "abc", '"\\\n', "ééé", "abcd"],
     ),
+    "one of a few": (
+        {
+            "properties": {"z": INTEGER},
+            "patternProperties": {"^[a-c]$": INTEGER},
+            **CLOSED,
+            "required": ["z"],
+            "maxProperties": 2,
+        },
+        ["z", "a", "b", "d"],
+    ),
     "below an array": (
         {
             "properties": {

@@ -94,6 +94,19 @@ async def test_what_follows_an_answer_is_no_part_of_it(more: bytes) -> None:
         assert transport.calls == ["abort"]
 
 
+@pytest.mark.parametrize("answer", [WHOLE, CHUNKED])
+async def test_it_knows_at_every_split_whether_all_is_read(answer: bytes) -> None:
+    for split in range(answer.index(b"\r\n\r\n") + 4, len(answer)):
+        connection, _ = opened()
+        connection.data_received(answer[:split])
+        assert not connection.is_read
+        await connection.head(LIMIT_S)
+        connection.data_received(answer[split:])
+        assert not connection.is_read
+        assert await connection.read(LIMIT_S) == b"hello"
+        assert connection.is_read
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
