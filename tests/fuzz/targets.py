@@ -325,7 +325,9 @@ async def forms() -> AsyncGenerator[Fuzz]:
     """Forms with a sound, and the type that says where their fields end."""
 
     async def one(draw: random.Random) -> str:
-        content_type = rewritten(draw, seeds.FORM_TYPE, (seeds.FORM_TYPE,)) if draw.random() < 0.2 else seeds.FORM_TYPE
+        content_type = (
+            rewritten(draw, seeds.FORM_TYPE, (seeds.FORM_TYPE,)) if draw.random() < 0.2 else seeds.FORM_TYPE
+        )
         content = damaged(draw, draw.choice(seeds.FORMS), seeds.FORMS)
         data = content_type.encode("utf-8", "surrogatepass") + b"\n" + content
         try:
