@@ -12,6 +12,7 @@ from jan_serve.ipc.messages import Accepted, Chunk, EmbedRequest, Step, Tokenize
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from tests.support.pictures import data_url, encoded, picture
+from tests.support.sounds import flac, mp3, tone, wav
 
 
 def _pictures() -> tuple[bytes, ...]:
@@ -30,6 +31,12 @@ def _pictures() -> tuple[bytes, ...]:
 
 
 IMAGES: Final = _pictures()
+
+_ID3: Final = b"ID3\x04\x00\x00\x00\x00\x00\x0a" + bytes(10)
+SOUNDS: Final = (
+    wav(tone(0.1)), wav(tone(0.1), encoding=3, channels=2, rate=44_100), wav(tone(0.05), claimed=0xFFFF_FFFF),
+    mp3(6), mp3(4, tag=_ID3), flac(tone(0.3)), flac(tone(0.05), claimed=0),
+)  # fmt: skip
 
 SCHEMAS: Final[tuple[Any, ...]] = (
     {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer"}},
@@ -157,6 +164,25 @@ REQUESTS: Final = (
     _request("GET", "/", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET /health\r\n\r\n",
 )  # fmt: skip
+
+FORM_TYPE: Final = "multipart/form-data; boundary=edge"
+
+
+def _form(fields: dict[str, bytes], *headers: str) -> bytes:
+    """headers: of each part, beside its name."""
+    parts = (
+        "\r\n".join(["--edge", f'Content-Disposition: form-data; name="{name}"', *headers, "", ""]).encode()
+        + data
+        for name, data in fields.items()
+    )
+    return b"\r\n".join((*parts, b"--edge--\r\n"))
+
+
+FORMS: Final = (
+    _form({"model": b"fake", "file": SOUNDS[2], "language": b"en", "temperature": b"0.5"}),
+    _form({"response_format": b"verbose_json", "timestamp_granularities[]": b"word", "file": SOUNDS[3]}),
+    _form({"file": SOUNDS[5], "prompt": "Grüße".encode(), "stream": b"true"}, "Content-Type: audio/flac"),
+)
 HEALTH: Final = _request("GET", "/health", "Connection: close")
 STATUSES: Final = frozenset(
     "100 200 204 400 401 403 404 405 406 408 409 411 413 414 415 417 422 426 429 431 501 503 505 507".split()

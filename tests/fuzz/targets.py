@@ -15,6 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
+from jan_serve.api.dialects.openai.transcriptions.parse import transcription_form
+from jan_serve.api.http.multipart import form_fields
+from jan_serve.audio_files.header import checked_header as checked_audio_header
+from jan_serve.audio_files.limits import MAX_SECONDS
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
@@ -31,7 +35,7 @@ from jan_serve.image_files.header import checked_header
 from jan_serve.image_files.limits import shown_size
 from jan_serve.ipc.codec import decode_event, decode_request
 from jan_serve.ipc.compiling import CompileConstraint, encode_request
-from jan_serve.ipc.media_decoding import DecodeImage
+from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
 from jan_serve.ipc.rendering import RenderRequest
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
@@ -94,6 +98,31 @@ async def images() -> AsyncGenerator[Fuzz]:
             return error.code
         if len(pixels) != 3 * size[0] * size[1]:
             raise Finding(f"{len(pixels)} bytes for {size}", data)
+        return "decoded"
+
+    try:
+        yield one
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def sounds() -> AsyncGenerator[Fuzz]:
+    pool = MediaDecoderPool(default_decoding_command())
+
+    async def one(draw: random.Random) -> str:
+        data, rate = (
+            damaged(draw, draw.choice(seeds.SOUNDS), seeds.SOUNDS),
+            draw.choice((8_000, 16_000, 24_000)),
+        )
+        try:
+            with judging(data):
+                header = checked_audio_header(data)
+                samples = await pool.decode(DecodeAudio(data=data, header=header, rate=rate))
+        except JanServeError as error:
+            return error.code
+        if len(samples) % 4 or len(samples) // 4 > MAX_SECONDS * rate:
+            raise Finding(f"{len(samples)} bytes for {header.seconds:g} s at {rate}", data)
         return "decoded"
 
     try:
@@ -292,6 +321,26 @@ async def bodies() -> AsyncGenerator[Fuzz]:
 
 
 @asynccontextmanager
+async def forms() -> AsyncGenerator[Fuzz]:
+    """Forms with a sound, and the type that says where their fields end."""
+
+    async def one(draw: random.Random) -> str:
+        content_type = (
+            rewritten(draw, seeds.FORM_TYPE, (seeds.FORM_TYPE,)) if draw.random() < 0.2 else seeds.FORM_TYPE
+        )
+        content = damaged(draw, draw.choice(seeds.FORMS), seeds.FORMS)
+        data = content_type.encode("utf-8", "surrogatepass") + b"\n" + content
+        try:
+            with judging(data):
+                transcription_form(form_fields(content_type, content))
+        except JanServeError as error:
+            return error.code
+        return "read"
+
+    yield one
+
+
+@asynccontextmanager
 async def _front() -> AsyncGenerator[tuple[int, Callable[[bytes], Awaitable[None]]]]:
     """A server's port, and a check that it is well."""
     with tempfile.TemporaryDirectory() as folder, front_process(Path(folder), 0.0, timeout_s=0.5) as front:
@@ -333,6 +382,7 @@ async def _sent(port: int, data: bytes) -> str:
 
 TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "images": images,
+    "sounds": sounds,
     "gguf": gguf,
     "schema": constraints(_schema),
     "regex": constraints(_regex),
@@ -342,4 +392,5 @@ TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "states": states,
     "http": http,
     "bodies": bodies,
+    "forms": forms,
 }

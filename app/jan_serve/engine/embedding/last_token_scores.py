@@ -80,6 +80,8 @@ class LastTokenScores:
             self._context = None
 
     def _open(self, cells: int) -> LlamaContext:
+        # A context takes no longer batches than it has cells, and later jobs reuse this one.
+        cells = max(cells, self._piece_tokens)
         if self._context is None or self._context.n_ctx < cells:
             self.close()
             self._context = self._create(cells)

@@ -117,7 +117,8 @@ class OptionScorer:
         if job.num_shared_read is not None:
             assert self._context is not None
             return self._context
-        context, cells = self._context, _cells(job)
+        # A context takes no longer batches than it has cells, and later jobs reuse this one.
+        context, cells = self._context, max(_cells(job), self._batch.capacity)
         if context is None or context.n_ctx < cells:
             self.close()
             context = self._context = self._create(cells)

@@ -66,6 +66,14 @@ def test_each_option_gets_the_sum_of_all_its_tokenisations(worker: Worker, raw: 
         assert found == pytest.approx(log_mass(raw, prompt, iter(paths)), abs=1e-4)
 
 
+def test_a_short_question_leaves_room_for_a_longer_one(exact_llama: Path) -> None:
+    """llama.cpp ends the process for a batch that is longer than the context was made for."""
+    with running_worker(exact_llama, n_ctx=1024, parallel=4, **EXACT) as fresh:
+        fresh.weigh(OptionQuestion(("a",), ("yes", "no")))
+        answer = fresh.weigh(OptionQuestion((ASKED * 5,), ("yes", "no")))
+    assert answer.prompt_tokens > 50
+
+
 def test_numbers_are_those_of_a_scored_prompt(worker: Worker, raw: RawLlama) -> None:
     options = ("people live", "water", " and more")
     question = OptionQuestion((ASKED,), options)

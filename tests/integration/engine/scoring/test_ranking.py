@@ -74,6 +74,14 @@ def test_a_decoder_scores_pairs_as_alone(decoder_reranker: Path) -> None:
     np.testing.assert_allclose(outputs(alone), wanted[1:2], atol=1e-4)
 
 
+def test_a_short_document_leaves_room_for_a_longer_one(decoder_reranker: Path) -> None:
+    """llama.cpp ends the process for a batch that is longer than the context was made for."""
+    with running_worker(decoder_reranker, **EXACT) as worker:
+        worker.rank("a", "b", template="{query}{document}")
+        answer = worker.rank("a", "people live in homes " * 10, template="{query}{document}")
+    assert outputs(answer).shape == (1, 2) and answer.prompt_tokens > 20
+
+
 def test_a_writer_is_judged_by_what_it_would_write(writing_reranker: Path) -> None:
     with running_worker(writing_reranker, n_ctx=1024, **EXACT) as worker:
         answer = worker.rank(QUERY, *DOCUMENTS, template=RERANK_TEMPLATE, labels=("yes", "no"))
