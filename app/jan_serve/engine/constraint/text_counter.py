@@ -15,8 +15,9 @@ _LONGEST_MARK: Final = 4_096
 
 class State(NamedTuple):
     """tool: the one that is called, if it has bounds. most: characters of the open value; None where none is open or it
-    has no bound. written: those that are there. text: what may be the beginning of a mark, which `written` does not have.
-    is_first: whether `text` is all so far."""
+    has no bound. written: those that are there. text: what may be the beginning of a mark, which `written` does not
+    have. is_first: whether `text` is all so far.
+    """
 
     tool: str | None = None
     is_value: bool = False
