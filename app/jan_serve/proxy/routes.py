@@ -77,6 +77,7 @@ FORWARDED: Final = (
     Route("/extras/tokenize/count"),
     Route("/extras/detokenize"),
     Route("/extras/grammar"),
+    Route("/extras/grammar/explain"),
 )
 """Not there, on purpose: what changes one server (models, sleep, weights, aborting, its end), and what describes one.
 `tests/contract/proxy/test_routes.py` names all of it."""

@@ -26,8 +26,6 @@ from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
-from jan_serve.membership.member import ProxyMember, node_url
-from jan_serve.membership.registration import Membership
 from jan_serve.quick_imports import quick_imports
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
@@ -42,6 +40,7 @@ from jan_serve.wiring.parts import (
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver
+    from jan_serve.membership.registration import Membership
 
 
 def serve(loaded: LoadedSettings) -> int:
@@ -107,12 +106,18 @@ def serve_on(
             if not settings.is_loopback and not settings.api_keys:
                 output.warning(f"other machines can reach {settings.host}, and no API key is set")
             if settings.proxy_url is not None:
+                # Most servers have no proxy, and start without this.
+                from jan_serve.membership.member import ProxyMember
+
                 observer = ProxyMember(partial(_membership, settings, sock.getsockname()[1]), observer)
             print_banner(output, settings, default, sock, more)
         return run_server(settings, resolver, sources, sock, observer, more)
 
 
 def _membership(settings: Settings, port: int) -> Membership:
+    from jan_serve.membership.member import node_url
+    from jan_serve.membership.registration import Membership
+
     assert settings.proxy_url is not None
     path = "" if settings.role == "hybrid" else "/lmdeploy"
     url = settings.advertise_url + path if settings.advertise_url is not None else None
