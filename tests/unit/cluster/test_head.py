@@ -24,9 +24,9 @@ case "$FAKE_RAY" in
     closed) echo "AuthenticationError: InvalidAuthToken" >&2; exit 1 ;;
     silent) exec sleep 600 ;;
 esac
-echo "Ray runtime started."
-sleep 600 & echo $! >"$FAKE_NOTES.child"
 trap 'exit 0' TERM
+sleep 600 & echo $! >"$FAKE_NOTES.child"
+echo "Ray runtime started."
 wait
 """
 
