@@ -63,7 +63,7 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.ipc.scoring import OptionQuestion, OptionsWeighed, RankRequest, WeighOptions
 
-LIMIT_S = 240.0
+LIMIT_S = 60.0
 """Of silence: a worker that other work leaves hardly any CPU is slow, and not stalled. Below pytest's own limit."""
 _ids = itertools.count(1)
 _SAMPLING = frozenset(SamplingParams.__struct_fields__)

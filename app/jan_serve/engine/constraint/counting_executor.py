@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.core.text_bounds import TextBounds
-from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
+from jan_serve.engine.constraint.grammar_executor import Floats
+from jan_serve.engine.constraint.ruled_executor import RuledExecutor
 from jan_serve.engine.constraint.text_counter import State, TextCounter, characters
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.errors import EngineFailure
 
 
 class TokenSizes:
@@ -32,8 +32,10 @@ class TokenSizes:
         return np.logical_or.reduce([self._with[text] for text in texts])
 
 
-class CountingExecutor(GrammarExecutor):
+class CountingExecutor(RuledExecutor[State]):
     """A GrammarExecutor whose texts also obey bounds."""
+
+    _broken = "a text that is longer than its bound"
 
     def __init__(
         self, tokenizer: Any, lark: str, vocab: Vocab, bounds: TextBounds, tokens: Callable[[], TokenSizes]
@@ -49,9 +51,6 @@ class CountingExecutor(GrammarExecutor):
         twin._counter, twin._state, twin._tokens = self._counter, self._state, self._tokens
         return twin
 
-    def allows(self, token: int) -> bool:
-        return super().allows(token) and (self._vocab.is_eog(token) or self._written(token) is not None)
-
     def mask(self, logits: Floats) -> Floats:
         out = super().mask(logits)
         room = self._counter.room(self._state)
@@ -65,16 +64,6 @@ class CountingExecutor(GrammarExecutor):
             if self._written(int(token)) is None:
                 out[token] = -np.inf
         return out
-
-    def accept(self, token: int) -> None:
-        """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
-        super().accept(token)
-        if self._vocab.is_eog(token):
-            return
-        written = self._written(token)
-        if written is None:
-            raise EngineFailure("The engine wrote a text that is longer than its bound.")
-        self._state = written
 
     def _written(self, token: int) -> State | None:
         return self._counter.written(self._state, self._tokens().pieces[token])

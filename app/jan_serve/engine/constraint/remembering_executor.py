@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.core.text_memory import TextMemory
-from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
+from jan_serve.engine.constraint.grammar_executor import Floats
 from jan_serve.engine.constraint.json_memory import ENDS, JsonMemory, Mode, State
+from jan_serve.engine.constraint.ruled_executor import RuledExecutor
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.errors import EngineFailure
 
 Ints = npt.NDArray[np.intp]
 
@@ -87,8 +87,10 @@ class Tokens:
         return self._search()
 
 
-class RememberingExecutor(GrammarExecutor):
+class RememberingExecutor(RuledExecutor[State]):
     """A GrammarExecutor whose texts also obey a memory."""
+
+    _broken = "a name or an item that is there already"
 
     def __init__(
         self, tokenizer: Any, lark: str, vocab: Vocab, memory: TextMemory, tokens: Callable[[], Tokens]
@@ -103,11 +105,6 @@ class RememberingExecutor(GrammarExecutor):
         assert isinstance(twin, RememberingExecutor)
         twin._memory, twin._state, twin._tokens = self._memory, self._state, self._tokens
         return twin
-
-    def allows(self, token: int) -> bool:
-        if not super().allows(token):
-            return False
-        return self._vocab.is_eog(token) or self._follows(token)
 
     def mask(self, logits: Floats) -> Floats:
         out = super().mask(logits)
@@ -157,24 +154,11 @@ class RememberingExecutor(GrammarExecutor):
                 begun.update(dict.fromkeys(tokens.search.beginning_of(rest)))
         self._try(out, np.fromiter(begun, np.intp, len(begun)))
 
-    def accept(self, token: int) -> None:
-        """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
-        super().accept(token)
-        if self._vocab.is_eog(token):
-            return
-        written = self._written(token)
-        if written is None:
-            raise EngineFailure("The engine wrote a name or an item that is there already.")
-        self._state = written
-
     def _try(self, out: Floats, tokens: Ints) -> None:
         """Reject those of the tokens that the memory rejects."""
         for token in tokens[out[tokens] > -np.inf]:
-            if not self._follows(int(token)):
+            if self._written(int(token)) is None:
                 out[token] = -np.inf
-
-    def _follows(self, token: int) -> bool:
-        return self._written(token) is not None
 
     def _written(self, token: int) -> State | None:
         return self._memory.written(self._state, self._tokens().pieces[token])
