@@ -23,6 +23,13 @@ BUILTIN = _ROOT / "models" / "builtin" / "jan-tiny.gguf"
 RESULTS = _ROOT / "build" / "bench"
 
 
+def _list_rows(wanted: bool) -> None:
+    if wanted:
+        for row in ROWS:
+            print(f"{row.name}: {row.why} ({row.headline})")
+        raise typer.Exit
+
+
 def main(
     model: Annotated[Path, typer.Option(help="GGUF to serve")] = BUILTIN,
     rounds: Annotated[int, typer.Option(help="rounds of each server, in turn")] = 3,
@@ -36,6 +43,9 @@ def main(
     lanes: Annotated[
         Path | None, typer.Option(help="draw the clients of a burst of eight over time, as SVG")
     ] = None,
+    list_rows: Annotated[
+        bool, typer.Option("--list", is_eager=True, callback=_list_rows, help="name the rows and end")
+    ] = False,
     raw_threads: Annotated[
         int, typer.Option(help="measure a bare llama.cpp loop of so many threads beside the curves' rows")
     ] = 0,

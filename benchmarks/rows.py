@@ -7,7 +7,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks import agent_rows, burst_rows, cache_rows, image_rows, load_rows, scoring_rows, start_rows
+from benchmarks import (
+    agent_rows,
+    burst_rows,
+    cache_rows,
+    device_rows,
+    image_rows,
+    load_rows,
+    scoring_rows,
+    start_rows,
+)
 from benchmarks.figures import Figures
 from benchmarks.load import Job, burst, words
 from benchmarks.servers import Running
@@ -224,6 +233,7 @@ ROWS = (
         "free-text", "what repeats nothing is not slower", "tokens_per_s", "tok/s", False, load_rows.free_text
     ),
     Row("mtp", "a model's own head saves steps", "tokens_per_s", "tok/s", False, load_rows.own_head),
+    Row("placement", "a model larger than one device", "between_ms", "ms", True, device_rows.placement),
     Row("streams-32", "many small requests at once", "tokens_per_s", "tok/s", False, load_rows.streams_32),
     Row(
         "long-prefill",

@@ -122,6 +122,17 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def fresh_environment(folder: str) -> dict[str, str]:
+    """That of a new user whose files are in this folder.
+
+    No variable of ours names it where the home does: settings from the environment cost a start imports.
+    """
+    if sys.platform == "win32":
+        return dict(os.environ, JAN_SERVE_DATA_DIR=folder)
+    names = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+    return {**os.environ, **dict.fromkeys(names, folder)}
+
+
 @contextlib.contextmanager
 def started(command: Command, model: Path) -> Iterator[Running]:
     """Start the server, wait until /health answers, and end it (and its children) afterwards."""
@@ -131,7 +142,7 @@ def started(command: Command, model: Path) -> Iterator[Running]:
     port = free_port()
     line = command.command.format(model=shlex.quote(str(model)), port=port)
     with tempfile.TemporaryDirectory() as data, open(Path(data) / "log", "wb") as log:
-        environment = dict(os.environ, JAN_SERVE_DATA_DIR=str(Path(data) / "data"))
+        environment = fresh_environment(str(Path(data) / "home"))
         base = f"http://127.0.0.1:{port}"
         processes: list[subprocess.Popen[bytes]] = []
 

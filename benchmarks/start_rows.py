@@ -16,7 +16,7 @@ import psutil
 
 from benchmarks.figures import Figures, Skipped
 from benchmarks.load import Job, burst, words
-from benchmarks.servers import Command, Running, started
+from benchmarks.servers import Command, Running, fresh_environment, started
 
 _PROGRAM = (sys.executable, "-m", "jan_serve")
 _TIMES = 5
@@ -58,7 +58,7 @@ def run_prompt(server: Running, seed: int) -> Figures:
     import pty
 
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, JAN_SERVE_DATA_DIR=folder, TERM="xterm")
+        environment = fresh_environment(folder) | {"TERM": "xterm"}
         environment.pop("JAN_SERVE_URL", None)
         began = time.perf_counter()
         pid, terminal = pty.fork()

@@ -13,6 +13,7 @@ from jan_serve.quick_imports import quick_imports
 
 def main() -> int:
     """Run the command of `sys.argv`. Returns the exit status."""
+    _leave_no_memory_dump()
     if sys.argv[1:2] == ["worker"]:
         with quick_imports():
             from jan_serve.engine.worker import main as worker_main
@@ -64,6 +65,15 @@ def is_server(arguments: list[str]) -> bool:
     if {"-h", "--help", "--version"}.intersection(arguments):
         return False
     return arguments[:1] in ([], ["serve"], ["own-server"]) or arguments[0].startswith("-")
+
+
+def _leave_no_memory_dump() -> None:
+    """A process that crashes, and its children, would leave prompts and keys in a file."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
 if __name__ == "__main__":

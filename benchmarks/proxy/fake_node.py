@@ -62,6 +62,9 @@ class Node(asyncio.Protocol):
         head, mark, rest = self._data.partition(b"\r\n\r\n")
         if not mark:
             return
+        if not head.split(b"\r\n", 1)[0].endswith(b" HTTP/1.1"):
+            self._transport.close()  # some try HTTP/2 first
+            return
         lower = head.lower()
         start = lower.find(b"content-length:")
         length = int(lower[start + 15 :].split(b"\r\n", 1)[0]) if start >= 0 else 0

@@ -97,14 +97,20 @@ def _payloads(body: bytes) -> list[str]:
     return [line[6:] for block in blocks for line in block.split("\n") if line.startswith("data: ")]
 
 
-def events(text_of: Callable[[Json], str], is_end: Callable[[str], bool]) -> Callable[[bytes], Told]:
-    """Reads an event stream. text_of: what one event adds. is_end: whether a payload is the sign of success."""
+def events(
+    text_of: Callable[[Json], str], is_end: Callable[[str], bool], *, ends_after_error: bool = False
+) -> Callable[[bytes], Told]:
+    """Reads an event stream. text_of: what one event adds. is_end: whether a payload is the sign of success.
+
+    ends_after_error: in this dialect the sign ends each stream, so that an error may stand before it.
+    """
 
     def told(body: bytes) -> Told:
         payloads = _payloads(body)
         values = [json.loads(payload) for payload in payloads if payload != "[DONE]"]
         failed = [json.dumps(value) for value in values if _is_error(value)]
-        return Told("".join(map(text_of, values)), bool(payloads) and is_end(payloads[-1]), tuple(failed))
+        ended = bool(payloads) and is_end(payloads[-1]) and not (failed and ends_after_error)
+        return Told("".join(map(text_of, values)), ended, tuple(failed))
 
     return told
 
@@ -243,8 +249,9 @@ def _writing(words: str) -> Iterator[Question]:
     once = {**ollama, "prompt": f"{CANARY} {words}", "stream": False, "raw": True}
     answered = whole(lambda value: (value["response"], value["done_reason"]))
     yield Question("ollama generate", "/api/generate", once, WRITER, answered, ollama_error)
+    told = events(_chat_delta, _done, ends_after_error=True)
     yield Question(
-        "lmdeploy stream", f"/lmdeploy{chats}", {**chat, "stream": True}, WRITER, chat_events, lmdeploy_error
+        "lmdeploy stream", f"/lmdeploy{chats}", {**chat, "stream": True}, WRITER, told, lmdeploy_error
     )
 
 
@@ -259,7 +266,7 @@ def _native(words: str) -> Iterator[Question]:
     )
     yield Question("tgi stream", "/tgi/generate_stream", generate, "", tokens, tgi_error)
     lmdeploy: Json = {"prompt": f"{CANARY} {words}", "max_tokens": 40, "temperature": 0, "stream": True}
-    pieces = events(lambda value: value.get("text") or "", _done)
+    pieces = events(lambda value: value.get("text") or "", _done, ends_after_error=True)
     yield Question("lmdeploy", "/lmdeploy/generate", lmdeploy, "", pieces, lmdeploy_error)
 
 

@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +153,8 @@ def report(
         f"latency, first and last sixth: median {statistics.median(early):.3f} and {statistics.median(late):.3f} s,"
         f" p95 {early[int(len(early) * 0.95)]:.3f} and {late[int(len(late) * 0.95)]:.3f} s",
     ]
+    reasons = Counter(f"{outcome.kind} {outcome.status} {outcome.detail[:90]}" for outcome in failed)
+    lines += [f"  {count:5} {reason}" for reason, count in reasons.most_common(10)]
     broken = [
         text
         for text, holds in (

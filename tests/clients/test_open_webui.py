@@ -71,7 +71,9 @@ def test_it_lists_the_models_of_both(open_webui: httpx2.Client) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", [MODEL, "jan-tiny"])
 def test_a_chat(open_webui: httpx2.Client, model: str, stream: bool) -> None:
-    body = {"model": model, "messages": QUESTION, "stream": stream, "temperature": 0}
+    # Open WebUI reads the temperature for Ollama's API from the options only.
+    greedy = {"temperature": 0, "options": {"temperature": 0}}
+    body = {"model": model, "messages": QUESTION, "stream": stream, **greedy}
     reply = open_webui.post("/api/chat/completions", json=body)
     assert reply.status_code == 200, reply.text
     if stream:
@@ -154,7 +156,7 @@ def _running(folder: Path, server: str) -> Generator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=os.environ | settings, cwd=folder, stdout=log, stderr=log)
     try:
-        wait_until(lambda: process.poll() is not None or _answers(url), 120)
+        wait_until(lambda: process.poll() is not None or _answers(url), 300)
         assert process.poll() is None, (folder / "log").read_text()[-4000:]
         yield url
     finally:

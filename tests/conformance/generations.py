@@ -132,6 +132,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--start", type=int, default=0, help="the first schema, to take them in pieces")
     parser.add_argument("--count", type=int, default=200, help="schemas of MaskBench")
     options = parser.parse_args()
     if not SHARED.is_dir():
@@ -139,7 +140,8 @@ def main() -> int:
         return 0
     cases = load_suite("maskbench")
     random.Random(300).shuffle(cases)
-    schemas = accepted((case.name, case.schema) for case in cases[: 2 * options.count])[: options.count]
+    end = options.start + options.count
+    schemas = accepted((case.name, case.schema) for case in cases[: 2 * end])[options.start : end]
     builtin = builtin_model()
     assert builtin is not None
     good = True

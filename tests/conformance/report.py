@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from tests.conformance.scoring import CRASH, PASS, REFUSED, TIMEOUT, TOO_NARROW, TOO_WIDE, Score, score
@@ -16,6 +17,7 @@ from tests.conformance.suites import SHARED, SUITES, VOCABULARY, load_suite
 
 BASELINE = Path(__file__).with_name("baseline.json")
 # What the ratchet test runs of each suite: a sample that takes seconds.
+BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 20_000)
 SAMPLE_EVERY = {"maskbench": 12}
 
 
@@ -29,6 +31,15 @@ def summary(suite: str, result: Score) -> str:
     return (
         f"{suite:14} {counts[PASS]} of {total} pass ({share:.1f} %); {', '.join(parts)}; compile ms {times}"
     )
+
+
+def histogram(result: Score) -> str:
+    """How many schemas were compiled within each of these times."""
+    times = [outcome.milliseconds for outcome in result.outcomes if outcome.status != REFUSED]
+    counts = (
+        f"{bound}: {sum(low < ms <= bound for ms in times)}" for low, bound in pairwise((0, *BOUNDS_MS))
+    )
+    return f"compiled within ms: {', '.join(counts)}; longest {max(times, default=0):.0f}"
 
 
 def main() -> int:
@@ -49,7 +60,7 @@ def main() -> int:
     for suite in options.suites:
         every = SAMPLE_EVERY.get(suite, 1) if options.update else options.every
         result = score(load_suite(suite, every), VOCABULARY)
-        sys.stdout.write(summary(suite, result) + "\n")
+        sys.stdout.write(f"{summary(suite, result)}\n{histogram(result)}\n")
         counts = result.counts()
         baseline[suite] = {"cases": len(result.outcomes), "every": every, "pass": counts[PASS]}
         bad = bad or bool(counts[TOO_WIDE] + counts[CRASH] + counts[TIMEOUT])

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.suites import Case
+from tests.conformance.suites import Case, remotes
 
 PASS, REFUSED, TOO_NARROW, TOO_WIDE, CRASH, TIMEOUT = (
     "pass",
@@ -32,7 +32,7 @@ PASS, REFUSED, TOO_NARROW, TOO_WIDE, CRASH, TIMEOUT = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one case; `milliseconds` is the time from the schema to llama.cpp's compiled grammar."""
+    """What became of one case; `milliseconds` is the CPU time from the schema to the compiled grammar."""
 
     name: str
     status: str
@@ -85,6 +85,7 @@ class _Judge:
         self._process = self._context.Process(target=_serve, args=(there, str(self._vocabulary)), daemon=True)
         self._process.start()
         there.close()
+        self._pipe.recv()
 
     def outcome(self, case: Case, timeout: float) -> Outcome:
         self._pipe.send(case)
@@ -111,20 +112,23 @@ def _serve(pipe: Connection, vocabulary: str) -> None:
     # llama.cpp prints grammars that it refuses.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     plain, remembering = LlamaCppOracle(Path(vocabulary)), MemoryOracle()
+    documents = remotes()
+    pipe.send(None)
     while True:
-        pipe.send(_judge(pipe.recv(), plain, remembering))
+        pipe.send(_judge(pipe.recv(), documents, plain, remembering))
 
 
-def _judge(case: Case, plain: Any, remembering: Any) -> Outcome:
+def _judge(case: Case, documents: dict[str, Any], plain: Any, remembering: Any) -> Outcome:
     from jan_serve.core.text_memory import TextMemory
     from jan_serve.engine.constraint.json_memory import JsonMemory, State
     from jan_serve.errors import JanServeError
-    from jan_serve.grammar import json_schema_with_memory, print_gbnf, print_lark
+    from jan_serve.grammar import bundled, json_schema_with_memory, print_gbnf, print_lark
 
-    started = time.perf_counter()
+    schema = bundled(case.schema, documents)
+    started = time.process_time()
     try:
-        grammar, memory = json_schema_with_memory(case.schema)
-        by_items = memory is not None and memory.places != TextMemory().places
+        grammar, memory = json_schema_with_memory(schema)
+        by_items = memory.places != TextMemory().places
         oracle = remembering if by_items else plain
         sampler = (
             remembering.compile(print_lark(grammar), memory)
@@ -140,7 +144,7 @@ def _judge(case: Case, plain: Any, remembering: Any) -> Outcome:
         for number, (instance, valid) in enumerate(case.instances):
             text = json.dumps(instance, ensure_ascii=False)
             accepted = oracle.accepts(sampler, text)
-            if accepted and memory is not None and not by_items:
+            if accepted and not by_items:
                 accepted = JsonMemory(memory).written(State(), text.encode()) is not None
             if accepted != valid:
                 status = TOO_NARROW if valid else TOO_WIDE
@@ -151,4 +155,4 @@ def _judge(case: Case, plain: Any, remembering: Any) -> Outcome:
 
 
 def _since(started: float) -> float:
-    return 1e3 * (time.perf_counter() - started)
+    return 1e3 * (time.process_time() - started)

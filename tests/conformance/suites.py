@@ -29,6 +29,17 @@ def load_suite(suite: str, every: int = 1) -> list[Case]:
     return list(cases)[::every]
 
 
+def remotes() -> dict[str, Any]:
+    """The documents that the JSON Schema Test Suite asks implementations to have, by URI."""
+    folder = SHARED / "data" / "json-schema-test-suite" / "remotes"
+    return {
+        f"http://localhost:1234/{file.relative_to(folder).as_posix()}": json.loads(
+            file.read_text(encoding="utf-8")
+        )
+        for file in sorted(folder.rglob("*.json"))
+    }
+
+
 def _maskbench() -> Iterator[Case]:
     for file in sorted((SHARED / "data" / "maskbench-dev").glob("*.json")):
         document = json.loads(file.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ import httpx
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects import DIALECTS, DialectFactory
+from jan_serve.api.dialect_registry import DIALECTS, DialectFactory
 from jan_serve.api.http.connection import HttpConnection
 from jan_serve.api.http.draining_server import server_config
 from jan_serve.api.served_models import ServedModels

@@ -67,7 +67,7 @@ async def managed_app(
         manager,
         render_inline,
         translate_inline,
-        profile_of=sources.profile,
+        profiles=sources.profiles,
         management=Management(manager, library),
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)

@@ -49,7 +49,7 @@ def zombies() -> list[int]:
     return [child.pid for child in children() if child.status() == psutil.STATUS_ZOMBIE]
 
 
-def wait_until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
+def wait_until(condition: Callable[[], bool], limit_s: float = 60.0) -> float:
     """Poll until the condition holds; the seconds it took. Fails after the limit. For other processes only."""
     start = time.monotonic()
     while not condition():
@@ -59,7 +59,7 @@ def wait_until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
     return time.monotonic() - start
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> float:
+async def until(condition: Callable[[], bool], limit_s: float = 60.0) -> float:
     """As `wait_until`, without blocking the event loop."""
     start = time.monotonic()
     while not condition():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Match
 from jan_serve import __version__
 from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.dialect import Dialect, Services
-from jan_serve.api.dialects import DIALECTS, DialectFactory
+from jan_serve.api.dialect_registry import DIALECTS, DialectFactory
 from jan_serve.api.errors import (
     CLIENT_CLOSED,
     ClientGone,
@@ -66,7 +66,7 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.media_reader import MediaReader, ModelsWith
 from jan_serve.generation.ports import ConstraintTranslator, MediaDecoder, TemplateRenderer
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.profiles import ProfileOf
+from jan_serve.generation.profiles import Profiles
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
 
@@ -85,7 +85,8 @@ def create_app(
     translator: ConstraintTranslator,
     *,
     named_grammars: Mapping[str, str] | None = None,
-    profile_of: ProfileOf | None = None,
+    schemas: Callable[[], Mapping[str, Any]] | None = None,
+    profiles: Profiles | None = None,
     page: Path | None = None,
     management: Management | None = None,
     log: RecentLog | None = None,
@@ -95,8 +96,9 @@ def create_app(
 ) -> FastAPI:
     """Build the application. The caller owns the models, the renderer and the translator, and closes them.
 
-    named_grammars: GBNF texts by name. profile_of: configuration of single models. page: folder of the web page.
-    management, log, control: without one, the application does not have its routes. decoder: None rejects media.
+    named_grammars: GBNF texts by name. schemas: reads those that a `$ref` may name, by URI. profiles: configuration of
+    single models. page: folder of the web page. management, log, control: without one, the application does not have
+    its routes. decoder: None rejects media.
     """
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
@@ -107,10 +109,12 @@ def create_app(
     services = Services(
         models=models,
         preparer=RequestPreparer(
-            GrammarCache(translator, named_grammars, whitespace=Whitespace(settings.json_whitespace)),
+            GrammarCache(
+                translator, named_grammars, whitespace=Whitespace(settings.json_whitespace), schemas=schemas
+            ),
             renderer,
             now=lambda: datetime.now().astimezone(),
-            profile_of=profile_of,
+            profiles=profiles,
             strip_billing_line=settings.strip_billing_line,
             media=MediaReader(decoder, image_fetcher(settings.image_hosts), _models_with(management)),
         ),

@@ -69,8 +69,3 @@ class Dialect(msgspec.Struct, frozen=True):
     greeting: str = ""
     upload_paths: tuple[str, ...] = ()
     form_paths: tuple[str, ...] = ()
-
-
-def reroute(scope: Scope, path: str) -> None:
-    """Serve the request at this path, in place: the log line, the metrics and the form of errors follow it."""
-    scope["path"], scope["raw_path"] = path, path.encode()

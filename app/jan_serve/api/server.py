@@ -22,7 +22,7 @@ from jan_serve.config import Settings
 from jan_serve.control.control_plane import ServerControl
 from jan_serve.daemon.observer import ServerObserver
 from jan_serve.errors import Draining, JanServeError
-from jan_serve.generation.profiles import ProfileOf
+from jan_serve.generation.profiles import Profiles
 from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.store.library import ModelLibrary
@@ -31,6 +31,7 @@ from jan_serve.supervisor.media_decoder import MediaDecoderPool
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.template_renderer import TemplateRendererPool
 from jan_serve.wiring.grammar_files import GrammarFiles
+from jan_serve.wiring.schema_files import SchemaFiles
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ def run(
     sock: socket.socket,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
-    profile_of: ProfileOf | None = None,
+    profiles: Profiles | None = None,
     control: ServerControl | None = None,
     runner: asyncio.Runner | None = None,
     more_sockets: Sequence[socket.socket] = (),
@@ -110,7 +111,7 @@ def run(
 
     Returns the exit status.
 
-    library: None disables the management routes. profile_of: configuration of single models. control: None disables the
+    library: None disables the management routes. profiles: configuration of single models. control: None disables the
     control plane. decoder: None rejects media. runner: of the event loop on which parts of the server already live; it
     stays open. None makes one.
     """
@@ -122,7 +123,8 @@ def run(
                 renderer.render,
                 translator.translate,
                 named_grammars=GrammarFiles(shipped_grammars(), settings.grammars_dir),
-                profile_of=profile_of,
+                schemas=SchemaFiles(settings.grammars_dir).read,
+                profiles=profiles,
                 page=page_folder(),
                 management=Management(models, library) if library is not None else None,
                 log=log,

@@ -58,7 +58,10 @@ class PythonArguments(msgspec.Struct, frozen=True):
 
 
 class GemmaArguments(msgspec.Struct, frozen=True):
-    """`{k:v,k:v}` with bare keys; strings are raw text between `quote`s, other values are JSON."""
+    """`{k:v,k:v}` with bare keys, at any depth; strings are raw text between `quote`s, other values are JSON.
+
+    A key that does not read as one word stands between quotes too.
+    """
 
     quote: str = '<|"|>'
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.models.placement import PlacementOptions, parse_override
-from jan_serve.ipc.messages import DraftMode, EngineSettings
+from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.model_file import ModelFile, read_model_parts
 
 _ALL_LAYERS: Final = -1
@@ -37,13 +37,15 @@ def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
         override_tensor=overrides,
         require_accelerator=options.require_accelerator,
     )
-    mtp = _mtp(options, model)
+    unused_heads = _unused_heads(options, model)
+    mtp = "off" if unused_heads or not model.parts.n_ahead else options.mtp
     parts = model.parts
     if overrides or mtp != "off":
         parts = read_model_parts(model, overrides, with_heads=mtp != "off")
     return EngineSettings(
         **values,
         mtp=mtp,
+        unused_heads=unused_heads,
         use_mmap=options.mmap,
         use_mlock=options.mlock,
         use_repack=options.repack,
@@ -57,12 +59,22 @@ def engine_settings(options: ModelOptions, model: ModelFile) -> EngineSettings:
     )
 
 
-def _mtp(options: ModelOptions, model: ModelFile) -> DraftMode:
-    """Off for a model that has no such head, or several, or one that llama.cpp has no graph for."""
-    usable = _HEADS if options.mtp == "on" else _TRIED_HEADS
-    if options.draft_model is not None or model.parts.n_ahead != 1 or model.architecture not in usable:
-        return "off"
-    return options.mtp
+def _unused_heads(options: ModelOptions, model: ModelFile) -> str:
+    """Why heads for further tokens do not draft; "" if they may, or the model has none, or they are off."""
+    count, name = model.parts.n_ahead, model.architecture
+    if not count or options.mtp == "off":
+        return ""
+    if options.draft_model is not None:
+        return "a draft model drafts in its place"
+    if any(layer.state_elements for layer in model.parts.layers):
+        return "the model has recurrent layers, which cannot drop a rejected draft"
+    if count > 1:
+        return f"it has {count} of them, of which each needs states of the one before, and one alone is supported"
+    if name not in _HEADS:
+        return f"jan-serve does not know the head of {name}"
+    if name not in _TRIED_HEADS and options.mtp == "auto":
+        return f"the head of {name} was not tried: mtp = on uses it"
+    return ""
 
 
 def _bytes(mib: int | None) -> int | None:

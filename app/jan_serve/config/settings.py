@@ -38,6 +38,7 @@ JsonWhitespace = Literal["consistent", "flexible", "compact"]
 
 
 _SERVER = "Server"
+_MAX_PEERS: Final = 16
 _LIMITS = "Limits"
 _STORE = "Storage"
 _WATCH = "Watchdog"
@@ -124,7 +125,7 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     rpc: Annotated[
         StrList,
         Field(
-            max_length=16,
+            max_length=_MAX_PEERS,
             description="Devices of other machines, by the address of their `jan-serve rpc-server`. Parts of a model go"
             " there if the accelerators of this machine cannot hold it.",
         ),
@@ -172,8 +173,8 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     grammars_dir: Annotated[
         Folder,
         Field(
-            description="Folder of `NAME.gbnf` files that requests use by name. Default: `grammars` in the data"
-            " folder.",
+            description="Folder of `NAME.gbnf` files that requests use by name, and of JSON Schemas (`*.json`) that a"
+            " `$ref` may name. Default: `grammars` in the data folder.",
         ),
         Flag(_STORE),
     ]
@@ -298,7 +299,10 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
 
     @field_validator("rpc")
     @classmethod
-    def _check_peers(cls, peers: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_peers(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        peers = tuple(peer.strip() for text in texts for peer in text.split(","))
+        if len(peers) > _MAX_PEERS:
+            raise ValueError(f"{len(peers)} machines; {_MAX_PEERS} at most")
         for text in peers:
             host, _, port = text.rpartition(":")
             if not host or not HOST_NAME.match(text) or not port.isdigit() or not 0 < int(port) < 65536:

@@ -1,4 +1,5 @@
-"""What an executor remembers beside a grammar: the names of objects, and the items of arrays that must differ.
+"""What an executor remembers beside a grammar: the names of objects, the items of arrays that must differ, and how a
+string ends.
 
 A grammar cannot compare two parts of a text. It allows each such name and item in one spelling, and these values say
 where there are arrays of different items, and where names or items may run out.
@@ -79,8 +80,12 @@ ELSEWHERE: Final = Place({}, NOWHERE, NOWHERE, NOWHERE)
 
 
 class TextMemory(msgspec.Struct, frozen=True):
-    """The whole document is at place 0. No object, wherever it is, has a name twice. unlisted: sets of names."""
+    """The whole document is at place 0. No object, wherever it is, has a name twice. unlisted: sets of names.
+
+    names_repeat: whether the grammar alone would let an object have a name twice.
+    """
 
     places: tuple[Place, ...] = (ELSEWHERE,)
     unique: tuple[ItemTexts, ...] = ()
     unlisted: tuple[Automaton, ...] = ()
+    names_repeat: bool = True

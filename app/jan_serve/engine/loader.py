@@ -19,7 +19,7 @@ from jan_serve.engine.cache.model_identity import model_parts
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles, state_key
-from jan_serve.engine.drafting.draft_loader import head_bytes, load_drafting, wants_head
+from jan_serve.engine.drafting.draft_loader import load_drafting
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.embedder_loader import (
@@ -39,6 +39,7 @@ from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
+from jan_serve.placement.beside import bytes_beside, wants_head
 from jan_serve.placement.device_plan import (
     DevicePlan,
     kv_bytes_per_token,
@@ -104,10 +105,9 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
     on_cpu = settings.placement.n_gpu_layers == 0 or (settings.device or "").lower() == "cpu"
     missing = {} if on_cpu else connect_peers(settings.rpc)
     devices = backend.devices()
-    plan = plan_devices(
-        settings, backend.accelerators(), psutil.virtual_memory().total, _extra_bytes(settings), missing
-    )
-    _check_memory(settings, plan)
+    beside = bytes_beside(settings, _size)
+    plan = plan_devices(settings, backend.accelerators(), psutil.virtual_memory().total, beside, missing)
+    _check_memory(settings, plan, beside)
     if settings.mtp == "auto" and not plan.llama.devices:
         # Measured: it does not pay on the CPU (ADR 0016).
         settings = msgspec.structs.replace(settings, mtp="off")
@@ -250,11 +250,11 @@ def default_threads(weight_bytes: int) -> int:
     return max(1, min(physical, usable))
 
 
-def _check_memory(settings: EngineSettings, plan: DevicePlan) -> None:
+def _check_memory(settings: EngineSettings, plan: DevicePlan, beside: int) -> None:
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
-    weights = settings.parts.weights + _extra_bytes(settings)
+    weights = settings.parts.weights + beside
     memory = psutil.virtual_memory().total + sum(
-        part.free for part in plan.placed if part.kind in ("gpu", "rpc")
+        part.memory for part in plan.placed if part.kind in ("gpu", "rpc")
     )
     if weights > memory:
         raise InsufficientMemory(
@@ -263,19 +263,12 @@ def _check_memory(settings: EngineSettings, plan: DevicePlan) -> None:
         )
 
 
-def _extra_bytes(settings: EngineSettings) -> int:
-    """Of the projector and the draft model, with a quarter more for their buffers; 0 for files that cannot be read.
-
-    And of the buffer of the model's own head.
-    """
-    total = head_bytes(settings)
-    for file in (settings.projector, settings.draft_path):
-        if file is not None:
-            try:
-                total += Path(file).stat().st_size * 5 // 4
-            except OSError:
-                continue  # the load names the reason
-    return total
+def _size(file: str) -> int:
+    """0 if it cannot be read: the load names the reason."""
+    try:
+        return Path(file).stat().st_size
+    except OSError:
+        return 0
 
 
 def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:

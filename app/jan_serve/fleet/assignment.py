@@ -54,6 +54,7 @@ class Assignment:
         node.unanswered += 1
         node.requests += 1
         node.pending_tokens += self._pending
+        node.demand.add(keys.tokens, now)
         self._trial = node.breaker.begin()
         index.record(keys.keys, node)
 

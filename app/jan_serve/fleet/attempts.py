@@ -68,7 +68,8 @@ class Attempts:
         now: float,
     ) -> float:
         """When to look again; 0 if the request leaves the silent node, because another one takes it."""
-        left_s = patience_s - (now - assignment.lived_s)
-        if left_s > 0:
-            return left_s
+        # In this order the time that is left is exact: now + left reaches it, however little is left.
+        look_s = assignment.lived_s + patience_s
+        if look_s > now:
+            return look_s - now
         return 0.0 if fleet.has_other(model, role, self.tried, now) else _LOOK_S

@@ -53,9 +53,19 @@ class Fleet:
 
     # Membership
 
-    def add(self, url: str, role: Role, models: Iterable[str], speed: float | None, now: float) -> Node:
+    def add(
+        self,
+        url: str,
+        role: Role,
+        models: Iterable[str],
+        speed: float | None,
+        now: float,
+        *,
+        aliases: Iterable[str] = (),
+    ) -> Node:
         """Add a node, or renew one: counters and what it has cached stay. Raises FleetFull."""
         names = tuple(dict.fromkeys(models))
+        further = tuple(name for name in dict.fromkeys(aliases) if name not in names)
         node = self._nodes.get(url)
         if node is None:
             if len(self._nodes) >= MAX_NODES:
@@ -66,12 +76,12 @@ class Fleet:
         elif node.role is not role:
             self._leave_pools(node)
             self._any[node.role].remove(node)
-            node.role, node.models = role, ()
+            node.role, node.models, node.aliases = role, (), ()
             self._any[role].add(node)
-        if names != node.models:
+        if (names, further) != (node.models, node.aliases):
             self._leave_pools(node)
-            node.models = names
-            for name in names:
+            node.models, node.aliases = names, further
+            for name in (*names, *further):
                 self._pools.setdefault((name, role), Pool()).add(node)
         node.speed = speed
         node.seen_s = now
@@ -103,7 +113,7 @@ class Fleet:
         return is_new
 
     def _leave_pools(self, node: Node) -> None:
-        for name in node.models:
+        for name in (*node.models, *node.aliases):
             pool = self._pools[name, node.role]
             pool.remove(node)
             if not len(pool):
@@ -113,9 +123,17 @@ class Fleet:
 
     def models(self, now: float) -> list[str]:
         """Every model once; one that no node can serve now is left out unless no model could be served."""
-        names = dict.fromkeys(name for name, _ in self._pools)
+        names = self._names()
         served = [name for name in names if any(node.accepts(now) for node in self._serving(name))]
-        return served or list(names)
+        return served or names
+
+    def _names(self) -> list[str]:
+        """Without aliases."""
+        return [
+            name
+            for name in dict.fromkeys(name for name, _ in self._pools)
+            if any(name in node.models for node in self._serving(name))
+        ]
 
     def has_model(self, model: str) -> bool:
         return any((model, role) in self._pools for role in Role)
@@ -159,7 +177,7 @@ class Fleet:
         """
         pool = self._pool(model, role)
         if not len(pool) and model is not None and not self.has_model(model):
-            raise ModelNotFound(model, list(dict.fromkeys(name for name, _ in self._pools)))
+            raise ModelNotFound(model, self._names())
         candidates = Candidates(pool, keys, tried, now, self._rng)
         if preferred is not None and preferred in pool and candidates.accepts(preferred):
             node = preferred

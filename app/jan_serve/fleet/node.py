@@ -9,6 +9,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from jan_serve.fleet.breaker import Breaker
+from jan_serve.fleet.demand import Demand
 from jan_serve.fleet.work_rate import WorkRate
 
 MAX_LATENCIES: Final = 15
@@ -46,10 +47,11 @@ class CacheEpoch:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """url: canonical, without a slash at the end. speed: as its owner gave it, relative to other nodes; None if
-    unknown. pid, uptime_s: of the server, if it says, which it did at uptime_at_s. others: open requests that did not
-    come through this proxy. unanswered: of in_flight, those whose answer has not begun; pending_tokens: of their
-    prompts. declares: it named its models itself, and has no others. listed_s: when it was last asked for them.
+    """url: canonical, without a slash at the end. aliases: further names of its models, in no list. speed: as its
+    owner gave it, relative to other nodes; None if unknown. pid, uptime_s: of the server, if it says, which it did at
+    uptime_at_s. others: open requests that did not come through this proxy. unanswered: of in_flight, those whose
+    answer has not begun; pending_tokens: of their prompts. declares: it named its models itself, and has no others.
+    listed_s: when it was last asked for them.
     probe_failures: in a row. seen_s: of the last good probe or registration. heard_s: of the last bytes of an answer.
     lived_s: of the last good probe that did not deny having our requests. counts_open: it says how many it has.
     failing_s: of the first failure since the last success. waiting: when the answers of streamed requests should
@@ -72,6 +74,7 @@ class Node:
     pending_tokens: float = 0.0
     declares: bool = False
     listed_s: float = 0.0
+    aliases: tuple[str, ...] = ()
     probe_failures: int = 0
     seen_s: float = 0.0
     heard_s: float = float("-inf")
@@ -85,6 +88,7 @@ class Node:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     trust: float = 1.0
+    demand: Demand = field(default_factory=Demand)
     cache: CacheEpoch = field(init=False)
 
     def __post_init__(self) -> None:

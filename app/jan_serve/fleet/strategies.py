@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
+from itertools import islice
 from random import Random
 from typing import Final, Literal, get_args
 
@@ -28,7 +29,10 @@ QUEUED_TOKENS: Final = 512.0
 OTHERS_TOKENS: Final = 256.0
 """The same for a request of somebody else, which may not have begun."""
 _ANEW: Final = 1.5
-"""What is not cached counts for more than it takes: it delays others, and takes the place of their prompts."""
+"""What is not cached counts for more than it takes: it delays others."""
+_CROWDING_S: Final = 1.5
+"""A prompt that is computed anew takes the place of others in the cache: its node counts as busy with the prompts that
+came to it in so many seconds. So conversations are spread by the room that they need, not by who is idle just then."""
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -94,14 +98,8 @@ class LeastTimeToFirstToken:
         self._index = index
 
     def __call__(self, candidates: Candidates) -> Node | None:
-        keys, rng = candidates.keys, candidates.rng
-        holders = [
-            node
-            for node in self._index.longest(keys.keys)
-            if node in candidates.pool and candidates.accepts(node)
-        ]
-        if len(holders) > _HOLDERS:
-            holders = rng.sample(holders, _HOLDERS)
+        keys = candidates.keys
+        holders = _some_accepting(candidates, self._index.longest(keys.keys))
         drawn = candidates.drawn(_DRAWN)
         if keys.keys:
             drawn.extend(_first_accepting(candidates, keys.keys[0]))
@@ -111,19 +109,33 @@ class LeastTimeToFirstToken:
         return best if best is not None else next(iter(candidates.all()), None)
 
     def _best(
-        self, candidates: Candidates, nodes: Iterable[Node], request_tokens: float = REQUEST_TOKENS
+        self, candidates: Candidates, nodes: Collection[Node], request_tokens: float = REQUEST_TOKENS
     ) -> tuple[Node | None, float]:
-        nodes = list(nodes)
         depths = self._index.depths(candidates.keys.keys, nodes)
         best, least_s = None, 0.0
-        candidates.rng.shuffle(nodes)
-        for node in nodes:
+        for node in _from_anywhere(nodes, candidates.rng):
             wait_s = expected_wait_s(
                 node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens
             )
             if best is None or wait_s < least_s:
                 best, least_s = node, wait_s
         return best, least_s
+
+
+def _from_anywhere(nodes: Collection[Node], rng: Random) -> list[Node]:
+    """All of them, so that no place in the order is favoured."""
+    ordered = list(nodes)
+    start = int(rng.random() * len(ordered))
+    return ordered[start:] + ordered[:start]
+
+
+def _some_accepting(candidates: Candidates, holders: Collection[Node]) -> list[Node]:
+    accepting = (
+        node
+        for node in _from_anywhere(holders, candidates.rng)
+        if node in candidates.pool and candidates.accepts(node)
+    )
+    return list(islice(accepting, _HOLDERS))
 
 
 def _first_accepting(candidates: Candidates, key: int) -> list[Node]:
@@ -142,7 +154,9 @@ def expected_wait_s(
     """
     uncached = keys.tokens - keys.tokens_to(depth) * node.trust
     load = node.in_flight * request_tokens + node.others * OTHERS_TOKENS
-    return (node.pending_tokens + load + _ANEW * uncached) / node.rate.tokens_per_s + node.silent_s(now)
+    crowding = _CROWDING_S * node.demand.tokens_per_s(now) * uncached / keys.tokens if keys.tokens else 0.0
+    work = node.pending_tokens + load + _ANEW * uncached + crowding
+    return work / node.rate.tokens_per_s + node.silent_s(now)
 
 
 def strategy(name: StrategyName, index: PrefixIndex) -> Strategy:

@@ -41,7 +41,7 @@ from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.media_files import ReadAudio, ReadImage, ReadMedia
 from jan_serve.generation.media_reader import MarkedMessages, MediaReader, counted, shown
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
-from jan_serve.generation.profiles import ModelProfile, ProfileOf, with_defaults
+from jan_serve.generation.profiles import Profiles, no_profiles, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride, template_of
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 from jan_serve.ipc.rendering import RenderRequest
@@ -95,11 +95,11 @@ class RequestPreparer:
         *,
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
-        profile_of: ProfileOf | None = None,
+        profiles: Profiles | None = None,
         strip_billing_line: bool = True,
         media: MediaReader | None = None,
     ) -> None:
-        """now: the local time, for templates that print the date. profile_of: configuration of single models.
+        """now: the local time, for templates that print the date. profiles: configuration of single models.
 
         media: None rejects all images and sounds.
 
@@ -108,7 +108,7 @@ class RequestPreparer:
         self._grammars = grammars
         self._renderer = renderer
         self._strip_billing_line = strip_billing_line
-        self._profile_of = profile_of
+        self._profiles = profiles or no_profiles
         # Models whose missing template was logged.
         self._without_template: set[str] = set()
         self._now = now
@@ -118,7 +118,7 @@ class RequestPreparer:
     async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
         """Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
-        request = with_defaults(request, self._profile(client.name, request.model))
+        request = with_defaults(request, self._profiles()(client.name, request.model))
         chat: _ChatAnswer | None = None
         if isinstance(request.prompt, ChatPrompt):
             prompt, chat = await self._chat(request.prompt, request.constraint, client, request.model)
@@ -209,12 +209,13 @@ class RequestPreparer:
 
         templates: its own, by name. requested: its name in the request.
         """
-        override = self.template_override(model, requested)
+        override = self.template_overrides()(model, requested)
         return template_of(model, templates, override, with_tools=with_tools)
 
-    def template_override(self, model: str, requested: str | None = None) -> TemplateOverride | None:
-        """The configured template of a model, or of its variant `requested`. May read a file."""
-        return self._profile(model, requested).template
+    def template_overrides(self) -> Callable[[str, str | None], TemplateOverride | None]:
+        """The configured templates as they are now: of a model, or of its variant by that name. May read files."""
+        profile_of = self._profiles()
+        return lambda model, requested: profile_of(model, requested).template
 
     async def compile_to_show(self, constraint: Constraint) -> CompiledGrammar:
         """As GrammarCache.compile, with its GBNF."""
@@ -223,9 +224,6 @@ class RequestPreparer:
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """As GrammarCache.explain."""
         return await self._grammars.explain(constraint)
-
-    def _profile(self, model: str, requested: str | None) -> ModelProfile:
-        return ModelProfile() if self._profile_of is None else self._profile_of(model, requested)
 
     def _template(self, client: EngineClient, prompt: ChatPrompt, requested: str | None = None) -> str | None:
         templates = client.facts.chat_templates

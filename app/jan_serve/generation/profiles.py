@@ -29,10 +29,14 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ProfileOf = Callable[[str, str | None], ModelProfile]
-"""The current profile of a model, by its canonical name and the name of the request, which may be a variant's.
+"""The profile of a model, by its canonical name and the name of the request, which may be a variant's."""
 
-May look at the modification time of a file or two.
-"""
+Profiles = Callable[[], ProfileOf]
+"""The current profiles. May look at the modification time of a file or two."""
+
+
+def no_profiles() -> ProfileOf:
+    return lambda _model, _requested: ModelProfile()
 
 
 def with_defaults(request: GenerationRequest, profile: ModelProfile) -> GenerationRequest:

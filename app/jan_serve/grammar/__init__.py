@@ -11,6 +11,7 @@ from jan_serve.core.constraint import Whitespace
 from jan_serve.core.text_memory import TextMemory
 from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.collector import paused_collection
+from jan_serve.grammar.json_schema.bundle import bundled
 from jan_serve.grammar.json_schema.translate import translate as translate_schema
 from jan_serve.grammar.lark_quoting import spelled_out
 from jan_serve.grammar.parse_gbnf import parse_gbnf
@@ -23,6 +24,7 @@ __all__ = [
     "Grammar",
     "Recognizer",
     "Whitespace",
+    "bundled",
     "json_schema_to_gbnf",
     "json_schema_to_grammar",
     "json_schema_with_memory",
@@ -52,7 +54,7 @@ def json_schema_to_grammar(schema: Any, *, whitespace: Whitespace = Whitespace.C
 
 def json_schema_with_memory(
     schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT
-) -> tuple[Grammar, TextMemory | None]:
+) -> tuple[Grammar, TextMemory]:
     """As `json_schema_to_grammar`, for an executor with a memory: unique items of large sets are not refused."""
     with paused_collection():
         return translate_schema(schema, whitespace=whitespace, remembers=True)

@@ -85,7 +85,7 @@ def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTEN
     """Raises as `json_schema_to_grammar`."""
     grammar, memory = translate(schema, whitespace=whitespace, remembers=True)
     steps = spent()
-    remembered = 0 if memory is None else sum(place.unique >= 0 for place in memory.places)
+    remembered = sum(place.unique >= 0 for place in memory.places)
     return Cost(steps, len(grammar.rules), len(print_lark(grammar)), remembered)
 
 

@@ -50,7 +50,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     projector: a GGUF (mmproj) through which the model sees or hears. projector_required: without it the load fails;
     else the model is served for text only.
     prompt_lookup: drafts from earlier text: if they pay off (auto), always (on), or never.
-    mtp: drafts with the model's own head for further tokens, if it has one: the same.
+    mtp: drafts with the model's own head for further tokens, if it has one: the same. unused_heads: why heads that the
+    model has do not draft; "" if they do, or it has none.
     cache_ram_bytes, cache_disk_bytes: for states of sequences evicted from the KV cache; 0: none. cache_dir: folder of
     their files and of the vocabulary's tokens; None: no files. cache_ram_most: upper limit of cache_ram_bytes.
     state_bytes: memory for states in transfer from or to other servers.
@@ -84,6 +85,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     projector_required: bool = False
     prompt_lookup: DraftMode = "off"
     mtp: DraftMode = "off"
+    unused_heads: str = ""
     cache_ram_bytes: int | None = None
     cache_disk_bytes: int | None = None
     cache_dir: str | None = None

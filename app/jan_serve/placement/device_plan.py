@@ -57,12 +57,15 @@ def plan_devices(
 ) -> DevicePlan:
     """The fastest plan that fits; the user's own layers even if they may not.
 
-    devices: accelerators. main_total: bytes. beside: of the last local device, for the projector and the draft model.
+    devices: accelerators. main_total: bytes of main memory, with those of integrated devices. beside: for the projector
+    and the draft model, on the last local device, or in main memory without one.
     missing: why devices of other machines are not among them, by address.
     Raises InsufficientMemory with the figures, SettingsError.
     """
     options = settings.placement
     chosen = _accelerators(settings, devices, beside)
+    if not any(device.kind == "gpu" for device in chosen):
+        main_total = max(0, main_total - beside)
     if options.require_accelerator and not chosen:
         names = ", ".join(device.name for device in devices) or "none"
         raise SettingsError(
@@ -139,7 +142,8 @@ def _demanded(
     cache, compute = work.cache(0, work.n_units), work.compute(blocks=True, output=True)
     needed = settings.parts.weights + cache + compute
     there = [f"{gib(main_total)} of main memory"] + [
-        f"{gib(device.free)} on {device.name}" for device in devices
+        f"{gib(device.free)}{' of it' if device.shares_main_memory else ''} on {device.name}"
+        for device in devices
     ]
     raise InsufficientMemory(
         f"the model needs {gib(needed)} ({gib(settings.parts.weights)} for its weights, {gib(cache)} for a context of"

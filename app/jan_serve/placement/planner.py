@@ -66,12 +66,12 @@ class Planner:
     """Plans for one model, context and machine."""
 
     def __init__(
-        self, work: Workload, devices: Sequence[Device], main_free: int, options: PlacementOptions
+        self, work: Workload, devices: Sequence[Device], main_total: int, options: PlacementOptions
     ) -> None:
-        """main_free: bytes of main memory that the model may take."""
+        """main_total: bytes of main memory that the model may take, with what it puts on integrated devices."""
         self._work = work
         self._options = options
-        self._main_free = main_free
+        self._main_total = main_total
         # The user's indices and proportions are of the devices as they are listed.
         listed = any(options.tensor_split) or options.split_mode != "layer"
         chosen = usable_devices(devices) if listed else in_order(devices)
@@ -84,8 +84,8 @@ class Planner:
         self.devices = chosen
         pinned = dict(work.parts.pinned)
         self._pinned = [pinned.get(device.name, 0) for device in self.devices]
-        on_devices = sum(self._pinned)
-        self._main_pinned = sum(pinned.values()) - on_devices
+        away = sum(pinned.get(device.name, 0) for device in self.devices if not device.shares_main_memory)
+        self._main_pinned = sum(pinned.values()) - away
         # With a large batch, llama.cpp copies weights from main memory to a GPU to multiply them there.
         self._staging = work.parts.largest_tensor
         self._feasible: dict[tuple[int, int, int, bool], Run | None] = {}
@@ -95,7 +95,7 @@ class Planner:
         layers = self._layers()
         if not self.devices or layers == 0:
             plan = self._in_main_memory()
-            return plan if plan.main <= self._main_free else None
+            return plan if plan.main <= self._main_total else None
         if any(self._options.tensor_split):
             return self._by_split(layers)
         # The plans without anything left behind need no room for copies of it.
@@ -196,7 +196,7 @@ class Planner:
         start = self._work.n_units - layers if layers is not None else (0 if whole else None)
         for single in (True, False):
             found = self._followed(start, whole=whole, single=single)
-            fitting = [plan for plan in found if plan.main <= self._main_free]
+            fitting = [plan for plan in found if plan.main <= self._main_total]
             if fitting:
                 best = min(fitting, key=lambda plan: plan.cost)
                 return Plan(best.runs, best.cost, best.main, pipelined=self.pipelined(whole=whole))
@@ -269,7 +269,7 @@ class Planner:
         main += self._main_units(0, bounds[0]) + sum(self._run_main(run) for run in runs)
         cost = self._main_cost(0, bounds[0]) + sum(self._run_cost(run) for run in runs)
         plan = Plan(tuple(runs), cost, main, pipelined=self.pipelined(whole=whole))
-        return plan if not fits or main <= self._main_free else None
+        return plan if not fits or main <= self._main_total else None
 
     def _by_split(self, layers: int | None) -> Plan | None:
         """The user's proportions, of as many layers as fit."""
@@ -284,7 +284,7 @@ class Planner:
         best = min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost_s, default=None)
         if best is None and layers is None:
             plan = self._in_main_memory()
-            return plan if plan.main <= self._main_free else None
+            return plan if plan.main <= self._main_total else None
         return best
 
 

@@ -13,7 +13,7 @@ MAIN_MEMORY: Final = "CPU"
 _WORTH_SAYING: Final = 64 << 20
 
 
-def placed_parts(plan: Plan, planner: Planner, work: Workload, main_free: int) -> tuple[PlacedPart, ...]:
+def placed_parts(plan: Plan, planner: Planner, work: Workload, main_total: int) -> tuple[PlacedPart, ...]:
     """Main memory first, then the devices in llama.cpp's order."""
     parts = work.parts
     pinned = dict(parts.pinned)
@@ -30,7 +30,7 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_free: int) -
             PlacedPart(
                 device=run.device.name,
                 kind=run.device.kind,
-                free=run.device.free,
+                memory=run.device.free,
                 weights=work.dense(run.first, run.end) + work.experts(run.experts, run.end) + own,
                 cache=work.cache(run.first, run.end),
                 compute=work.compute(
@@ -58,7 +58,7 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_free: int) -
     here = PlacedPart(
         device=MAIN_MEMORY,
         kind="cpu",
-        free=main_free,
+        memory=main_total,
         weights=weights,
         cache=work.cache(0, start),
         compute=work.compute(blocks=start > 0 or bool(left), output=not plan.runs),
@@ -138,5 +138,11 @@ def _content(part: PlacedPart, mixture: bool) -> str:
         sizes += f", {gib(part.cache)} of context"
     sizes += f", {gib(part.compute)} to compute in"
     names = ", ".join(what) or "the token embeddings"
-    free = "" if part.kind == "cpu" else f" of {gib(part.free)} free"
-    return f"{names} ({sizes}: {gib(part.total)}{free})"
+    return f"{names} ({sizes}: {gib(part.total)}{_limit(part)})"
+
+
+def _limit(part: PlacedPart) -> str:
+    """What the device has, at the end of its sizes."""
+    if part.kind == "cpu":
+        return ""
+    return f" of {gib(part.memory)} free" + (", in main memory" if part.kind == "igpu" else "")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from http import HTTPStatus
 
+import msgspec
 from starlette.types import Scope, Send
 
 from jan_serve.api.http.connection_hooks import abort_connection
-from jan_serve.api.http.replies import json_bytes
 from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.fleet.assignment import Assignment
+from jan_serve.proxy.error_forms import end_of_broken, form_path
+from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.relay_headers import to_client
 from jan_serve.proxy.upstream.connection import NodeFailure
 from jan_serve.proxy.upstream.node_client import Exchange
@@ -70,21 +71,20 @@ class AnswerRelay:
             raise asyncio.CancelledError from None
         except NodeFailure as failure:
             record.error = "node_failed"
-            await self._end_broken(scope, send, failure)
+            await self._end_broken(scope, send, failure, record)
             raise
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _end_broken(self, scope: Scope, send: Send, failure: NodeFailure) -> None:
-        """An event stream gets an error event; any other answer is cut, so that a part cannot pass for the whole."""
+    async def _end_broken(
+        self, scope: Scope, send: Send, failure: NodeFailure, record: RequestRecord
+    ) -> None:
+        """A stream gets an error in its protocol's form; any other answer is cut."""
+        problem = msgspec.structs.replace(
+            node_failed(self.assignment.node.name, failure).problem, request_id=record.request_id
+        )
         media_type = self.exchange.head.header(b"content-type") or b""
-        if not media_type.startswith(b"text/event-stream") or not self.tail.ends_an_event:
+        ending = end_of_broken(form_path(scope), media_type, self.tail.last, problem)
+        if ending is None:
             abort_connection(scope)
             return
-        error = {
-            "message": f"The node {self.assignment.node.name} {failure.message}.",
-            "type": "server_error",
-            "param": None,
-            "code": int(HTTPStatus.BAD_GATEWAY),
-        }
-        event = b"data: %b\n\n" % json_bytes({"error": error})
-        await send({"type": "http.response.body", "body": event, "more_body": False})
+        await send({"type": "http.response.body", "body": ending, "more_body": False})

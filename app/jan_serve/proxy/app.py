@@ -6,15 +6,20 @@ import random
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from urllib.parse import unquote
 
 import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from jan_serve.api.dialects.anthropic.claude_names import names_for
+from jan_serve.api.dialects.anthropic.paths import MESSAGES, rewrite_head
+from jan_serve.api.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
+from jan_serve.api.dialects.ollama.paths import GREETING
 from jan_serve.api.errors import ClientGone, Envelopes, HttpError, http_problem, problem_of
 from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
@@ -28,16 +33,17 @@ from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.shared.default_error_body import render_error as render_openai_error
-from jan_serve.api.shared.flat_errors import render_error
+from jan_serve.core.models.latest_tag import without_latest
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.prompt_keys import NO_KEYS
 from jan_serve.proxy.distserve.dispatch import DistServe
 from jan_serve.proxy.distserve.links import PairLinks
+from jan_serve.proxy.error_forms import FORM_PATH, envelopes, form_path
 from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.proxy.forwarding import Call, Forwarder, while_client_waits
-from jan_serve.proxy.handlers import Handlers
+from jan_serve.proxy.handlers import Handler, Handlers
+from jan_serve.proxy.merged_lists import ANTHROPIC, LM_STUDIO, LOADED, TAGS, MergedLists
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
@@ -51,7 +57,6 @@ from jan_serve.proxy.upstream.node_client import NodeClient
 from jan_serve.resources import page_folder
 
 MANAGEMENT: tuple[str, ...] = ("/nodes/", "/distserve/", "/extras/nodes")
-_MODEL: str = "/v1/models/"
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -66,7 +71,7 @@ class Proxy:
     def __init__(self, settings: ProxySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self.lifecycle = Lifecycle()
-        self.page = Page(page_folder())
+        self.page = Page(page_folder(), GREETING)
         rng = random.Random(secrets.randbits(64))
         tls = (
             ssl.create_default_context(cafile=str(settings.node_ca)) if settings.node_ca is not None else None
@@ -90,11 +95,13 @@ class Proxy:
         self.registry.probes = self.probes
         self.forwarder = Forwarder(self.fleet, self.client, settings, clock, self.probes.suspect)
         self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
+        self.lists = MergedLists(self.fleet, self.client, settings.node_key, clock)
         self.handlers = Handlers(
             settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, clock
         )
         self.distserve = DistServe(self.fleet, self.forwarder, self.links, settings, clock)
-        self.app = _guarded(settings, Router(self), self.metrics, self.lifecycle)
+        self.router = Router(self)
+        self.app = _guarded(settings, self.router, self.metrics, self.lifecycle)
 
     def open(self) -> str | None:
         """Read the remembered nodes and begin to ask them. A message for the user, if the file was damaged.
@@ -115,13 +122,19 @@ class Proxy:
 
 
 class Router:
-    """Inside the guards."""
+    """Inside the guards. table: the proxy's own routes, by path and method; models: those of single models, by what
+    precedes the name."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
-        self._table = proxy.handlers.table
+        self.table = proxy.handlers.table | _list_handlers(proxy)
         self._routes = RouteTable()
-        self._patterns = {path: Pattern(path) for path in self._table}
+        self._patterns = {path: Pattern(path) for path in self.table}
+        self.models: dict[str, Callable[[str], Awaitable[Response]]] = {
+            "/v1/models/": proxy.handlers.model,
+            ANTHROPIC.path + "/": proxy.lists.anthropic_model,
+            LM_STUDIO.path + "/": proxy.lists.lm_studio_model,
+        }
         self._salt = secrets.token_bytes(16)
         self._envelopes = envelopes()
 
@@ -139,12 +152,14 @@ class Router:
             return
         else:
             return
-        record_of(scope).error = problem.code
-        await self._envelopes.render(scope["path"], problem)(scope, receive, send)
+        record = record_of(scope)
+        record.error = problem.code
+        response = self._envelopes.render(form_path(scope), problem, record.request_id)
+        await response(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
-        own = self._table.get(path)
+        own = self.table.get(path)
         if own is not None:
             scope["route"] = self._patterns[path]
             handler = own.get(method)
@@ -162,9 +177,10 @@ class Router:
             )
             await response(scope, receive, send)
             return
-        if path.startswith(_MODEL) and method == "GET":
-            scope["route"] = Pattern(_MODEL + "{name}")
-            response = await self._proxy.handlers.model(unquote(path.removeprefix(_MODEL)))
+        prefix = next((each for each in self.models if path.startswith(each)), None)
+        if prefix is not None and method == "GET":
+            scope["route"] = Pattern(prefix + "{name}")
+            response = await self.models[prefix](unquote(path.removeprefix(prefix)))
             await response(scope, receive, send)
             return
         route = self._routes.find(path)
@@ -191,6 +207,10 @@ class Router:
         client = scope["client"][0] if scope.get("client") else None
         query = scope["query_string"]
         path = scope["raw_path"] + (b"?" + query if query else b"")
+        if facts is not None and facts.model is not None:
+            facts = msgspec.structs.replace(facts, model=self._known_name(route.pattern, facts.model))
+        if scope["path"] == SHARED_PATH and is_lmdeploy_body(body):
+            scope[FORM_PATH] = LMDEPLOY_PATH
         call = Call(
             route=route,
             method=scope["method"],
@@ -208,6 +228,14 @@ class Router:
             work = self._proxy.forwarder(scope, send, call)
         await while_client_waits(receive, scope, work)
 
+    def _known_name(self, pattern: str, model: str) -> str:
+        """Under which a node has the model: Ollama's clients add a tag, and Anthropic's name models of theirs."""
+        names = [
+            *(names_for(model) if pattern.startswith(MESSAGES) else (model,)),
+            without_latest(model),
+        ]
+        return next((name for name in names if self._proxy.fleet.has_model(name)), model)
+
 
 async def _body(receive: Receive) -> bytes:
     """Raises ClientGone, and HttpError of the guard that limits it."""
@@ -221,6 +249,17 @@ async def _body(receive: Receive) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _list_handlers(proxy: Proxy) -> dict[str, dict[str, Handler]]:
+    lists = proxy.lists
+    return {
+        TAGS.path: {"GET": lists.tags, "HEAD": lists.tags},
+        LOADED.path: {"GET": lists.loaded},
+        LM_STUDIO.path: {"GET": lists.lm_studio},
+        ANTHROPIC.path: {"GET": lists.anthropic},
+        "/lmdeploy/v1/models": {"GET": proxy.handlers.models},
+    }
+
+
 class ManagementGuard(Guard):
     """Keys of clients for requests to models, keys of managers for the nodes."""
 
@@ -231,22 +270,6 @@ class ManagementGuard(Guard):
 
     def check(self, scope: Scope) -> None:
         (self._managers if scope["path"].startswith(MANAGEMENT) else self._clients).check(scope)
-
-
-def envelopes() -> Envelopes:
-    """Flat errors where LMDeploy's clients call, and OpenAI's form in its dialect's other routes."""
-    openai = (
-        "/v1/responses",
-        "/v1/embeddings",
-        "/v1/audio",
-        "/v1/models",
-        "/v1/messages",
-        "/api",
-        "/health",
-        "/ready",
-        "/extras",
-    )
-    return Envelopes({prefix: render_openai_error for prefix in openai}, render_error)
 
 
 def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifecycle: Lifecycle) -> ASGIApp:
@@ -266,7 +289,12 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
     app = OriginGuard(app, envelopes=forms, allowed=settings.allowed_origins, open_paths=OPEN_PATHS)
     app = HostGuard(app, envelopes=forms, bound=settings.host, allowed=settings.allowed_hosts)
     app = RequestContext(
-        app, envelopes=forms, count=metrics.observe, lifecycle=lifecycle, probe_paths=("/extras/nodes",)
+        app,
+        envelopes=forms,
+        count=metrics.observe,
+        lifecycle=lifecycle,
+        probe_paths=("/extras/nodes",),
+        rewrites=(rewrite_head,),
     )
     return Lingering(app)
 

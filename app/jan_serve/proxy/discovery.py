@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -27,18 +28,25 @@ def key_headers(key: str | None) -> Headers:
     return () if key is None else ((b"authorization", b"Bearer " + key.encode()),)
 
 
-async def models_of(client: NodeClient, url: NodeUrl, key: str | None) -> tuple[str, ...]:
-    """The names in the node's `/v1/models`. Raises NodeFailure."""
+class ListedModels(msgspec.Struct, frozen=True):
+    """aliases: further names of the models."""
+
+    names: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+
+
+async def models_of(client: NodeClient, url: NodeUrl, key: str | None) -> ListedModels:
+    """What the node's `/v1/models` says. Raises NodeFailure."""
     status, content = await client.fetch_json(
         url, "GET", "/v1/models", key_headers(key), limit_s=DISCOVERY_S, max_bytes=MAX_LIST_BYTES
     )
     if status != HTTPStatus.OK:
         hint = ": it needs a key (--node-key)" if status == HTTPStatus.UNAUTHORIZED else ""
         raise NodeFailure(Failure.PROTOCOL, f"answers /v1/models with status {status}{hint}")
-    return _names(content)
+    return _listed(content)
 
 
-def _names(content: Any) -> tuple[str, ...]:
+def _listed(content: Any) -> ListedModels:
     data = cast(dict[str, Any], content).get("data") if isinstance(content, dict) else None
     if not isinstance(data, list):
         raise NodeFailure(Failure.PROTOCOL, "answers /v1/models with something that is not a list of models")
@@ -50,7 +58,17 @@ def _names(content: Any) -> tuple[str, ...]:
         raise NodeFailure(
             Failure.PROTOCOL, f"lists a model whose id is not a text of 1 to {MAX_MODEL} printable characters"
         )
-    return tuple(dict.fromkeys(cast(Sequence[str], names)))
+    aliases = (alias for entry in entries for alias in _aliases(cast(dict[str, Any], entry)))
+    return ListedModels(
+        tuple(dict.fromkeys(cast(Sequence[str], names))),
+        tuple(dict.fromkeys(itertools.islice(aliases, MAX_MODELS))),
+    )
+
+
+def _aliases(entry: dict[str, Any]) -> Iterator[str]:
+    """Ours list them; anything else there is another server's business."""
+    found = entry.get("aliases")
+    return filter(is_model_name, cast(list[Any], found)) if isinstance(found, list) else iter(())
 
 
 def is_model_name(name: object) -> bool:

@@ -12,7 +12,7 @@ from jan_serve.api.errors import http_problem
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import MAX_NODES, Fleet
 from jan_serve.fleet.node import Node, Role, State
-from jan_serve.proxy.discovery import key_headers, models_of
+from jan_serve.proxy.discovery import ListedModels, key_headers, models_of
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.fleet_file import FleetFile, NodeRecord
 from jan_serve.proxy.node_wire import NodeRequest, url_of_text
@@ -88,17 +88,21 @@ class NodeRegistry:
                 raise http_problem(HTTPStatus.CONFLICT, "node_is_linked", message)
             known = node.state is State.HEALTHY and node.role is wanted.role
             if known and wanted.models in ((), node.models):
-                return self._fleet.add(url, node.role, node.models, wanted.speed, self._clock())
+                return self._fleet.add(
+                    url, node.role, node.models, wanted.speed, self._clock(), aliases=node.aliases
+                )
         async with self._turns:
             models, state, reason = await self._ask(wanted)
-        node = self._fleet.add(url, wanted.role, models, wanted.speed, self._clock())
+        node = self._fleet.add(
+            url, wanted.role, models.names, wanted.speed, self._clock(), aliases=models.aliases
+        )
         node.probe_failures = 0
         node.declares, node.listed_s = bool(wanted.models), self._clock()
         self._fleet.set_state(node, state, reason)
         self._watch(node)
         return node
 
-    async def _ask(self, wanted: NodeRequest) -> tuple[tuple[str, ...], State, str]:
+    async def _ask(self, wanted: NodeRequest) -> tuple[ListedModels, State, str]:
         try:
             listed = await models_of(self._client, wanted.url, self._key)
         except OutsideNetworks as failure:
@@ -106,15 +110,15 @@ class NodeRegistry:
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_node", message) from None
         except NodeFailure as failure:
             if wanted.models and failure.kind is Failure.CONNECT:
-                return wanted.models, State.JOINING, failure.message
+                return ListedModels(wanted.models), State.JOINING, failure.message
             failure = NodeFailure(
                 Failure.PROTOCOL, failure.message
             )  # the caller waited for the proxy, not the node
             raise node_failed(str(wanted.url), failure) from None
-        if missing := [name for name in wanted.models if name not in listed]:
+        if missing := [name for name in wanted.models if name not in listed.names]:
             message = f"The node {wanted.url} does not list the model {missing[0][:200]!r} in /v1/models."
             raise http_problem(HTTPStatus.BAD_REQUEST, "model_not_found", message)
-        return wanted.models or listed, State.HEALTHY, ""
+        return ListedModels(wanted.models) if wanted.models else listed, State.HEALTHY, ""
 
     def remove(self, url: NodeUrl) -> None:
         """No new requests for it; running ones end in peace. A node that is not there is removed already."""

@@ -149,10 +149,12 @@ class Probes:
             return
         node.listed_s = self._clock()
         if not node.declares:
-            self._fleet.add(node.url, node.role, listed, node.speed, self._clock())
+            self._fleet.add(
+                node.url, node.role, listed.names, node.speed, self._clock(), aliases=listed.aliases
+            )
             return
-        kept = [name for name in node.models if name in listed]
-        if missing := [name for name in node.models if name not in listed]:
+        kept = [name for name in node.models if name in listed.names]
+        if missing := [name for name in node.models if name not in listed.names]:
             logger.warning("node %s does not have %s", node.name, ", ".join(missing)[:500])
         self._fleet.add(node.url, node.role, kept, node.speed, self._clock())
 

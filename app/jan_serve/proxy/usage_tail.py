@@ -24,9 +24,9 @@ class UsageTail:
         self._tail = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self._tail + data)[-TAIL_BYTES:]
 
     @property
-    def ends_an_event(self) -> bool:
-        """Whether something may follow in an event stream."""
-        return self._tail.endswith((b"\n\n", b"\r\n\r\n")) or not self._tail
+    def last(self) -> bytes:
+        """The last bytes that were added."""
+        return self._tail
 
     @property
     def prompt_tokens(self) -> int | None:

@@ -9,7 +9,7 @@ import msgspec
 from jan_serve.store.index import ModelRecord
 
 
-class ModelEntry(msgspec.Struct, frozen=True):
+class ModelEntry(msgspec.Struct, frozen=True, cache_hash=True):
     """name: canonical: the path in the models folder with `/`, without `.gguf`.
 
     size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
@@ -25,6 +25,12 @@ _SUFFIX: Final = ".gguf"
 _FileKey = tuple[int, int, int, tuple[str, ...], ModelRecord | None]
 """Mode, bytes, time of the last change, projectors beside the file and its record: what its entry is made of."""
 
+_ModelFile = tuple[str, str, tuple[str, ...]]
+"""Path, canonical name, and the names of the projectors that may be its own."""
+
+_Listing = tuple[list[str], list[_ModelFile]]
+"""The files of a folder, in the order of the disk, and the models among them."""
+
 
 class ModelFolder:
     """Knows the files of the last scan. Thread-safe; blocks on the disk. index: None if models have only names."""
@@ -34,6 +40,7 @@ class ModelFolder:
         self._index = index
         self._scanned: dict[str, tuple[_FileKey, ModelEntry]] = {}
         """By path."""
+        self._listings: dict[str, _Listing] = {}
 
     def entries(self) -> list[ModelEntry]:
         """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders.
@@ -61,17 +68,41 @@ class ModelFolder:
         self._scanned = found
         return [entry for _, entry in found.values()]
 
-    def _model_files(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Paths, canonical names, and the names of the projectors that may be theirs."""
-        for folder, subfolders, files in os.walk(self._models_dir, onerror=raise_if_exhausted):
-            relative = Path(folder).relative_to(self._models_dir)
-            keep = len(relative.parts) < _MAX_DEPTH
-            subfolders[:] = sorted(name for name in subfolders if keep and not name.startswith("."))
-            prefix = "".join(f"{part}/" for part in relative.parts)
-            projectors_of = projectors_among(files)
-            for file in sorted(files):
-                if _is_model_name(file):
-                    yield os.path.join(folder, file), prefix + stem_of(file), projectors_of(file)
+    def _model_files(self) -> Iterator[_ModelFile]:
+        known, self._listings = self._listings, {}
+        return self._below(str(self._models_dir), 0, known)
+
+    def _below(self, folder: str, depth: int, known: Mapping[str, _Listing]) -> Iterator[_ModelFile]:
+        """known: listings of the last scan. Names of files are looked at only in folders where they changed."""
+        files: list[str] = []
+        subfolders: list[str] = []
+        try:
+            with os.scandir(folder) as found:
+                for each in found:
+                    (subfolders if each.is_dir(follow_symlinks=False) else files).append(each.name)
+        except OSError as error:
+            raise_if_exhausted(error)
+            return
+        listing = known.get(folder)
+        if listing is None or listing[0] != files:
+            listing = files, self._among(folder, files)
+        self._listings[folder] = listing
+        yield from listing[1]
+        if depth < _MAX_DEPTH:
+            for name in sorted(subfolders):
+                if not name.startswith("."):
+                    yield from self._below(os.path.join(folder, name), depth + 1, known)
+
+    def _among(self, folder: str, files: list[str]) -> list[_ModelFile]:
+        """The model files of a folder with these files."""
+        relative = Path(folder).relative_to(self._models_dir)
+        prefix = "".join(f"{part}/" for part in relative.parts)
+        projectors_of = projectors_among(files)
+        return [
+            (os.path.join(folder, file), prefix + stem_of(file), projectors_of(file))
+            for file in sorted(files)
+            if _is_model_name(file)
+        ]
 
     def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
         if record is None or not record.describes(entry.size_bytes, entry.modified_ns):

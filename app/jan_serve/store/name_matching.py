@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from jan_serve.core.models.latest_tag import has_latest, without_latest
 from jan_serve.errors import AdapterNotFound
 from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
@@ -14,7 +15,6 @@ from jan_serve.store.model_entry import ModelEntry
 MIN_PREFIX_LENGTH: Final = 3
 _SUFFIX: Final = ".gguf"
 _HUB_PREFIXES: Final = ("hf.co/", "huggingface.co/")
-_LATEST: Final = ":latest"
 
 
 def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
@@ -30,14 +30,10 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     """As `best_matches`, without prefixes."""
     found = _exact_matches(without_suffix(_without_hub(name)), entries)
-    if not found and name.endswith(_LATEST):
+    if not found and has_latest(name):
         # Ollama's clients name a tag always.
         return exact_matches(without_latest(name), entries)
     return found
-
-
-def without_latest(name: str) -> str:
-    return name.removesuffix(_LATEST)
 
 
 def _exact_matches(wanted: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
@@ -65,7 +61,7 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
         for entry in entries
         if any(folded == known.casefold() for rule in rules for known in rule(entry))
     ]
-    if not found and name.endswith(_LATEST):
+    if not found and has_latest(name):
         return deletion_matches(without_latest(name), entries)
     return found
 
@@ -152,7 +148,7 @@ def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
 
 def _aliases(entry: ModelEntry) -> tuple[str, ...]:
     aliases = entry.all_aliases
-    return (*aliases, *(alias[: -len(_LATEST)] for alias in aliases if alias.endswith(_LATEST)))
+    return (*aliases, *(without_latest(alias) for alias in aliases if has_latest(alias)))
 
 
 def _variants(entry: ModelEntry) -> tuple[str, ...]:

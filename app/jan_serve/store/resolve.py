@@ -37,6 +37,7 @@ from jan_serve.store.name_matching import (
     without_suffix,
 )
 from jan_serve.store.projectors import projectors_for
+from jan_serve.store.shared_scan import SharedScan
 from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
@@ -88,6 +89,7 @@ class ModelResolver:
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._folder = ModelFolder(models_dir, index)
+        self._scan = SharedScan(self._scan_entries)
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
@@ -97,6 +99,9 @@ class ModelResolver:
 
     def entries(self) -> tuple[ModelEntry, ...]:
         """All models: --model first, then by name, the built-in one last."""
+        return self._scan()
+
+    def _scan_entries(self) -> tuple[ModelEntry, ...]:
         found: dict[str, ModelEntry] = {}
         if self._named is not None:
             found[self._named.name] = self._named
@@ -114,7 +119,15 @@ class ModelResolver:
         variants = index.all() if index is not None else ()
         if index is None or not variants:
             return entries
-        return tuple(_with_variants(entry, variants, index.adapter_path) for entry in entries)
+        of_model: dict[str, list[Variant]] = {}
+        for variant in variants:
+            of_model.setdefault(variant.base, []).append(variant)
+        return tuple(
+            _with_variants(entry, of_model[entry.name], index.adapter_path)
+            if entry.name in of_model
+            else entry
+            for entry in entries
+        )
 
     def resolve(self, name: str | None) -> ModelEntry:
         """The model of that name (None: the default one), by the rules of `name_matching.best_matches`.
@@ -127,9 +140,9 @@ class ModelResolver:
         entries = self.entries()
         return _only(name, best_matches(name, entries), entries)
 
-    def variant(self, name: str) -> Variant | None:
-        """The variant of this name, if there is one."""
-        return self._variants.get(name) if self._variants is not None else None
+    def variant_finder(self) -> Callable[[str], Variant | None]:
+        """Finds the variant of a name, as they are now."""
+        return self._variants.finder() if self._variants is not None else lambda _: None
 
     def resolve_exact(self, name: str) -> ModelEntry:
         """The model to delete, see `name_matching.deletion_matches`. Raises as `resolve`.
@@ -323,12 +336,9 @@ def _folder_record(entry: ModelEntry, facts: HeaderFacts, models_dir: Path) -> M
 def _with_variants(
     entry: ModelEntry, variants: Sequence[Variant], adapter_path: Callable[[str], Path]
 ) -> ModelEntry:
-    own = [variant for variant in variants if variant.base == entry.name]
-    if not own:
-        return entry
-    adapters = tuple((each.name, adapter_path(each.adapter)) for each in own if each.adapter is not None)
+    adapters = tuple((each.name, adapter_path(each.adapter)) for each in variants if each.adapter is not None)
     return msgspec.structs.replace(
-        entry, variants=tuple(each.name for each in own), variant_adapters=adapters
+        entry, variants=tuple(each.name for each in variants), variant_adapters=adapters
     )
 
 

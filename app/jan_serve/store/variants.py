@@ -6,16 +6,17 @@ import hashlib
 import logging
 import os
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from jan_serve.core.models.latest_tag import without_latest
 from jan_serve.core.models.variant import Variant
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.index import STATE_FOLDER
-from jan_serve.store.name_matching import without_latest
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 _MAX_VARIANT_BYTES: Final = 4 << 20
@@ -37,16 +38,20 @@ class VariantIndex:
 
     def all(self) -> tuple[Variant, ...]:
         """By name. Reads the files again if one was added, replaced or removed. Raises Unavailable."""
+        return tuple(sorted(self._by_key().values(), key=lambda variant: variant.name))
+
+    def _by_key(self) -> Mapping[str, Variant]:
+        """A mapping that is replaced, never changed."""
         try:
             stamp = self._folder.stat().st_mtime_ns
         except OSError:
-            return ()
+            return {}
         with self._lock:
             if stamp != self._stamp:
                 read = (_read(path) for path in self._paths() if path.suffix == ".json")
                 self._known = {_key(variant.name): variant for variant in read if variant is not None}
                 self._stamp = stamp
-            return tuple(sorted(self._known.values(), key=lambda variant: variant.name))
+            return self._known
 
     def _paths(self) -> list[Path]:
         try:
@@ -57,7 +62,12 @@ class VariantIndex:
 
     def get(self, name: str) -> Variant | None:
         """Ignores case, and the tag `latest`."""
-        return next((variant for variant in self.all() if is_named(variant.name, name)), None)
+        return self.finder()(name)
+
+    def finder(self) -> Callable[[str], Variant | None]:
+        """As `get`, for many names: the folder is looked at once."""
+        known = self._by_key()
+        return lambda name: known.get(_key(name))
 
     def put(self, variant: Variant) -> None:
         """Write a variant, replacing an older one of that name atomically. Raises OSError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from jan_serve.core.messages import Message
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, JanServeError
-from jan_serve.generation.profiles import ModelProfile
+from jan_serve.generation.profiles import ModelProfile, ProfileOf
 from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
 from jan_serve.store.configured_names import NO_PROJECTOR, ConfiguredNames
@@ -147,37 +148,43 @@ class ModelSources:
 
     def model_settings(self, name: str) -> ModelSettings:
         """The current settings of a model by its canonical name."""
-        return self._table_of(name)[1]
+        return self._table_of(name, self._book.tables())[1]
 
-    def _table_of(self, name: str) -> tuple[str | None, ModelSettings]:
+    def _table_of(self, name: str, tables: Mapping[str, ModelSettings]) -> tuple[str | None, ModelSettings]:
         with self._lock:
             entry = self._entries.get(name)
-        if entry is None and self._book.tables():
+        if entry is None and tables:
             entries = {each.name: each for each in self._resolver.entries()}
             with self._lock:
                 self._entries = entries | self._entries
             entry = entries.get(name)
         table = entry.table if entry is not None else None
-        return table, self._settings(table)
+        return table, self._settings(table, tables)
 
     def _variant_adapters(self, name: str) -> tuple[tuple[str, Path], ...]:
         with self._lock:
             entry = self._entries.get(name)
         return entry.variant_adapters if entry is not None else ()
 
-    def profile(self, model: str, requested: str | None = None) -> ModelProfile:
-        """The defaults for requests to a model, or to its variant `requested`. May read a template file."""
-        table, settings = self._table_of(model)
-        template = None if settings.template is None else self._templates.get(settings.template)
-        defaults = self._defaults.get(table)
-        if defaults is None or defaults[0] is not settings:
-            defaults = self._defaults[table] = settings, settings.sampling.model_dump(exclude_none=True)
-        profile = ModelProfile(template=template, defaults=defaults[1])
-        variant = self._resolver.variant(requested) if requested is not None else None
-        return profile if variant is None or variant.base != model else _of_variant(profile, variant)
-
-    def _settings(self, table: str | None) -> ModelSettings:
+    def profiles(self) -> ProfileOf:
+        """The defaults for requests, as configured now. Looks at each file once, for all models."""
         tables = self._book.tables()
+        template_of = functools.cache(self._templates.get)
+        variant_of = self._resolver.variant_finder()
+
+        def profile(model: str, requested: str | None) -> ModelProfile:
+            table, settings = self._table_of(model, tables)
+            template = None if settings.template is None else template_of(settings.template)
+            defaults = self._defaults.get(table)
+            if defaults is None or defaults[0] is not settings:
+                defaults = self._defaults[table] = settings, settings.sampling.model_dump(exclude_none=True)
+            found = ModelProfile(template=template, defaults=defaults[1])
+            variant = variant_of(requested) if requested is not None else None
+            return found if variant is None or variant.base != model else _of_variant(found, variant)
+
+        return profile
+
+    def _settings(self, table: str | None, tables: Mapping[str, ModelSettings]) -> ModelSettings:
         if table is not None and table in tables:
             return tables[table]
         return self._common
@@ -190,7 +197,9 @@ class ModelSources:
         except JanServeError:
             found = None  # the load says what is wrong with the model
         projector = found.path if found is not None else None
-        digest = _load_digest(self._settings(entry.table), projector, entry.variant_adapters)
+        digest = _load_digest(
+            self._settings(entry.table, self._book.tables()), projector, entry.variant_adapters
+        )
         return ModelSource(
             name=entry.name,
             path=str(entry.path),

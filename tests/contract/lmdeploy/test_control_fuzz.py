@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.paths import CONTROL_PATHS
 from tests.support.compiling import translate_inline
 from tests.support.drawn_calls import CHECKS, drawn

@@ -10,7 +10,7 @@ import pytest
 from fastapi import APIRouter, FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
+from jan_serve.api.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.api.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
 from jan_serve.api.routes.health import Health, ModelHealth
 from tests.contract.lmdeploy.support import http_client

@@ -79,6 +79,8 @@ async def test_every_usable_model_is_listed_with_all_that_clients_require(manage
     assert datetime.fromisoformat(row["modified_at"]).tzinfo is not None
     again = {row["name"]: row for row in (await managed.client.get("/api/tags")).json()["models"]}
     assert again == rows
+    probed = await managed.client.head("/api/tags")
+    assert (probed.status_code, probed.content) == (200, b"")
 
 
 async def test_lists_have_the_capabilities_that_show_has(managed: Managed) -> None:
@@ -132,6 +134,7 @@ async def test_a_model_is_shown_without_being_loaded(managed: Managed, name: str
     assert reply["details"]["embedding_length"] == 64
     assert managed.manager.snapshot().models == ()
     assert await post(managed, "/api/show", name=name) == reply
+    assert await post(managed, "/api/show", model=f"{name.removesuffix(':latest').upper()}:Latest") == reply
 
 
 async def test_verbose_shows_arrays_and_tensors(managed: Managed) -> None:

@@ -182,6 +182,31 @@ async def test_a_stream_that_breaks_between_events_ends_with_an_error_event() ->
 
 
 @pytest.mark.parametrize(
+    ("path", "media_type", "part", "ending"),
+    [
+        (
+            "/v1/messages",
+            "text/event-stream",
+            b"event: x\ndata: 1\n\n",
+            'event: error\ndata: {"type":"error","error":',
+        ),
+        ("/api/chat", "application/x-ndjson", b"{}\n", '{"error":"The node '),
+        ("/generate_stream", "text/event-stream", b"data:1\n\n", 'data: {"error":"The node '),
+    ],
+)
+async def test_a_stream_that_breaks_ends_in_its_protocols_words(
+    path: str, media_type: str, part: bytes, ending: str
+) -> None:
+    head = EVENT_HEAD.replace(b"text/event-stream", media_type.encode())
+    node = FakeNode(answer=sending(head + chunk(part), close=True))
+    async with fake_nodes(node), running_proxy(node) as front:
+        body: dict[str, Any] = {"model": "m1", "messages": [], "inputs": "x", "stream": True}
+        answer = await front.client.post(path, json=body)
+        assert answer.text.startswith(part.decode() + ending)
+        assert f"127.0.0.1:{node.port}" in answer.text
+
+
+@pytest.mark.parametrize(
     "part", [EVENT_HEAD + chunk(b'data: {"n"'), b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"]
 )
 async def test_any_other_answer_that_breaks_is_cut(part: bytes) -> None:

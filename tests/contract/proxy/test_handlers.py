@@ -117,3 +117,42 @@ async def test_health_readiness_and_metrics() -> None:
         assert details["strategy"] == "prefix"
         assert details["nodes"][0]["routable"] is True
         assert json.dumps(details)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "members"),
+    [
+        ("/v1/messages", {}, {"type", "error", "request_id"}),
+        ("/anthropic/v1/messages", {}, {"type", "error", "request_id"}),
+        ("/api/generate", {}, {"error"}),
+        ("/generate", {"inputs": "x"}, {"error", "error_type"}),
+        ("/generate", {"prompt": "x"}, {"message", "type", "code", "param", "object"}),
+        ("/v1/responses", {}, {"error"}),
+        ("/v2/rerank", {}, {"message"}),
+    ],
+)
+async def test_without_nodes_each_protocol_says_so_in_its_form(
+    path: str, body: dict[str, str], members: set[str]
+) -> None:
+    async with running_proxy() as front:
+        answer = await front.client.post(path, json=body)
+        assert answer.status_code in (503, 529)
+        assert int(answer.headers["retry-after"]) > 0
+        assert set(answer.json()) == members
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
+async def test_a_wrong_key_is_refused_in_the_callers_form(header: str) -> None:
+    async with running_proxy(api_keys=("right",)) as front:
+        refused = await front.client.post("/v1/messages", json={}, headers={header: "Bearer wrong"})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
+        refused = await front.client.post("/api/chat", json={})
+        assert (refused.status_code, set(refused.json())) == (401, {"error"})
+        allowed = await front.client.post("/v1/messages", json={}, headers={"x-api-key": "right"})
+        assert allowed.status_code == 529
+
+
+async def test_ollamas_clients_find_their_greeting() -> None:
+    async with running_proxy() as front:
+        answer = await front.client.get("/", headers={"accept": "*/*"})
+        assert (answer.status_code, answer.text) == (200, "Ollama is running")

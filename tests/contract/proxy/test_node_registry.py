@@ -122,6 +122,7 @@ async def test_numbers_that_are_none_are_refused(number: str) -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 300 + b"\r\n", "200 header fields"),
         (b"HTTP/1.1 200 OK\r\na: " + b"b" * 70_000, "65536 bytes"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + reply({"data": [{"id": "m1"}]}), None),
+        (b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 3 + reply({"data": [{"id": "m1"}]}), None),
     ],
 )
 async def test_what_a_node_lists_is_not_trusted(listed: bytes, words: str | None) -> None:
@@ -148,6 +149,18 @@ async def test_a_speed_of_minus_one_is_unknown() -> None:
         await front.add(node, speed=30, latency=[1] * 100_000, unfinished=-7)
         status = (await front.client.get("/nodes/status")).json()[node.url]
         assert (status["speed"], status["latency"], status["unfinished"]) == (30, [], 0)
+
+
+async def test_a_million_latencies_are_more_than_a_body_may_have() -> None:
+    async with fake_nodes(FakeNode()) as (node,), running_proxy(max_body_bytes=1 << 20) as front:
+        body = {"url": node.url, "status": {"latency": [0.001] * 1_000_000}}
+        assert (await front.client.post("/nodes/add", json=body)).status_code == 413
+        assert not len(front.proxy.fleet)
+
+
+async def test_a_model_that_a_node_lists_twice_is_one() -> None:
+    async with fake_nodes(FakeNode(models=("a", "b", "a"))) as (node,), running_proxy(node) as front:
+        assert (await front.client.get("/nodes/status")).json()[node.url]["models"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("form", ["body", "query"])

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from jan_serve.proxy.fleet_file import FleetFile
@@ -65,3 +66,22 @@ def test_logs_and_cached_prompts_are_private(tmp_path: Path, exact_llama: Path) 
     assert states and logs
     assert {mode(path) for path in (*states, *logs)} == {0o600}
     assert {mode(path.parent) for path in states} == {0o700}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the limits of other processes")
+def test_no_process_leaves_a_memory_dump(tmp_path: Path, exact_llama: Path) -> None:
+    import resource
+
+    before, most = resource.getrlimit(resource.RLIMIT_CORE)
+    if most == 0:
+        pytest.skip("this system allows none at all")
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    try:
+        with serving_models(tmp_path, exact_llama, flags=("--n-ctx", "512")) as server:
+            front = psutil.Process(server.process.pid)
+            processes = [front, *front.children(recursive=True)]
+            assert len(processes) > 1
+            limits = {resource.prlimit(each.pid, resource.RLIMIT_CORE) for each in processes}
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (before, most))
+    assert limits == {(0, most)}

@@ -122,7 +122,7 @@ def test_two_models_share_a_device(dense: Path) -> None:
     with lending(48 * MIB) as lender:
         settings = settings_of(dense, [lender], placement=ALL)
         with running_worker(dense, **settings) as one, running_worker(dense, **settings) as two:
-            free = [worker.facts.placement[1].free for worker in (one, two)]
+            free = [worker.facts.placement[1].memory for worker in (one, two)]
             assert free[0] - free[1] > 15 * MIB
             assert answer(one) == answer(two)
 

@@ -18,13 +18,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialect import Dialect, Services, reroute
-from jan_serve.api.dialects import DIALECTS, DialectFactory
+from jan_serve.api.dialect import Dialect, Services
+from jan_serve.api.dialect_registry import DIALECTS, DialectFactory
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.deferred_routes import all_routes
 from jan_serve.api.http.json_body import JsonRoute
 from jan_serve.api.http.replies import json_bytes, json_reply
 from jan_serve.api.http.request_record import RequestRecord
+from jan_serve.api.http.reroute import reroute
 from jan_serve.api.shared.answers import answer_stream
 from jan_serve.api.shared.wire_types import WireModel
 from jan_serve.config import Settings

@@ -139,6 +139,37 @@ def test_a_head_for_further_tokens_is_counted_where_it_is_used(tmp_path: Path) -
     ] == ["off", "on", "off", "off"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "architecture", "heads", "state", "draft", "reason"),
+    [
+        ("auto", "glm4moe", 1, 0, None, ""),
+        ("on", "glm4moe", 1, 0, None, ""),
+        ("on", "glm4moe", 0, 0, None, ""),
+        ("off", "qwen35", 1, 9, None, ""),
+        ("on", "glm4moe", 1, 0, "x", "a draft model drafts in its place"),
+        ("on", "qwen35", 1, 9, None, "the model has recurrent layers"),
+        ("auto", "qwen35moe", 1, 9, None, "the model has recurrent layers"),
+        ("on", "glm4moe", 3, 0, None, "it has 3 of them"),
+        ("on", "mimo2", 1, 0, None, "jan-serve does not know the head of mimo2"),
+        ("auto", "deepseek2", 1, 0, None, "the head of deepseek2 was not tried: mtp = on uses it"),
+        ("on", "deepseek2", 1, 0, None, ""),
+    ],
+)
+def test_heads_that_do_not_draft_have_a_reason(
+    tmp_path: Path, mode: str, architecture: str, heads: int, state: int, draft: str | None, reason: str
+) -> None:
+    path = tmp_path / "m.gguf"
+    write_tiny_mtp(path, n_layer=1, n_embd=64)
+    model = read_model_file(path)
+    layers = tuple(msgspec.structs.replace(layer, state_elements=state) for layer in model.parts.layers)
+    parts = msgspec.structs.replace(model.parts, n_ahead=heads, layers=layers)
+    model = msgspec.structs.replace(model, architecture=architecture, parts=parts)
+    flags = {"mtp": mode} | ({"draft_model": draft} if draft else {})
+    settings = engine_settings(load_settings(flags).settings, model)
+    assert settings.unused_heads.startswith(reason) and bool(settings.unused_heads) == bool(reason)
+    assert (settings.mtp != "off") == (heads == 1 and mode != "off" and not reason)
+
+
 def test_a_head_without_its_tensors_is_none(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     write_tiny_mtp(path, n_layer=1, n_embd=64)

@@ -43,6 +43,8 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"memory_budget": "1.5"}, "lacks a unit"),
     ({"rpc": ["host"]}, "'host' is not HOST:PORT"),
     ({"rpc": ["host:0"]}, "'host:0' is not HOST:PORT"),
+    ({"rpc": ["a:1,b"]}, "'b' is not HOST:PORT"),
+    ({"rpc": [",".join(17 * ["a:1"])]}, "17 machines; 16 at most"),
     ({"rpc": ["[::1]:50052"]}, "is an IPv6 address; llama.cpp reaches"),
     ({"n_gpu_layers": "some"}, "'auto' or 'all'"),
     ({"n_gpu_layers": "-3"}, "greater than or equal to 0"),
@@ -67,6 +69,11 @@ def test_keys_beside_a_wrong_one_are_not_shown(config_file: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"api_keys": ["good-secret", "bad secret"]})
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("words", [["a:1,b:2", "c:3"], ["a:1", "b:2, c:3"], ["a:1", "b:2", "c:3"]])
+def test_peers_come_with_commas_or_one_by_one(config_file: Path, words: list[str]) -> None:
+    assert load_settings({"rpc": words}).settings.rpc == ("a:1", "b:2", "c:3")
 
 
 def test_settings_are_frozen(config_file: Path) -> None:

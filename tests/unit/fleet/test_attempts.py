@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -103,6 +104,21 @@ def test_what_nobody_can_time_waits_while_its_node_gives_a_sign_of_life(way: dic
         assignment.node.note_open(1, 1, now)
     assert next_look_s(4950 + 59) == 1.0
     assert next_look_s(4950 + 60) == 0.0
+
+
+def test_looks_end_at_any_time() -> None:
+    """Also where the time that is left is less than the clock can tell."""
+    draws, fleet = Random(1), fleet_of(2)
+    for _ in range(2000):
+        assignment = assigned(fleet, streamed=False)
+        next_look_s = looking(fleet, assignment)
+        now = assignment.node.lived_s = draws.uniform(0, 5000)
+        now += draws.uniform(0, 5)
+        looks = 0
+        while left_s := next_look_s(now):
+            now, looks = now + left_s, looks + 1
+            assert looks < 3, "it looks for ever"
+        assignment.end(Outcome.LEFT, now)
 
 
 @UNTIMED

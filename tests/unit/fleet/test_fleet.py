@@ -39,6 +39,22 @@ def test_a_renewed_node_changes_models_and_role_and_keeps_its_counts() -> None:
     assignment.end(Outcome.DONE, 2.0)
 
 
+def test_an_alias_finds_a_node_and_is_no_model_of_its_own() -> None:
+    fleet = fleet_of(2)
+    node = next(iter(fleet))
+    fleet.add(node.url, Role.HYBRID, ["m"], None, 0.0, aliases=["nick", "m", "nick"])
+    assert fleet.choose("nick", now=0.0) is node
+    assert fleet.models(0.0) == ["m"]
+    with pytest.raises(ModelNotFound) as missing:
+        fleet.choose("nobody", now=0.0)
+    assert "nick" not in str(missing.value)
+    fleet.add(node.url, Role.HYBRID, ["m"], None, 0.0)
+    assert not fleet.has_model("nick")
+    fleet.add(node.url, Role.DECODE, ["m"], None, 0.0, aliases=["nick"])
+    fleet.remove(node.url)
+    assert not fleet.has_model("nick")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "is_new"),
     [

@@ -25,6 +25,19 @@ def test_a_prompt_goes_where_its_beginning_is_and_leaves_when_waiting_costs_more
     assert fleet.assign("m", keys(LONG + "more"), now=3.0, streamed=True).node is not first.node
 
 
+def test_a_new_conversation_goes_where_fewer_tokens_come_although_nobody_computes_just_then() -> None:
+    fleet = fleet_of(2)
+    crowded = next(iter(fleet))
+    for second in range(20):
+        crowded.demand.add(20_000.0, float(second))
+    chosen = [fleet.choose("m", keys(f"{number} {LONG}"), now=20.0) for number in range(10)]
+    assert crowded not in chosen
+    cached = fleet.assign_to(crowded, keys(LONG), now=20.0, streamed=True)
+    cached.begin_answer(20.0)
+    cached.end(Outcome.DONE, 20.0)
+    assert fleet.choose("m", keys(LONG + "more"), now=20.0) is crowded, "what it has is still there"
+
+
 def test_one_hot_prompt_does_not_pile_up_on_its_holder() -> None:
     fleet = fleet_of(20)
     for _ in range(200):

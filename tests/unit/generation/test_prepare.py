@@ -120,7 +120,7 @@ async def test_a_configured_template_replaces_the_models() -> None:
         asked.append((model, requested))
         return ModelProfile(template=TemplateOverride("mine", source="{{ messages[0].content }}!"))
 
-    one = preparer_of(profile_of=profile_of)
+    one = preparer_of(profiles=lambda: profile_of)
     sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="alias"), client_of())
     assert sent.submitted.prompt == ("Hi!",)
     assert ("fake", "alias") in asked

@@ -115,7 +115,7 @@ async def test_the_engine_is_told() -> None:
         GrammarCache(translate_inline),
         render_inline,
         now=lambda: datetime(2026, 3, 4, tzinfo=UTC),
-        profile_of=lambda model, requested: {"fake": profile}[model],
+        profiles=lambda: lambda model, requested: {"fake": profile}[model],
     )
     asked = GenerationRequest(prompt=chat, given=frozenset({"seed"}), sampling=SamplingParams(seed=1))
     prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"))

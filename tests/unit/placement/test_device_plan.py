@@ -47,6 +47,7 @@ def plan(
     devices: list[DeviceInfo],
     main: int = PLENTY,
     n_ctx_train: int = 131_072,
+    beside: int = 0,
     **values: Any,
 ) -> DevicePlan:
     names = set(PlacementOptions.__struct_fields__)
@@ -60,7 +61,7 @@ def plan(
         v_elements=sum(layer.v_elements for layer in parts.layers),
         **others,
     )
-    return plan_devices(settings, devices, main)
+    return plan_devices(settings, devices, main, beside)
 
 
 def needed(length: int, blocks: int = 4) -> int:
@@ -175,6 +176,32 @@ def test_what_fits_nowhere_is_refused_with_figures() -> None:
     assert "1000 MiB of main memory, 1.5 GiB on GPU0" in caught.value.message
     assert caught.value.needed_bytes is not None
     assert caught.value.needed_bytes > 4_000 * MIB
+
+
+@pytest.mark.parametrize(
+    ("kind", "beside", "pinned", "fits"),
+    [
+        ("igpu", 0, 0, True),
+        ("igpu", 1_000 * MIB, 0, False),
+        ("igpu", 0, 1_000 * MIB, False),
+        ("rpc", 1_000 * MIB, 0, True),
+        ("gpu", 1_000 * MIB, 1_000 * MIB, True),
+    ],
+)
+def test_memory_of_an_integrated_device_counts_once(kind: str, beside: int, pinned: int, fits: bool) -> None:
+    """Weights, tensors that the user's patterns put there, the projector and the draft model take main memory."""
+    parts = msgspec.structs.replace(DENSE, pinned=(("GPU0", pinned),))
+    device = gpu(6_500 * MIB, kind=kind)
+    if not fits:
+        with pytest.raises(InsufficientMemory, match=r"6\.3 GiB of it on GPU0|5\.4 GiB of it on GPU0"):
+            plan(parts, [device], main=4_900 * MIB, beside=beside, n_ctx=512)
+        return
+    found = plan(parts, [device], main=4_900 * MIB, beside=beside, n_ctx=512)
+    assert found.n_gpu_layers == 5
+    main, held = found.placed
+    assert held.memory == device.free_bytes - (beside if kind != "rpc" else 0)
+    assert main.memory == 4_900 * MIB - (beside if kind != "gpu" else 0)
+    assert main.total + held.total < (4_900 * MIB if kind == "igpu" else PLENTY)
 
 
 def test_a_model_whose_header_was_not_read_follows_the_settings() -> None:

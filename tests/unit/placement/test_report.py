@@ -9,7 +9,7 @@ GIB = 1 << 30
 
 
 def part(device: str, kind: str, **values: int | bool | None) -> PlacedPart:
-    sizes = {"free": 12 * GIB, "weights": 4 * GIB, "cache": GIB, "compute": 300 << 20}
+    sizes = {"memory": 12 * GIB, "weights": 4 * GIB, "cache": GIB, "compute": 300 << 20}
     return PlacedPart(device=device, kind=kind, **(sizes | values))  # pyright: ignore[reportArgumentType]
 
 
@@ -25,6 +25,11 @@ def test_each_device_has_a_line() -> None:
         "CUDA0: blocks 0 to 47, the experts of blocks 30 to 47, the output layer"
         " (4.0 GiB of weights, 1.0 GiB of context, 300 MiB to compute in: 5.3 GiB of 12.0 GiB free)",
     ]
+
+
+def test_memory_of_an_integrated_device_is_named_as_main_memory() -> None:
+    shared = (part("CPU", "cpu", cache=0), part("Vulkan0", "igpu", first=0, last=7, output=True))
+    assert lines(shared)[1].endswith("5.3 GiB of 12.0 GiB free, in main memory)")
 
 
 def test_blocks_whose_experts_are_elsewhere() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,9 @@ from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.resolve import ModelResolver
-from tests.unit.store.gguf_builder import GgufBytes
+from tests.unit.store.gguf_builder import BOOL, GgufBytes, key, uint_key
 
 
 def no_puller() -> Any:
@@ -117,15 +121,13 @@ async def test_a_broken_header_is_read_once_and_an_error_of_ours_again(tmp_path:
 
 
 @pytest.mark.anyio
-async def test_a_list_opens_no_file_where_nothing_changed(
+async def test_a_list_after_the_headers_were_read_opens_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in range(50):
         (tmp_path / f"m{index}.gguf").write_bytes(GgufBytes().build())
     library, _ = counted(tmp_path)
     await library.read_headers()
-    before = await library.models()
-    assert all(model.facts is not None for model in before)
     opened: list[object] = []
 
     def watch(path: object, *_: object, **__: object) -> None:
@@ -133,6 +135,77 @@ async def test_a_list_opens_no_file_where_nothing_changed(
 
     with monkeypatch.context() as watched:
         watched.setattr("builtins.open", watch)
-        assert await library.models() == before
+        listed = await library.models()
     await library.close()
+    assert len(listed) == 50
+    assert all(model.facts is not None for model in listed)
     assert opened == []
+
+
+EMBEDDINGS = uint_key("llama.embedding_length", 64)
+SEES = key("clip.has_vision_encoder", BOOL, b"\1")
+
+
+def _touch(folder: Path) -> None:
+    os.utime(folder / "plain.gguf", (1, 1))
+
+
+def _spoil_the_projector(folder: Path) -> None:
+    (folder / "mmproj-eyes.gguf").write_bytes(b"no projector now")
+
+
+def _lose_a_part(folder: Path) -> None:
+    (folder / "parts-00002-of-00002.gguf").unlink()
+
+
+@pytest.mark.parametrize(
+    ("changed", "change"),
+    [
+        ("plain", _touch),
+        ("eyes", _spoil_the_projector),
+        ("parts", _lose_a_part),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_list_has_what_changed_and_the_same_of_the_rest(
+    tmp_path: Path, changed: str, change: Callable[[Path], object]
+) -> None:
+    model = GgufBytes(keys=(EMBEDDINGS,)).build()
+    for name in ("plain", "eyes", "other", "parts-00001-of-00002", "parts-00002-of-00002"):
+        (tmp_path / f"{name}.gguf").write_bytes(model)
+    (tmp_path / "mmproj-eyes.gguf").write_bytes(
+        GgufBytes(architecture="clip", keys=(SEES,), tensors=()).build()
+    )
+    library, _ = counted(tmp_path)
+    await library.read_headers()
+    before = {each.name: each for each in await library.models()}
+    assert before["eyes"].modalities == ("vision",)
+    change(tmp_path)
+    after = {each.name: each for each in await library.models()}
+    await library.close()
+    assert after.keys() == before.keys()
+    assert [name for name in before if after[name] != before[name]] == [changed]
+    assert after["other"] is before["other"], "rows of it are not made again"
+
+
+@pytest.mark.anyio
+async def test_a_header_that_is_read_while_a_list_is_made_is_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    library, _ = counted(tmp_path)
+    loop = asyncio.get_running_loop()
+    first = iter([True])
+
+    def read_meanwhile(entry: ModelEntry) -> int:
+        if next(first, False):
+            asyncio.run_coroutine_threadsafe(library.read_headers(), loop).result(30)
+        return entry.size_bytes
+
+    with monkeypatch.context() as reading:
+        reading.setattr("jan_serve.store.library._size", read_meanwhile)
+        [model] = await library.models()
+        assert model.problem is None
+    [model] = await library.models()
+    await library.close()
+    assert model.problem is not None

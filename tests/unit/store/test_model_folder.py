@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.store import model_folder
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.model_folder import ModelFolder
@@ -22,6 +23,11 @@ def _replaced_by_folder(path: Path) -> None:
     path.mkdir()
 
 
+def _moved_down(path: Path) -> None:
+    path.with_name("deeper").mkdir()
+    path.rename(path.parent / "deeper" / path.name)
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "content": lambda path: path.write_bytes(b"GGUF and more"),
     "time": lambda path: os.utime(path, ns=(1, 1)),
@@ -29,6 +35,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a record": lambda path: ModelIndex(path.parents[1]).put(record_of(path)),
     "removed": lambda path: path.unlink(),
     "another kind of file": _replaced_by_folder,
+    "renamed": lambda path: path.rename(path.with_name("other.gguf")),
+    "moved into a folder of its own": _moved_down,
 }
 
 
@@ -46,6 +54,30 @@ def test_only_what_changed_is_made_again(tmp_path: Path, change: Callable[[Path]
     assert after == by_name(ModelFolder(tmp_path, ModelIndex(tmp_path)))
     assert after.get(name) != before.pop(name)
     assert all(after[other] is entry for other, entry in before.items())
+
+
+def test_names_are_looked_at_again_only_in_folders_where_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ("a", "b", "c"):
+        (tmp_path / each).mkdir()
+        (tmp_path / each / "one.gguf").write_bytes(b"GGUF")
+    folder = ModelFolder(tmp_path, None)
+    looked_at: list[list[str]] = []
+
+    def watch(files: list[str]) -> Callable[[str], tuple[str, ...]]:
+        looked_at.append(files)
+        return lambda _: ()
+
+    monkeypatch.setattr(model_folder, "projectors_among", watch)
+    assert sorted(by_name(folder)) == ["a/one", "b/one", "c/one"]
+    assert sorted(looked_at) == [[], ["one.gguf"], ["one.gguf"], ["one.gguf"]]
+    looked_at.clear()
+    assert sorted(by_name(folder)) == ["a/one", "b/one", "c/one"]
+    assert looked_at == []
+    (tmp_path / "b" / "two.gguf").write_bytes(b"GGUF")
+    assert sorted(by_name(folder)) == ["a/one", "b/one", "b/two", "c/one"]
+    assert [sorted(files) for files in looked_at] == [["one.gguf", "two.gguf"]]
 
 
 def record_of(path: Path) -> ModelRecord:

@@ -64,6 +64,8 @@ def resolver(tmp_path: Path) -> ModelResolver:
         ("deep/Big-GGUF:UD-Q2_K_XL", FILES[3]),
         ("llama3.2:1b", FILES[4]),
         ("llama3.2", FILES[4]),
+        ("LLAMA3.2:Latest", FILES[4]),
+        ("Solo:LATEST", FILES[2]),
         ("pla", FILES[5]),
     ],
 )

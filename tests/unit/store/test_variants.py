@@ -72,8 +72,8 @@ def test_a_variant_means_its_model(tmp_path: Path) -> None:
     variants.put(MARIO)
     for name in ("Mario:7b", "mario:7B"):
         assert resolver.resolve(name).name == "org/chat"
-        assert resolver.variant(name) == MARIO
-    assert resolver.variant("org/chat") is None
+        assert resolver.variant_finder()(name) == MARIO
+    assert resolver.variant_finder()("org/chat") is None
     with pytest.raises(ModelNotFound):
         resolver.resolve_exact("mario:7b")
     os.unlink(tmp_path / "org" / "chat.gguf")

@@ -8,11 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.config import load_settings
+from jan_serve.config import load_settings, model_book
 from jan_serve.errors import InvalidModel, SettingsError
 from jan_serve.generation.template_choice import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile
+from jan_serve.store.files.file_stamp import file_stamp
 from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.wiring import template_files
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
 from models.recipe.lora_file import llama_shapes, write_lora
@@ -83,19 +85,38 @@ def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: P
     settings = sources.engine_settings(a)
     bare = sources.footprint(a, msgspec.structs.replace(settings, adapters=()))
     assert sources.footprint(a, settings).working == bare.working + size
-    profile = sources.profile("one")
+    profile = sources.profiles()("one", None)
     assert profile.template == TemplateOverride("t.jinja", "T")
     assert profile.defaults == {"temperature": 0.5, "stop": ("x",)}
-    assert (sources.profile("two").template, sources.profile("two").defaults) == (None, {})
+    assert (sources.profiles()("two", None).template, sources.profiles()("two", None).defaults) == (None, {})
 
 
 def test_a_model_that_nobody_named_yet_has_its_template(sources: ModelSources) -> None:
     """Lists show what models can do, without resolving them."""
     for _ in range(2):
-        assert sources.profile("one").template == TemplateOverride("t.jinja", "T")
-        assert sources.profile("one").defaults == {"temperature": 0.5, "stop": ("x",)}
-        assert sources.profile("two").template is None
-    assert sources.profile("absent").template is None
+        assert sources.profiles()("one", None).template == TemplateOverride("t.jinja", "T")
+        assert sources.profiles()("one", None).defaults == {"temperature": 0.5, "stop": ("x",)}
+        assert sources.profiles()("two", None).template is None
+    assert sources.profiles()("absent", None).template is None
+
+
+def test_many_models_cost_one_look_at_the_configuration(
+    sources: ModelSources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources.profiles()("one", None)
+    looked_at: list[Path] = []
+
+    def watch(path: Path) -> tuple[int, int] | None:
+        looked_at.append(path)
+        return file_stamp(path)
+
+    for module in (model_book, template_files):
+        monkeypatch.setattr(module, "file_stamp", watch)
+    profile_of = sources.profiles()
+    for _ in range(100):
+        assert profile_of("one", "alias").template == TemplateOverride("t.jinja", "T")
+        assert profile_of("two", None).template is None
+    assert sorted(path.name for path in looked_at) == ["config.toml", "t.jinja"]
 
 
 @pytest.mark.parametrize(

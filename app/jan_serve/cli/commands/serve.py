@@ -171,7 +171,7 @@ def run_server(
 
             library = build_library(resolver, settings, meter)
             control = ServerControl(settings, manager, updated)
-            profile = sources.profile
+            profiles = sources.profiles
         # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
         return run(
             settings,
@@ -181,7 +181,7 @@ def run_server(
             sock,
             library,
             observer,
-            profile,
+            profiles,
             control,
             started.runner,
             more,

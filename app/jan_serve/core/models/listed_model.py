@@ -24,7 +24,7 @@ class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     pooling: str | None = None
 
 
-class ListedModel(msgspec.Struct, frozen=True):
+class ListedModel(msgspec.Struct, frozen=True, cache_hash=True):
     """A model on this machine. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.
 
     adapters: names of the LoRA adapters that it is loaded with. modified_at: seconds since 1970. facts: None if the

@@ -57,14 +57,15 @@ class LlamaPlacement(msgspec.Struct, frozen=True):
 class PlacedPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one device holds. Sizes in bytes.
 
-    kind: gpu, igpu, rpc or cpu (main memory). first, last: its blocks, None without any; output: also the output layer.
-    experts_first, experts_last: the blocks whose experts it holds. weights, cache, compute: as planned. allocated: as
-    llama.cpp reports after the load; 0 if it reports nothing.
+    kind: gpu, igpu, rpc or cpu (main memory). memory: of an accelerator what is free; of main memory all of it, with
+    what an igpu may take. first, last: its blocks, None without any; output: also the output layer. experts_first,
+    experts_last: the blocks whose experts it holds. weights, cache, compute: as planned. allocated: as llama.cpp
+    reports after the load; 0 if it reports nothing.
     """
 
     device: str
     kind: str
-    free: int
+    memory: int
     weights: int
     cache: int
     compute: int

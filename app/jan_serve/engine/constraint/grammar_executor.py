@@ -15,6 +15,10 @@ Floats = npt.NDArray[np.float32]
 MAX_ITEMS_IN_ROW: Final = 4_000
 """Twice the default: an object of 500 optional properties begins in 1,000 ways as compact JSON, and again as spaced."""
 
+_SPARSE: Final = 8
+"""A mask with fewer than one in so many of its words set is unpacked word by word: of 262,144 tokens in 0.06 ms rather
+than 0.5."""
+
 # llguidance's messages for its limits, reworded for the author of the grammar.
 _REASONS: Final = {
     "items; max": "more parses at once than the limit",
@@ -59,8 +63,7 @@ class GrammarExecutor:
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
             raise self._too_complex()
-        allowed = np.unpackbits(self._bits.view(np.uint8), bitorder="little")[: len(logits)]
-        out = np.where(allowed, logits, np.float32(-np.inf))
+        out = kept_logits(self._bits, logits)
         eog = list(self._vocab.eog_ids)
         out[eog] = logits[eog] if self._matcher.is_accepting() else -np.inf
         return out
@@ -92,6 +95,20 @@ class GrammarExecutor:
     def is_complete(self) -> bool:
         """Whether the text is complete and nothing may follow: the sequence ends without an EOG token."""
         return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
+
+
+def kept_logits(bits: npt.NDArray[np.int32], logits: Floats) -> Floats:
+    """The logits of the tokens whose bits are set, with all others at -inf."""
+    words = np.nonzero(bits)[0]
+    if _SPARSE * len(words) > len(bits):
+        allowed = np.unpackbits(bits.view(np.uint8), bitorder="little")[: len(logits)].view(np.bool_)
+        return np.where(allowed, logits, np.float32(-np.inf))
+    some = np.unpackbits(bits[words].view(np.uint8), bitorder="little").view(np.bool_)
+    tokens = (32 * words[:, None] + np.arange(32)).ravel()[some]
+    tokens = tokens[tokens < len(logits)]
+    out = np.full_like(logits, -np.inf)
+    out[tokens] = logits[tokens]
+    return out
 
 
 def _reason(text: str) -> str:

@@ -106,12 +106,36 @@ class RememberingExecutor(RuledExecutor[State]):
         twin._memory, twin._state, twin._tokens = self._memory, self._state, self._tokens
         return twin
 
+    def allows(self, token: int) -> bool:
+        if not super().allows(token):
+            return False
+        rest = self._state.run.rest()
+        if rest is None or self._vocab.is_eog(token) or not self._tokens().pieces[token].startswith(rest):
+            return True
+        return self._ended_run(self._remembered(np.zeros(self._vocab.n_tokens, np.float32)), rest) is None
+
     def mask(self, logits: Floats) -> Floats:
+        out = self._remembered(logits)
+        rest = self._state.run.rest()
+        ended = None if rest is None else self._ended_run(out, rest)
+        return out if ended is None else ended
+
+    def _remembered(self, logits: Floats) -> Floats:
+        """As `mask`, before a run of one escape is ended."""
         out = super().mask(logits)
-        self._reject_names(out)
+        if self._memory.names_repeat:
+            self._reject_names(out)
         if self._memory.has_items:
             self._reject_items(out)
         return out
+
+    def _ended_run(self, out: Floats, rest: bytes) -> Floats | None:
+        """Without what would continue a run of one escape; None if only that may follow."""
+        search = self._tokens().search
+        ended = out.copy()
+        ended[search.beginning_with(rest)] = -np.inf
+        begun = search.beginning_of(rest)
+        return ended if np.count_nonzero(ended > -np.inf) > np.count_nonzero(ended[begun] > -np.inf) else None
 
     def _reject_names(self, out: Floats) -> None:
         names, few = self._tokens().names, self._memory.has_few_names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Sequence
 
 
@@ -12,12 +11,9 @@ class TokenSearch:
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = pieces
-        self._sorted = sorted(range(len(pieces)), key=lambda token: pieces[token])
+        self._sorted = sorted(range(len(pieces)), key=pieces.__getitem__)
         self._keys = [pieces[token] for token in self._sorted]
         self._containing: dict[bytes, list[int]] = {}
-        self._exact: defaultdict[bytes, list[int]] = defaultdict(list)
-        for token, piece in enumerate(pieces):
-            self._exact[piece].append(token)
 
     def beginning_with(self, prefix: bytes) -> list[int]:
         """Tokens whose bytes start with the non-empty `prefix`."""
@@ -29,7 +25,14 @@ class TokenSearch:
 
     def beginning_of(self, text: bytes) -> list[int]:
         """Tokens whose bytes are a non-empty prefix of `text`, or all of it."""
-        return [token for end in range(1, len(text) + 1) for token in self._exact.get(text[:end], ())]
+        found: list[int] = []
+        for end in range(1, len(text) + 1):
+            prefix = text[:end]
+            at = bisect_left(self._keys, prefix)
+            while at < len(self._keys) and self._keys[at] == prefix:
+                found.append(self._sorted[at])
+                at += 1
+        return found
 
     def containing(self, text: bytes) -> list[int]:
         """Tokens whose bytes contain the non-empty `text`. Cached: scans the vocabulary once per text."""

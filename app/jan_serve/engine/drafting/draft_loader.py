@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -15,10 +14,8 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import SettingsError
 from jan_serve.ipc.messages import EngineSettings
+from jan_serve.placement.beside import HEAD_BATCH, wants_head
 from jan_serve.placement.device_plan import ALL_LAYERS
-
-_HEAD_BATCH: Final = 64
-"""Tokens that a head reads at once: its compute buffer has a row of logits for each."""
 
 MakeContext = Callable[[LlamaModel, EngineSettings, LlamaContext | None], LlamaContext]
 """Of a model with these settings, as long as the large one's; or of the head of that context's model."""
@@ -41,21 +38,8 @@ def load_drafting(
     # Several heads take turns, each with states of the one before; a recurrent memory cannot drop a draft.
     if not wants_head(settings) or model.n_heads_ahead != 1 or model.is_recurrent:
         return None
-    own = msgspec.structs.replace(settings, n_batch=_HEAD_BATCH, n_ubatch=_HEAD_BATCH)
+    own = msgspec.structs.replace(settings, n_batch=HEAD_BATCH, n_ubatch=HEAD_BATCH)
     return NextTokenHead(make_context(model, own, context), context, parallel)
-
-
-def wants_head(settings: EngineSettings) -> bool:
-    """Whether the model's own head is loaded with it, if it has one."""
-    return settings.mtp != "off" and settings.draft_path is None
-
-
-def head_bytes(settings: EngineSettings) -> int:
-    """About the size of the head's compute buffer. Its weights and cells are among the model's parts."""
-    parts = settings.parts
-    return (
-        4 * _HEAD_BATCH * (parts.n_vocab + 2 * parts.width) if wants_head(settings) and parts.n_ahead else 0
-    )
 
 
 def _load_model(

@@ -55,13 +55,18 @@ class GrammarCache:
         named: Mapping[str, str] | None = None,
         *,
         whitespace: Whitespace = Whitespace.CONSISTENT,
+        schemas: Callable[[], Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """named: GBNF texts that a request may use by name. whitespace: where a constraint says nothing else."""
+        """named: GBNF texts that a request may use by name. whitespace: where a constraint says nothing else.
+
+        schemas: reads those that a `$ref` may name, by URI.
+        """
         self._translator = translator
         self._clock = clock
         self._named = named or {}
         self._whitespace = whitespace
+        self._schemas = schemas
         self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
         self._joined: _Recent[CallGrammars] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
@@ -76,17 +81,30 @@ class GrammarCache:
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
             # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
-        return cast(CompiledGrammar, await self._get(CompileConstraint(self._settled(constraint), with_gbnf)))
+        return cast(
+            CompiledGrammar, await self._get(CompileConstraint(await self._settled(constraint), with_gbnf))
+        )
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
-        settled = cast(JsonSchemaConstraint, self._settled(constraint))
+        settled = cast(JsonSchemaConstraint, await self._settled(constraint))
         return cast(Explanation, await self._get(ExplainSchema(settled)))
 
-    def _settled(self, constraint: Constraint) -> Constraint:
+    async def _settled(self, constraint: Constraint) -> Constraint:
+        """With the default of the server, and with the schemas of other documents that it names."""
+        if isinstance(constraint, JsonSchemaConstraint):
+            schema, *_ = await self._bundled([constraint.schema])
+            constraint = msgspec.structs.replace(constraint, schema=schema)
         if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:
             return msgspec.structs.replace(constraint, whitespace=self._whitespace)
         return constraint
+
+    async def _bundled(self, schemas: Sequence[Any]) -> Sequence[Any]:
+        if self._schemas is None or not (documents := self._schemas()):
+            return schemas
+        from jan_serve.grammar import bundled  # few servers have such documents
+
+        return await asyncio.to_thread(lambda: [bundled(schema, documents) for schema in schemas])
 
     async def compile_calls(
         self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
@@ -97,7 +115,12 @@ class GrammarCache:
         whose schema takes too long is held to less, with a warning, unless it has `strict`.
         """
         if constraint is not None:
-            constraint = self._settled(constraint)
+            constraint = await self._settled(constraint)
+        parameters = await self._bundled([tool.parameters for tool in tools])
+        tools = [
+            msgspec.structs.replace(tool, parameters=schema)
+            for tool, schema in zip(tools, parameters, strict=True)
+        ]
         key = catalogue_digest(
             chat_format.name,
             tools,

@@ -26,13 +26,9 @@ from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPatter
 from jan_serve.generation.constraint.call_join import any_object
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
-from jan_serve.grammar import (
-    json_schema_to_grammar,
-    regex_to_grammar,
-)
-from jan_serve.grammar.ast import Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
-from jan_serve.grammar.builder import RuleBuilder
-from jan_serve.grammar.compose import Composer, embed
+from jan_serve.grammar import json_schema_to_grammar
+from jan_serve.grammar.ast import Grammar, Literal, sequence
+from jan_serve.grammar.compose import Composer
 from jan_serve.grammar.json_schema.arguments import (
     ArgumentNotation,
     ArgumentsGrammar,
@@ -42,15 +38,10 @@ from jan_serve.grammar.json_schema.arguments import (
 from jan_serve.grammar.layout import has_layouts, with_optional_spaces
 
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
-_KEY: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
-_SCALAR: Final = r"true|false|null|-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?"
 BOUNDS: Final = (4_096, 256)
 """Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once:
 in texts that a pattern holds too, and that may be another type."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
-FREE_CONTAINERS: Final = (
-    "arrays and objects among its arguments are held to the notation of this model, not to their schemas"
-)
 _ARGUMENT_SLOTS: Final = {
     Slot.KEY: ArgumentSlot.KEY,
     Slot.VALUE: ArgumentSlot.VALUE,
@@ -86,7 +77,7 @@ def tool_arguments(
     """As `tool_grammar`, not printed."""
     schema = _object_schema(parameters)
     try:
-        return _translated(chat_format, schema, whitespace)
+        return _translated(chat_format, schema, whitespace), ()
     except _REFUSALS as error:
         if strict:
             raise
@@ -94,13 +85,12 @@ def tool_arguments(
     for bound in BOUNDS:
         if (shorter := without_large_bounds(schema, bound)) != schema:
             try:
-                translated, warnings = _translated(chat_format, shorter, whitespace)
+                translated = _translated(chat_format, shorter, whitespace)
             except _REFUSALS as error:
                 refused = error
             else:
-                return translated, (*warnings, long_bounds(bound))
-    translated, _ = _translated(chat_format, ANY_ARGUMENTS, whitespace)
-    return translated, (any_object(str(refused)),)
+                return translated, (long_bounds(bound),)
+    return _translated(chat_format, ANY_ARGUMENTS, whitespace), (any_object(str(refused)),)
 
 
 def long_bounds(bound: int) -> str:
@@ -113,15 +103,12 @@ def has_free_text(chat_format: ChatFormat) -> bool:
     return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
 
 
-def _translated(
-    chat_format: ChatFormat, schema: Any, whitespace: Whitespace
-) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
+def _translated(chat_format: ChatFormat, schema: Any, whitespace: Whitespace) -> ArgumentsGrammar:
     made = _in_any_layout(chat_format, schema, whitespace)
-    warnings = () if made.exact else (FREE_CONTAINERS,)
     if not has_layouts(made.grammar):
-        return made, warnings
+        return made
     # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
-    return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar)), warnings
+    return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar))
 
 
 def _in_any_layout(chat_format: ChatFormat, schema: Any, whitespace: Whitespace) -> ArgumentsGrammar:
@@ -130,7 +117,7 @@ def _in_any_layout(chat_format: ChatFormat, schema: Any, whitespace: Whitespace)
         grammar = json_schema_to_grammar(schema, whitespace=whitespace)
         if schema["type"] != "object":
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
-        return ArgumentsGrammar(grammar, exact=True, most={})
+        return ArgumentsGrammar(grammar, most={})
     notation = _notation(syntax, chat_format.special_tokens)
     made = translate_arguments(schema, notation, whitespace=whitespace)
     if isinstance(syntax, GemmaArguments):
@@ -192,7 +179,6 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 separator=Literal(","),
                 stop=quote,
                 quote=sequence(spelled_texts(quote, specials)),
-                containers=_bare_key_containers,
             )
         case NestedTagArguments(prefix=prefix):
             # Objects and arrays are read as JSON too, which a grammar can hold to their schemas.
@@ -205,25 +191,3 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
             return ArgumentNotation(argument=(*opening, value, *closing), stop=prefix)
         case JsonArguments():
             raise ValueError("JSON arguments have no notation of their own")
-
-
-def _bare_key_containers(rules: RuleBuilder, string: Expr) -> Expr:
-    """Any array or object with bare keys."""
-    nested = RuleRef(rules.reserve("nested"))
-    value = choice([string, _embedded(rules, _SCALAR, "scalar"), nested])
-    pair = sequence([_embedded(rules, _KEY, "key"), Literal(":"), value])
-    rules.fill(
-        nested.name,
-        choice([_enclosed("{", pair, "}"), _enclosed("[", value, "]")]),
-    )
-    return nested
-
-
-def _enclosed(opening: str, item: Expr, closing: str) -> Expr:
-    """Items between brackets, with commas."""
-    more = repeat(sequence([Literal(","), item]), 0, None)
-    return sequence([Literal(opening), repeat(sequence([item, more]), 0, 1), Literal(closing)])
-
-
-def _embedded(rules: RuleBuilder, pattern: str, hint: str) -> Expr:
-    return embed(rules, regex_to_grammar(pattern), hint)

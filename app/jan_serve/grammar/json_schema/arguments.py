@@ -6,8 +6,6 @@ could take for a value of another type.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -30,22 +28,20 @@ from jan_serve.grammar.ast import (
     repeat,
     sequence,
 )
-from jan_serve.grammar.automata.to_grammar import dfa_to_expr
-from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
+from jan_serve.grammar.json_schema.emit_bare_keys import BareKeyEmitter, is_bare
 from jan_serve.grammar.json_schema.emit_objects import Field, Shape, plain_members
+from jan_serve.grammar.json_schema.emit_strings import raw_text
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.ir import (
-    ANY_ARRAY,
-    ANY_OBJECT,
     NO_VALUE,
     TRUE,
     ObjectSpec,
     TypeSets,
 )
-from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.grammar.json_schema.strings import NO_STRING, StringSet
 from jan_serve.grammar.limits import budget
 from jan_serve.grammar.text_form import PlainText
 from jan_serve.grammar.transform import prune
@@ -72,22 +68,20 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     """How arguments are written.
 
     argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
-    quote: stands around raw strings. containers: writes any array or object, where those are not JSON either.
+    quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
+    JSON.
     """
 
     argument: tuple[Expr | ArgumentSlot, ...]
     separator: Expr = EMPTY
     stop: str | None = None
-    quote: Expr = EMPTY
-    containers: Callable[[RuleBuilder, Expr], Expr] | None = None
+    quote: Expr | None = None
 
 
 class ArgumentsGrammar(msgspec.Struct, frozen=True):
-    """exact: whether every text of the grammar satisfies the schema; otherwise only the types of nested values are
-    enforced. most: characters of raw texts that the grammar does not count, by their keys."""
+    """most: characters of raw texts that the grammar does not count, by their keys."""
 
     grammar: Grammar
-    exact: bool
     most: dict[str, int]
 
 
@@ -100,7 +94,7 @@ def translate_arguments(
     """
     with budget():
         document = Document(schema)
-        emitter = Emitter(Expander(document), whitespace=whitespace)
+        emitter = _emitter(Expander(document), notation, whitespace)
         writer = _Writer(emitter, notation)
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
@@ -108,7 +102,15 @@ def translate_arguments(
     if grammar is None:
         raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
     most = {name: most for name, most in writer.most.items() if most is not None}
-    return ArgumentsGrammar(grammar, writer.exact, most)
+    return ArgumentsGrammar(grammar, most)
+
+
+def _emitter(expander: Expander, notation: ArgumentNotation, whitespace: Whitespace) -> Emitter:
+    if notation.quote is None:
+        return Emitter(expander, whitespace=whitespace)
+    if notation.stop is None:
+        raise ValueError("raw strings need a stop")
+    return BareKeyEmitter(expander, quote=notation.quote, stop=notation.stop)
 
 
 class _Writer:
@@ -117,14 +119,13 @@ class _Writer:
         self._closing = self._closing_of(notation)
         self._notation = msgspec.structs.replace(notation, argument=self._shared(notation.argument))
         self._plain = PlainText()
-        self.exact = True
         self.most: dict[str, int | None] = {}
 
     def _closing_of(self, notation: ArgumentNotation) -> tuple[int, Expr] | None:
         """How many characters stand between a raw string and its stop, and what follows; None where a control token
         belongs to the stop."""
         parts = notation.argument
-        if notation.stop is None or notation.quote != EMPTY or parts[-1] is ArgumentSlot.VALUE:
+        if notation.stop is None or notation.quote is not None or parts[-1] is ArgumentSlot.VALUE:
             return None
         after = parts[parts.index(ArgumentSlot.VALUE) + 1]
         if not isinstance(after, Literal) or notation.stop not in after.text:
@@ -152,7 +153,7 @@ class _Writer:
             conj = expander.algebra.lookup(spec, name)
             if name in required or not expander.is_nothing(conj):
                 sets = self._uncounted(name, expander.expand(conj))
-                argument = self._argument(self._plain.literal(name), name, sets)
+                argument = self._argument(self._key(name), name, sets)
                 fields.append(Field(argument, name in required))
         if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
             raise UnsupportedSchema(
@@ -165,10 +166,17 @@ class _Writer:
         members = plain_members(self._emit.rules, shape, "arguments", comma=self._notation.separator)
         return optional(members) if shape.may_be_empty() else members
 
+    def _key(self, name: str) -> Expr:
+        return self._plain.literal(name) if self._notation.quote is None else self._emit.key(name)
+
+    def _is_mark(self, name: str) -> bool:
+        """Whether an executor finds the value of this key."""
+        return self._notation.quote is None or is_bare(name)
+
     def _uncounted(self, name: str, sets: TypeSets) -> TypeSets:
         """The values of an argument, without the bound of a text that is too long to be counted here."""
         text, most = sets.string, None
-        is_raw = self._notation.stop is not None and not self._has_others(sets)
+        is_raw = self._notation.stop is not None and not self._has_others(sets) and self._is_mark(name)
         if is_raw and isinstance(text, strings.Length) and text.low <= _MOST_COUNTED < (text.high or 0):
             most = text.high
             sets = msgspec.structs.replace(sets, string=strings.Length(text.low, None))
@@ -188,7 +196,7 @@ class _Writer:
             kinds = self._by_type(sets, hint)
         else:
             text = sets.string
-            if self._notation.stop is not None and self._notation.quote == EMPTY and self._has_others(sets):
+            if self._notation.stop is not None and self._notation.quote is None and self._has_others(sets):
                 text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
             whole = choice(
                 [self._string(text, hint), self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)]
@@ -243,27 +251,15 @@ class _Writer:
         stop = self._notation.stop
         if strings.is_empty(allowed):
             return NEVER
-        if stop is None:
+        if stop is None or self._notation.quote is not None:
             return self._emit.string(allowed, hint)
-        if isinstance(allowed, strings.OneOfStrings):
-            values = [self._plain.literal(value) for value in allowed.values if stop not in value]
-            return choice([sequence([self._notation.quote, value, self._notation.quote]) for value in values])
-        raw = strings.intersect(allowed, strings.complement(strings.Pattern(re.escape(stop))))
-        body = dfa_to_expr(strings.string_dfa(raw), self._plain, self._emit.rules, f"{hint}-text")
-        return sequence([self._notation.quote, body, self._notation.quote])
+        return raw_text(allowed, stop, self._emit.rules, hint)
 
     def _other(self, sets: TypeSets, hint: str) -> Expr:
         """The value, if it is not a string."""
-        containers = self._notation.containers
         if not (sets.array or sets.object):
             return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)
-        if containers is None:
-            return self._emit.laid_out(self._emit.alternatives(sets, hint))
-        if sets.array not in ((), ANY_ARRAY) or sets.object not in ((), ANY_OBJECT):
-            self.exact = False
-        scalars = msgspec.structs.replace(sets, array=(), object=())
-        nested = containers(self._emit.rules, self._string(ANY_STRING, "any"))
-        return choice([NEVER if scalars.is_nothing() else self._emit.alternatives(scalars, hint), nested])
+        return self._emit.laid_out(self._emit.alternatives(sets, hint))
 
 
 def _may_be_off_by_one(length: strings.Length) -> bool:

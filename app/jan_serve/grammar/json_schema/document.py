@@ -5,15 +5,18 @@ Nothing is fetched and no file is opened: a reference that leaves the document i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
-from jan_serve.grammar.json_schema.json_value import as_array, as_object, kind_of
+from jan_serve.grammar.json_schema.json_value import as_array, as_object, kind_of, mentions
 from jan_serve.grammar.json_schema.keywords import (
     ASSERTIONS,
     DROPPED,
+    DYNAMIC_REFERENCES,
+    REFERENCES,
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
@@ -23,17 +26,26 @@ from jan_serve.grammar.json_schema.keywords import (
 )
 from jan_serve.grammar.limits import MAX_SCHEMA_DEPTH
 
+_RECURSIVE: Final = ""
+"""Stands for `$recursiveAnchor` among the dynamic anchors, none of which is empty."""
+
 
 class Node:
-    """A subschema at its place. Nodes are interned per document, so identity is equality."""
+    """A subschema at its place. Nodes are interned per document, so identity is equality.
 
-    __slots__ = ("base", "negative", "parent", "positive", "schema", "token")
+    scope: the base URIs of the resources on the way here that dynamic references may mean, the outermost first.
+    """
 
-    def __init__(self, schema: Any, base: str, parent: Node | None, token: str) -> None:
+    __slots__ = ("base", "negative", "parent", "positive", "schema", "scope", "token")
+
+    def __init__(
+        self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...] = ()
+    ) -> None:
         self.schema = schema
         self.base = base
         self.parent = parent
         self.token = token
+        self.scope = scope
         self.positive = Term(self, True)
         self.negative = Term(self, False)
 
@@ -82,24 +94,32 @@ class Document:
         self._declared = "$schema" in top
         self._strict = declared_draft(top.get("$schema")) is not None
         self._raw = root
-        self._id_key = "id" if self.draft <= 4 else "$id"
-        self._nodes: dict[tuple[int, str], Node] = {}
-        self._resources: dict[str, tuple[Any, str]] | None = None
-        self._anchors: dict[tuple[str, str], tuple[Any, str]] = {}
-        self._dynamic: dict[str, int] = {}
-        self._recursive_anchor = False
+        self.id_key = "id" if self.draft <= 4 else "$id"
+        self._nodes: dict[tuple[int, str, tuple[str, ...]], Node] = {}
+        # What has an identifier or an anchor: its schema, the base URI around it, and its pointer.
+        self._resources: dict[str, tuple[Any, str, str]] | None = None
+        self._anchors: dict[tuple[str, str], tuple[Any, str, str]] = {}
+        # The dynamic anchors of each resource, by its base URI; those that several resources have.
+        self._dynamic: dict[str, set[str]] = {}
+        self._ambiguous: set[tuple[str, str]] = set()
+        if mentions(root, DYNAMIC_REFERENCES):
+            self._index()
         self._kept: list[Any] = []
         self.false = Node(False, "", None, "")
-        self.root = self._node(root, "", None, "")
+        self.root = self._node(root, "", None, "", ())
 
-    def _node(self, schema: Any, base: str, parent: Node | None, token: str) -> Node:
-        base = self._base_of(schema, base)
-        key = (id(schema), base)
+    def _node(self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...]) -> Node:
+        """base: around the schema. scope: of what leads here."""
+        base = self.base_of(schema, base)
+        anchors = self._dynamic.get(base)
+        if anchors and not anchors <= set[str]().union(*(self._dynamic[outer] for outer in scope)):
+            scope = (*scope, base)
+        key = (id(schema), base, scope)
         node = self._nodes.get(key)
         if node is None or isinstance(schema, bool):
             members = as_object(schema) if self._strict else None
             own = schema if members is None else known_keywords(members, self.draft)
-            node = Node(own, base, parent, token)
+            node = Node(own, base, parent, token, scope)
             if not isinstance(schema, dict | bool):
                 raise InvalidSchema(
                     node.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
@@ -108,15 +128,15 @@ class Document:
                 self._nodes[key] = node
         return node
 
-    def _base_of(self, schema: Any, base: str) -> str:
+    def base_of(self, schema: Any, base: str) -> str:
         """The base URI inside `schema`. Up to draft 7 a `$ref` hides the identifier beside it."""
         members = as_object(schema) or {}
-        own = members.get(self._id_key)
+        own = members.get(self.id_key)
         if not isinstance(own, str) or own.startswith("#") or (self.draft <= 7 and "$ref" in members):
             return base
         if base and "$ref" in members and not self._declared:
             reason = "beside $ref its meaning depends on the draft, and $schema names none"
-            raise UnsupportedSchema("", self._id_key, reason)
+            raise UnsupportedSchema("", self.id_key, reason)
         return urldefrag(urljoin(base, own))[0]
 
     def child(self, node: Node, keyword: str, *path: str | int) -> Node:
@@ -126,7 +146,7 @@ class Document:
         for step in path:
             schema = schema[step]
             token += escape_token(str(step))
-        return self._node(schema, node.base, node, token)
+        return self._node(schema, node.base, node, token, node.scope)
 
     def check_negated(self, node: Node) -> None:
         """Refuse to negate what only older drafts have where no draft is named: it may mean nothing."""
@@ -146,21 +166,11 @@ class Document:
         ref = node.schema[keyword]
         if not isinstance(ref, str):
             raise InvalidSchema(f"{node.pointer}/{keyword}", "a reference is a string")
-        if keyword == "$recursiveRef":
-            self._index()
-            if self._recursive_anchor:
-                raise UnsupportedSchema(
-                    node.pointer, keyword, "$recursiveAnchor makes it depend on the caller"
-                )
-        # urljoin knows no `urn:` bases, and a fragment keeps the base whatever it is.
-        target, fragment = urldefrag(node.base + ref if ref.startswith("#") else urljoin(node.base, ref))
-        fragment = unquote(fragment)
-        if keyword == "$dynamicRef":
-            self._index()
-            if self._dynamic.get(fragment, 0) > 1:
-                raise UnsupportedSchema(node.pointer, keyword, "more than one $dynamicAnchor has this name")
+        target, fragment = _target(node.base, ref)
+        if keyword in DYNAMIC_REFERENCES:
+            target = self._outermost(node, keyword, target, fragment)
         if target == "" and (fragment == "" or fragment.startswith("/")):
-            return self._walk(node, keyword, self._raw, "", fragment)
+            return self._walk(node, keyword, (self._raw, "", ""), fragment)
         resource = self._index().get(target)
         if resource is None:
             raise UnsupportedSchema(
@@ -172,12 +182,35 @@ class Document:
                 raise InvalidSchema(
                     f"{node.pointer}/{keyword}", f"no anchor {fragment[:100]!r} in this document"
                 )
-            return self._node(found[0], target, None, found[1])
-        return self._walk(node, keyword, resource[0], target, fragment)
+            schema, base, place = found
+            return self._node(schema, base, None, place, node.scope)
+        return self._walk(node, keyword, resource, fragment)
 
-    def _walk(self, origin: Node, keyword: str, start: Any, base: str, pointer: str) -> Node:
-        value, place = start, ""
+    def outside(self) -> Iterator[str]:
+        """The URIs of the resources that references name and that are not in this document."""
+        index = self._index()
+        for schema, _, base, _ in self._subschemas(self._raw):
+            for keyword in REFERENCES:
+                ref = schema.get(keyword)
+                if isinstance(ref, str) and (target := _target(base, ref)[0]) not in index:
+                    yield target
+
+    def _outermost(self, node: Node, keyword: str, target: str, fragment: str) -> str:
+        """The resource that a dynamic reference to `target` means: of those on the way here, the first one that has the
+        same dynamic anchor, if `target` has it."""
+        anchor = _RECURSIVE if keyword == "$recursiveRef" else fragment
+        if anchor not in self._dynamic.get(target, ()):
+            return target
+        found = next((base for base in node.scope if anchor in self._dynamic[base]), target)
+        if (found, anchor) in self._ambiguous:
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "its $dynamicAnchor is in one resource twice")
+        return found
+
+    def _walk(self, origin: Node, keyword: str, start: tuple[Any, str, str], pointer: str) -> Node:
+        value, base, _ = start
+        place = ""
         for raw in pointer.split("/")[1:]:
+            base = self.base_of(value, base)
             token = raw.replace("~1", "/").replace("~0", "~")
             members, items = as_object(value), as_array(value)
             if members is not None and token in members:
@@ -187,28 +220,29 @@ class Document:
             else:
                 raise InvalidSchema(f"{origin.pointer}/{keyword}", f"nothing is at {pointer[:200]!r}")
             place += escape_token(token)
-            if place != pointer:
-                base = self._base_of(value, base)
-        return self._node(value, base, None, place)
+        return self._node(value, base, None, place, origin.scope)
 
-    def _index(self) -> dict[str, tuple[Any, str]]:
+    def _index(self) -> dict[str, tuple[Any, str, str]]:
         """Identifiers and anchors, found once, in places where a schema is expected."""
         if self._resources is None:
-            self._resources = {"": (self._raw, "")}
-            for schema, base, pointer in self._subschemas(self._raw):
-                self._register(schema, base, pointer)
+            self._resources = {"": (self._raw, "", "")}
+            for schema, around, base, pointer in self._subschemas(self._raw):
+                self._register(schema, around, base, pointer)
+            several = Counter(anchor for anchors in self._dynamic.values() for anchor in anchors)
+            for base, anchors in self._dynamic.items():
+                self._dynamic[base] = {anchor for anchor in anchors if several[anchor] > 1}
         return self._resources
 
-    def _subschemas(self, root: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
-        """Every object schema with its base URI and pointer, in places where a schema is expected."""
+    def _subschemas(self, root: Any) -> Iterator[tuple[dict[str, Any], str, str, str]]:
+        """Every object schema in places where a schema is expected: the base URI around it, its own, its pointer."""
         todo: list[tuple[Any, str, str]] = [(root, "", "")]
         while todo:
-            value, base, pointer = todo.pop()
+            value, around, pointer = todo.pop()
             members = as_object(value)
             if members is None:
                 continue
-            base = self._base_of(value, base)
-            yield members, base, pointer
+            base = self.base_of(value, around)
+            yield members, around, base, pointer
             for key, part in members.items():
                 place = pointer + escape_token(key)
                 parts, items = as_object(part), as_array(part)
@@ -219,23 +253,35 @@ class Document:
                 elif key in SCHEMA_KEYWORDS:
                     todo.append((part, base, place))
 
-    def _register(self, schema: dict[str, Any], base: str, pointer: str) -> None:
+    def _register(self, schema: dict[str, Any], around: str, base: str, pointer: str) -> None:
         assert self._resources is not None
-        if isinstance(schema.get(self._id_key), str):
-            self._resources.setdefault(base, (schema, pointer))
+        place = (schema, around, pointer)
+        is_resource = isinstance(schema.get(self.id_key), str)
+        if is_resource:
+            self._resources.setdefault(base, place)
         for key in ("id", "$id"):
             name = schema.get(key)
             if isinstance(name, str) and name.startswith("#"):
-                self._anchors.setdefault((base, name[1:]), (schema, pointer))
+                self._anchors.setdefault((base, name[1:]), place)
         for key in ("$anchor", "$dynamicAnchor"):
             name = schema.get(key)
             if isinstance(name, str):
-                self._anchors.setdefault((base, name), (schema, pointer))
+                self._anchors.setdefault((base, name), place)
         name = schema.get("$dynamicAnchor")
-        if isinstance(name, str):
-            self._dynamic[name] = self._dynamic.get(name, 0) + 1
-        if schema.get("$recursiveAnchor") is True:
-            self._recursive_anchor = True
+        if isinstance(name, str) and name != _RECURSIVE:
+            anchors = self._dynamic.setdefault(base, set())
+            if name in anchors:
+                self._ambiguous.add((base, name))
+            anchors.add(name)
+        if schema.get("$recursiveAnchor") is True and (is_resource or not pointer):
+            self._dynamic.setdefault(base, set()).add(_RECURSIVE)
+
+
+def _target(base: str, ref: str) -> tuple[str, str]:
+    """The URI of the resource that a reference names, and its fragment."""
+    # urljoin knows no `urn:` bases, and a fragment keeps the base whatever it is.
+    target, fragment = urldefrag(base + ref if ref.startswith("#") else urljoin(base, ref))
+    return target, unquote(fragment)
 
 
 def _check_depth(schema: Any) -> None:

@@ -144,6 +144,16 @@ class Emitter:
             return self.shared("name" if self.remembers else "string")
         return self._string(allowed, self.name_text, hint)
 
+    def name_outside(self, allowed: StringSet, words: tuple[str, ...], hint: str) -> Expr:
+        """A name of the set that is none of the words. An infinite set keeps some; a finite one is pruned if it does
+        not."""
+        body = self.other_words.expr(words, strings.string_dfa(allowed), f"{hint}-name")
+        return token(sequence([Literal('"'), body]))
+
+    def key(self, name: str) -> Expr:
+        """The name of a member that is listed."""
+        return Token(sequence([Literal('"'), self.name_text.literal(name), Literal('"')]))
+
     def _string(self, allowed: StringSet, form: JsonText, hint: str) -> Expr:
         known = self._strings.get((allowed, form))
         if known is None:

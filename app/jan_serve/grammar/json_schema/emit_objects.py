@@ -17,14 +17,11 @@ from jan_serve.grammar.ast import (
     EMPTY,
     NEVER,
     Expr,
-    Literal,
     RuleRef,
-    Token,
     choice,
     optional,
     repeat,
     sequence,
-    token,
 )
 from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.counting import count_words
@@ -129,8 +126,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
         conj = expander.algebra.lookup(spec, name)
         if name not in required and expander.is_nothing(conj):
             continue
-        key = Token(sequence([Literal('"'), emit.name_text.literal(name), Literal('"')]))
-        entry = sequence([key, emit.colon(), emit.value(conj, name)])
+        entry = sequence([emit.key(name), emit.colon(), emit.value(conj, name)])
         fields.append(Field(entry, name in required, name in leading))
     listed = tuple(names)
     extra = choice(_extras(emit, spec, listed, hint))
@@ -182,9 +178,9 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
     if names == ANY_STRING:
         if not listed:
             return emit.name(ANY_STRING, hint)
-        return _outside(emit, ANY_STRING, listed, hint)
+        return emit.name_outside(ANY_STRING, listed, hint)
     if isinstance(names, strings.NotIn) and isinstance(names.item, strings.OneOfStrings):
-        return _outside(emit, ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
+        return emit.name_outside(ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
     if strings.is_empty(names):
         return NEVER
     taken = tuple(name for name in listed if strings.contains(names, name))
@@ -193,13 +189,7 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
     if isinstance(names, strings.OneOfStrings):
         left = strings.OneOfStrings(tuple(value for value in names.values if value not in taken))
         return emit.name(left, f"{hint}-name") if left.values else NEVER
-    return _outside(emit, names, taken, hint)
-
-
-def _outside(emit: Emitter, names: StringSet, words: tuple[str, ...], hint: str) -> Expr:
-    """Names of a set other than these words. An infinite set keeps some; a finite one is pruned if it does not."""
-    body = emit.other_words.expr(words, strings.string_dfa(names), f"{hint}-name")
-    return token(sequence([Literal('"'), body]))
+    return emit.name_outside(names, taken, hint)
 
 
 def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:

@@ -3,6 +3,7 @@ else as an automaton."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,12 +16,13 @@ from jan_serve.grammar.json_schema.bounded_uri import bounded_uri
 from jan_serve.grammar.json_schema.strings import AllOf, Length, OneOfStrings, Pattern, StringSet
 from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import search_regex
-from jan_serve.grammar.text_form import TextForm
+from jan_serve.grammar.text_form import PlainText, TextForm
 from jan_serve.grammar.word_trie import words_expr
 
 # llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
 _MOST_COUNTED: Final = 10_000
 _PIECE: Final = 1_000
+_PLAIN: Final = PlainText()
 
 
 def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
@@ -39,6 +41,16 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
     if strings.is_empty(allowed):
         return NEVER
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint)
+
+
+def raw_text(allowed: StringSet, stop: str, rules: RuleBuilder, hint: str) -> Expr:
+    """Every string of the set that does not contain `stop`, as it is. NEVER where there is none."""
+    raw = strings.intersect(allowed, strings.complement(strings.Pattern(re.escape(stop))))
+    if strings.is_empty(raw):
+        return NEVER
+    if isinstance(raw, OneOfStrings):
+        return choice([_PLAIN.literal(value) for value in raw.values])
+    return dfa_to_expr(strings.string_dfa(raw), _PLAIN, rules, f"{hint}-text")
 
 
 def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr | None:

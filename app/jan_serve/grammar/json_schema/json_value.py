@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, cast
 
 
@@ -29,3 +30,18 @@ def kind_of(value: Any) -> str:
         (dict, "an object"),
     )
     return next((name for kind, name in names if isinstance(value, kind)), "not a JSON value")
+
+
+def mentions(value: Any, names: Collection[str]) -> bool:
+    """Whether an object at any depth has a member with one of the names."""
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        members, items = as_object(value), as_array(value)
+        if members is not None:
+            if any(name in members for name in names):
+                return True
+            todo += members.values()
+        elif items is not None:
+            todo += items
+    return False

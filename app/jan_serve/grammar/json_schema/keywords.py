@@ -21,7 +21,8 @@ OBJECT_KEYWORDS = frozenset(
     | {"minProperties", "maxProperties", "dependencies", "dependentRequired", "dependentSchemas"}
     | {"unevaluatedProperties"}
 )
-REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
+REFERENCES = ("$ref", *DYNAMIC_REFERENCES)
 IN_PLACE_KEYWORDS = frozenset(REFERENCES) | {"allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 VALUE_KEYWORDS = frozenset({"type", "enum", "const"})
 ASSERTIONS = (

@@ -29,15 +29,15 @@ _IN_PARTS: Final = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, charset.MAX_CO
 """Characters that a token may hold only a part of."""
 
 
-def text_memory(expander: Expander, root: Conj, emitter: Emitter) -> TextMemory | None:
-    """The memory of a document, whose grammar is written; None if the grammar says it all.
+def text_memory(expander: Expander, root: Conj, emitter: Emitter) -> TextMemory:
+    """The memory of a document, whose grammar is written.
 
     Raises UnsupportedSchema where another array may be at the place of a remembered one, or another object at the place
     of one whose names may run out.
     """
     if emitter.unique or emitter.counted_names:
         return _Places(expander, emitter).memory(root)
-    return TextMemory() if emitter.names_repeat else None
+    return TextMemory(names_repeat=emitter.names_repeat)
 
 
 class _Places:

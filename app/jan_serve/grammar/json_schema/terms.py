@@ -87,7 +87,10 @@ class Terms:
     def _contradict(a: Term, b: Term) -> bool:
         if a.positive == b.positive:
             return False
-        return a.node is b.node or (a.node.base == b.node.base and _same(a.node.schema, b.node.schema))
+        if a.node is b.node:
+            return True
+        here, there = a.node, b.node
+        return here.base == there.base and here.scope == there.scope and _same(here.schema, there.schema)
 
 
 def _same(a: Any, b: Any) -> bool:

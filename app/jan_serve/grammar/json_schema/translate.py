@@ -17,12 +17,10 @@ from jan_serve.grammar.limits import budget
 from jan_serve.grammar.transform import prune
 
 
-def translate(
-    schema: Any, *, whitespace: Whitespace, remembers: bool = False
-) -> tuple[Grammar, TextMemory | None]:
+def translate(schema: Any, *, whitespace: Whitespace, remembers: bool = False) -> tuple[Grammar, TextMemory]:
     """The grammar of the JSON texts that satisfy `schema`, if they also obey the memory.
 
-    remembers: whether a memory is allowed; without, there is none.
+    remembers: whether a memory is allowed; without, the grammar needs none.
     """
     with budget():
         document = Document(schema)

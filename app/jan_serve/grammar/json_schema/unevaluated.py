@@ -15,7 +15,7 @@ from jan_serve.grammar.json_schema.algebra import Algebra
 from jan_serve.grammar.json_schema.assertions import with_types
 from jan_serve.grammar.json_schema.document import Document, Node
 from jan_serve.grammar.json_schema.ir import ArraySpec, Conj, Contains, NameRule, ObjectSpec, TypeSets
-from jan_serve.grammar.json_schema.json_value import as_array, as_object
+from jan_serve.grammar.json_schema.json_value import mentions
 from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING
 from jan_serve.grammar.json_schema.terms import Terms
 
@@ -82,14 +82,4 @@ def unseen(sets: TypeSets) -> TypeSets:
 
 def mentions_unevaluated(schema: Any) -> bool:
     """Whether either keyword occurs anywhere: only then does the evaluated set matter."""
-    todo = [schema]
-    while todo:
-        value = todo.pop()
-        members, items = as_object(value), as_array(value)
-        if members is not None:
-            if "unevaluatedProperties" in members or "unevaluatedItems" in members:
-                return True
-            todo += members.values()
-        elif items is not None:
-            todo += items
-    return False
+    return mentions(schema, ("unevaluatedProperties", "unevaluatedItems"))

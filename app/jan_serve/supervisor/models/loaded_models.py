@@ -283,6 +283,8 @@ class LoadedModels:
         self.slots[source.name] = slot
         self._preparation.forget_all()
         logger.info("loading %s", source.name)
+        if reason := prepared.settings.unused_heads:
+            logger.info("%s: its head for further tokens (MTP) is not used: %s", source.name, reason)
         slot.load()
         self._on_load()
 

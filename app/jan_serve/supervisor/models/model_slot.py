@@ -159,11 +159,13 @@ def memory_while_loading(footprint: Footprint) -> MemoryUse:
 
 def memory_when_loaded(footprint: Footprint, facts: ModelFacts) -> MemoryUse:
     """The worker's figures as far as it reported them; layers on an accelerator are no longer in the mapped file."""
-    away = [part for part in facts.placement if part.kind in ("gpu", "rpc")]
-    if away:
+    if any(part.kind != "cpu" for part in facts.placement):
         weights = max(sum(part.weights for part in facts.placement), footprint.weights)
-        on_device = sum(part.weights + part.cache for part in away)
-        unseen = sum(part.weights for part in facts.placement if part not in away) if footprint.mapped else 0
+        # An integrated device has no memory of its own.
+        on_device = sum(part.weights + part.cache for part in facts.placement if part.kind in ("gpu", "rpc"))
+        unseen = (
+            sum(part.weights for part in facts.placement if part.kind == "cpu") if footprint.mapped else 0
+        )
         return MemoryUse(weights + facts.kv_bytes + footprint.working, on_device, unseen)
     offloaded = facts.n_gpu_layers / (facts.n_layer + 1)
     weights = max(facts.size_bytes, footprint.weights)  # the facts omit the draft model

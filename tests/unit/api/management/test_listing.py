@@ -108,12 +108,12 @@ def test_downloads_follow_the_models_unless_they_replace_one() -> None:
 
 def test_where_the_parts_of_a_model_are() -> None:
     main = PlacedPart(
-        device="CPU", kind="cpu", free=9, weights=4, cache=0, compute=1, experts_first=0, experts_last=2
+        device="CPU", kind="cpu", memory=9, weights=4, cache=0, compute=1, experts_first=0, experts_last=2
     )
     held = PlacedPart(
         device="CUDA0",
         kind="gpu",
-        free=9,
+        memory=9,
         weights=5,
         cache=2,
         compute=1,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.core.models.model_facts import SpecialToken
-from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor, kept_logits
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
@@ -170,3 +170,16 @@ def test_a_grammar_with_too_many_parses_at_once_is_a_request_at_fault(tokenizer:
     with pytest.raises(GrammarTooComplex, match="more parses at once than the limit"):
         executor.mask(np.zeros(len(PIECES), np.float32))
     assert not executor.is_complete
+
+
+def test_masks_of_few_and_of_many_tokens_are_unpacked_alike() -> None:
+    random = np.random.default_rng(3)
+    for n_tokens in (31, 32, 1_000, 20_001):
+        logits = random.standard_normal(n_tokens).astype(np.float32)
+        for share in (0.0, 0.001, 0.2, 1.0):
+            allowed = random.random(n_tokens) < share
+            packed = np.packbits(allowed, bitorder="little")
+            bits = np.zeros((n_tokens + 31) // 32, np.int32)
+            bits.view(np.uint8)[: len(packed)] = packed
+            expected = np.where(allowed, logits, np.float32(-np.inf))
+            assert np.array_equal(kept_logits(bits, logits), expected)

@@ -126,6 +126,22 @@ async def test_arguments_of_tools_have_the_white_space_of_the_server(translator:
     assert len(set(texts)) == 3
 
 
+async def test_schemas_of_the_server_go_with_those_that_name_them() -> None:
+    documents = {"colour.json": {"enum": ["red"]}}
+    cache = GrammarCache(translate_inline, schemas=lambda: documents)
+    asked = {"$ref": "colour.json"}
+    grammar = await cache.compile(JsonSchemaConstraint(asked))
+    documents["colour.json"] = {"enum": ["blue"]}
+    edited = await cache.compile(JsonSchemaConstraint(asked))
+    assert ("red" in grammar.lark, "blue" in edited.lark) == (True, True)
+    assert (await cache.explain(JsonSchemaConstraint(asked))).compiles
+    tool = Tool(name="paint", parameters={"type": "object", "properties": {"colour": asked}}, strict=True)
+    calls = await cache.compile_calls(HERMES, [tool], parallel=False, constraint=None)
+    assert "blue" in calls.whole.lark
+    with pytest.raises(UnsupportedSchema):
+        await cache.compile(JsonSchemaConstraint({"$ref": "other.json"}))
+
+
 async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:
     cache = GrammarCache(translator.translate, {"list": 'root ::= "a"'})
     await cache.compile(GbnfConstraint("list"))

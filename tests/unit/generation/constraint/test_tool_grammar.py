@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import jsonschema
 import pytest
 
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.literals import GEMMA, literal_to_json
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidSchema,
@@ -17,7 +20,6 @@ from jan_serve.errors import (
 from jan_serve.generation.constraint.tool_grammar import (
     ANY_ARGUMENTS,
     BOUNDS,
-    FREE_CONTAINERS,
     has_free_text,
     long_bounds,
     tool_arguments,
@@ -204,16 +206,70 @@ def test_only_large_bounds_go() -> None:
     }
 
 
-def test_containers_of_gemma_have_bare_keys_and_no_schema() -> None:
-    schema = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
-    made, warnings = tool_arguments(BY_NAME["gemma4"], schema)
-    assert warnings == (FREE_CONTAINERS,)
-    for value in ("[]", "[1,-2.5]", '[{a:true,b-c:[<|"|>x<|"|>]},null]', "{}"):
-        assert matches(made.grammar, f"{{x:{value}}}"), value
-    for value in ("[1,]", "[1", '[{"a":1}]', "1", "[1 2]"):
-        assert not matches(made.grammar, f"{{x:{value}}}"), value
-    for name in ("hermes", "lfm2", "qwen3-coder", "minimax-m3"):
-        assert tool_grammar(BY_NAME[name], schema).warnings == ()
+QUOTE = '<|"|>'
+NESTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "list": {"type": "array", "items": {"type": "integer", "minimum": -2}, "maxItems": 2},
+        "point": {
+            "type": "object",
+            "properties": {
+                "kind": {"enum": ["a", "b c"]},
+                "its name": {"type": "string", "maxLength": 3},
+                "more": {"$ref": "#/properties/point"},
+            },
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+        "answers": {
+            "type": "object",
+            "propertyNames": {"maxLength": 6},
+            "additionalProperties": {"type": ["string", "null"]},
+        },
+        "any": {},
+    },
+    "additionalProperties": False,
+}
+NESTED_RIGHT = [
+    "{}",
+    "{list:[]}",
+    "{list:[-2,7]}",
+    f"{{point:{{kind:{QUOTE}b c{QUOTE}}}}}",
+    f"{{point:{{kind:{QUOTE}a{QUOTE},{QUOTE}its name{QUOTE}:{QUOTE}<{QUOTE},more:{{kind:{QUOTE}a{QUOTE}}}}}}}",
+    f"{{answers:{{x-1:null,é:{QUOTE}[{QUOTE},{QUOTE}Why, ?{QUOTE}:null}}}}",
+    f"{{any:{{a:[true,{{b:{QUOTE}{QUOTE}}},-1.5e3,null]}}}}",
+]
+NESTED_WRONG = [
+    "{list:[-3]}",
+    "{list:[1,2,3]}",
+    "{list:[1, 2]}",
+    "{list:{}}",
+    "{point:{}}",
+    f"{{point:{{kind:{QUOTE}c{QUOTE}}}}}",
+    f"{{point:{{kind:{QUOTE}a{QUOTE},x:1}}}}",
+    f"{{point:{{kind:{QUOTE}a{QUOTE},{QUOTE}its name{QUOTE}:{QUOTE}long{QUOTE}}}}}",
+    f"{{point:{{kind:{QUOTE}a{QUOTE},its name:{QUOTE}x{QUOTE}}}}}",
+    f"{{point:{{kind:{QUOTE}a{QUOTE},more:{{}}}}}}",
+    "{answers:{x:1}}",
+    "{answers:{seventh:null}}",
+    "{answers:{a b:null}}",
+    '{any:{"a":1}}',
+    "{any:x}",
+]
+
+
+def test_nested_values_of_gemma_follow_their_schemas() -> None:
+    made, warnings = tool_arguments(BY_NAME["gemma4"], NESTED)
+    assert warnings == ()
+    for text in (*NESTED_RIGHT, *NESTED_WRONG):
+        assert matches(made.grammar, text) == (text in NESTED_RIGHT), text
+
+
+@pytest.mark.parametrize("text", NESTED_RIGHT)
+def test_what_gemmas_grammar_allows_is_read_as_what_the_schema_allows(text: str) -> None:
+    arguments = literal_to_json(text, GEMMA)
+    assert arguments is not None
+    jsonschema.validate(json.loads(arguments), NESTED)
 
 
 @pytest.mark.parametrize(

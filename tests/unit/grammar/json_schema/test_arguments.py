@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import UnsupportedSchema
-from jan_serve.grammar.ast import Expr, Literal, choice, repeat, sequence
-from jan_serve.grammar.builder import RuleBuilder
+from jan_serve.grammar.ast import Literal
 from jan_serve.grammar.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
 from jan_serve.grammar.recognizer import Recognizer
 
@@ -110,29 +109,28 @@ def test_arguments_of_a_schema(name: str) -> None:
     made = translate_arguments({"type": "object", **keywords}, notation)
     recognizer = Recognizer(made.grammar)
     assert [text for text in (*accepted, *refused) if recognizer.matches(text)] == accepted
-    assert made.exact and not made.most
-
-
-def _containers(rules: RuleBuilder, text: Expr) -> Expr:
-    """Any list, in parentheses."""
-    return rules.define(
-        "list", sequence([Literal("("), repeat(choice([text, Literal("1")]), 0, None), Literal(")")])
-    )
+    assert not made.most
 
 
 @pytest.mark.parametrize(
-    ("inner", "exact"),
-    [({"type": "array"}, True), ({"type": "array", "maxItems": 1}, False), ({"type": "null"}, True)],
+    ("inner", "accepted", "refused"),
+    [
+        ({"type": "array"}, ["[]", "[1,'x',[null]]", "[{a:1}]"], ["[1, 2]", "[x]", "['x]", "{}"]),
+        ({"type": "array", "maxItems": 1}, ["['x']"], ["[1,2]"]),
+        ({"properties": {"b": {"const": "x"}}, "type": "object"}, ["{b:'x'}", "{}"], ["{b:'y'}", "{'b':1}"]),
+        ({"properties": {"b c": {"const": 1}}, "type": "object"}, ["{'b c':1}"], ["{b c:1}", "{'b c':2}"]),
+        ({"properties": {"b'": {"const": 1}}, "type": "object"}, ["{}", "{b:2}"], ["{b':1}", "{'b'':1}"]),
+        ({"type": "object", "patternProperties": {"^x": False}}, ["{b:1,'c d':2}"], ["{x:1}", "{'x d':1}"]),
+        ({"type": "null"}, ["null"], ["[]"]),
+    ],
 )
-def test_containers_of_their_own_notation_are_free_inside(inner: dict[str, Any], exact: bool) -> None:
-    notation = ArgumentNotation(
-        argument=(KEY, Literal("="), VALUE), stop="'", quote=Literal("'"), containers=_containers
-    )
+def test_bare_keys_and_raw_strings_at_any_depth(
+    inner: dict[str, Any], accepted: list[str], refused: list[str]
+) -> None:
+    notation = ArgumentNotation(argument=(KEY, Literal("="), VALUE), stop="'", quote=Literal("'"))
     made = translate_arguments({"type": "object", "properties": {"a": inner}}, notation)
-    assert made.exact is exact
     recognizer = Recognizer(made.grammar)
-    assert recognizer.matches("a=(1'x'1)") is (inner["type"] == "array")
-    assert not recognizer.matches("a=[1]")
+    assert [text for text in (*accepted, *refused) if recognizer.matches(f"a={text}")] == accepted
 
 
 @pytest.mark.parametrize(

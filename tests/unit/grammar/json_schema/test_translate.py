@@ -350,6 +350,46 @@ def test_listed_properties_come_in_their_order_and_once() -> None:
         assert not recognizer.matches(text), text
 
 
+@pytest.mark.parametrize(
+    ("value", "spelled", "others"),
+    [
+        ("a", ['"a"'], ['"\\u0061"']),
+        ("a/b", ['"a/b"'], ['"a\\/b"', '"a\\u002fb"']),
+        ("\n", ['"\\n"'], ['"\n"', '"\\u000a"']),
+        ('"\\', ['"\\"\\\\"'], ['"\\u0022\\u005c"', '""\\"']),
+        ("\x01", ['"\\u0001"'], ['"\x01"', '"\\u0002"']),
+        ("é", ['"é"', '"\\u00e9"', '"\\u00E9"'], ['"e"', '"\\u00e8"']),
+        ("😀", ['"😀"', '"\\ud83d\\ude00"', '"\\uD83D\\uDE00"'], ['"\\ud83d"', '"\\ude00\\ud83d"']),
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "schema", "after"),
+    [
+        ("", {"const": "VALUE"}, ""),
+        ("", {"enum": [1, "VALUE", "other"]}, ""),
+        ('{"k": ', {"const": {"k": "VALUE"}}, "}"),
+        ("[", {"enum": [["VALUE"], []]}, "]"),
+    ],
+    ids=["const", "enum", "object", "array"],
+)
+def test_listed_values_have_only_the_escapes_that_they_need(
+    before: str,
+    schema: Any,
+    after: str,
+    value: str,
+    spelled: list[str],
+    others: list[str],
+) -> None:
+    """Characters beyond printable ASCII also as `\\u…`: a model that writes ASCII only needs it."""
+    written = json.dumps(schema).replace('"VALUE"', json.dumps(value))
+    grammar = json_schema_to_grammar(json.loads(written))
+    recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for text, is_taken in (*((text, True) for text in spelled), *((text, False) for text in others)):
+        assert recognizer.matches(before + text + after) is is_taken, text
+        assert oracle.accepts(matcher, before + text + after) is is_taken, text
+
+
 @pytest.mark.parametrize("text", ["10e308", "1e309", "9.9e308", "100e300"])
 def test_exponents_stay_within_a_double(text: str) -> None:
     assert not Recognizer(json_schema_to_grammar({"type": "number"})).matches(text)

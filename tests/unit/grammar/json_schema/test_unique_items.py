@@ -33,8 +33,7 @@ def array(items: Any, **others: Any) -> dict[str, Any]:
     ],
 )
 def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list[str]) -> None:
-    grammar, memory = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
-    assert memory is not None
+    grammar, _ = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
     for text in spelled:
         assert matches(grammar, f"[{text}]"), text
     for text in others:
@@ -55,7 +54,7 @@ def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list
 )
 def test_how_many_items_there_may_be(items: Any, endless: bool, most: int | None) -> None:
     grammar, memory = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
-    assert memory is not None and memory.unique[0].endless == endless
+    assert memory.unique[0].endless == endless
     if most is not None and most < 100:
         recognizer = Recognizer(grammar)
         first = next(text for text in ('"a"', "1", "0") if recognizer.matches(f"[{text}]"))
@@ -75,7 +74,6 @@ def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
         "additionalProperties": {"type": "array", "items": TEXTS},
     }
     _, memory = json_schema_with_memory(schema)
-    assert memory is not None
     root = memory.places[0]
     assert root.names["name"] == NOWHERE and root.names["next"] == 0
     assert memory.places[root.names["tags"]].unique == 0
@@ -123,5 +121,7 @@ def test_without_a_memory_and_with_flexible_white_space_it_is_refused() -> None:
             translate()
 
 
-def test_few_values_need_no_memory() -> None:
-    assert json_schema_with_memory(array({"enum": ["a", "b"]}))[1] is None
+def test_of_few_values_nothing_is_remembered() -> None:
+    _, memory = json_schema_with_memory(array({"enum": ["a", "b"]}))
+    assert memory.unique == memory.unlisted == ()
+    assert not memory.names_repeat

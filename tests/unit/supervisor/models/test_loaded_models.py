@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, ModelNotFound, Unavailable
-from jan_serve.ipc.messages import Chunk, EngineRequest, TokenizeRequest
+from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings, TokenizeRequest
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.limits import ManagerLimits
@@ -96,6 +96,18 @@ async def test_two_models_are_in_memory_at_once_and_keep_their_workers(tmp_path:
         assert [await m.use("a"), await m.use("b")] == pids
         assert m.loaded() == {"a", "b"}
         assert [m.status(name).taken_bytes for name in "ab"] == [GB, GB]
+
+
+async def test_the_log_says_why_a_head_does_not_draft(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="jan_serve")
+    async with machine(tmp_path, ("a", "b")) as m:
+        await m.use("a")
+        m.resolver.settings = EngineSettings(unused_heads="it has 3 of them")
+        await m.use("b")
+    said = [record.getMessage() for record in caplog.records if "MTP" in record.getMessage()]
+    assert said == ["b: its head for further tokens (MTP) is not used: it has 3 of them"]
 
 
 async def test_the_least_recently_used_model_is_evicted_for_one_that_does_not_fit_beside(

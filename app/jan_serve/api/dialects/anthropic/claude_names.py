@@ -1,13 +1,8 @@
-"""Names of Claude models, which clients send by default, as aliases of models here."""
+"""Names of Claude models, which clients send by default, as aliases of models here. Pure."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Sequence
 from typing import Final
-
-from jan_serve.errors import ModelNotFound
-from jan_serve.generation.ports import EngineClient, ModelLeases
 
 FAMILIES: Final = ("opus", "sonnet", "haiku")
 ALL: Final = "claude"
@@ -21,31 +16,3 @@ def names_for(name: str) -> tuple[str, ...]:
         return (name,)
     families = (family for family in FAMILIES if family in lowered)
     return tuple(dict.fromkeys((name, *families, ALL)))
-
-
-class ClaudeLeases:
-    """A ModelLeases that looks up Claude's names by family."""
-
-    def __init__(self, models: ModelLeases) -> None:
-        self._models = models
-
-    @contextlib.asynccontextmanager
-    async def lease(
-        self, name: str | None, keep_alive_s: float | None = None
-    ) -> AsyncGenerator[EngineClient]:
-        """As ModelLeases.lease; ModelNotFound has the name in the request."""
-        names = (None,) if name is None else names_for(name)
-        async with contextlib.AsyncExitStack() as stack:
-            yield await self._first(stack, names, keep_alive_s)
-
-    async def _first(
-        self, stack: contextlib.AsyncExitStack, names: Sequence[str | None], keep_alive_s: float | None
-    ) -> EngineClient:
-        missing: ModelNotFound | None = None
-        for candidate in names:
-            try:
-                return await stack.enter_async_context(self._models.lease(candidate, keep_alive_s))
-            except ModelNotFound as error:
-                missing = missing or error
-        assert missing is not None
-        raise missing

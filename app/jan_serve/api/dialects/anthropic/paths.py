@@ -6,8 +6,8 @@ from typing import Final
 
 from starlette.types import Scope
 
-from jan_serve.api.dialect import reroute
 from jan_serve.api.guards.guard import header_values
+from jan_serve.api.http.reroute import reroute
 
 PREFIX: Final = "/anthropic"
 """Of paths that another dialect has at the root."""
@@ -30,4 +30,4 @@ def rewrite_head(scope: Scope) -> None:
 
 
 def _is_under(path: str, roots: tuple[str, ...]) -> bool:
-    return any(path == root or path.startswith(root + "/") for root in roots)
+    return path.startswith(roots) and any(path == root or path.startswith(root + "/") for root in roots)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 
 from jan_serve.api.dialect import Services
-from jan_serve.api.dialects.anthropic.claude_names import ClaudeLeases
+from jan_serve.api.dialects.anthropic.claude_leases import ClaudeLeases
 from jan_serve.api.dialects.anthropic.errors import AnthropicError
 from jan_serve.api.dialects.anthropic.messages.routes import add_message_routes
 from jan_serve.api.dialects.anthropic.models.routes import add_model_routes

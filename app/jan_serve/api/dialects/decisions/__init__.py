@@ -1,19 +1,1 @@
 """Typed decisions: /v1/decide, which is ours, and /v1/systemone. docs/decisions.md."""
-
-from __future__ import annotations
-
-from fastapi import APIRouter
-
-from jan_serve.api.dialect import Dialect, Services
-from jan_serve.config import Settings
-
-
-def decisions_dialect(_: Settings, services: Services) -> Dialect:
-    """Errors are OpenAI's."""
-
-    def router() -> APIRouter:
-        from jan_serve.api.dialects.decisions.routes import decisions_router
-
-        return decisions_router(services)
-
-    return Dialect(router, ("/v1/decide", "/v1/systemone"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from jan_serve.core.models.latest_tag import LATEST
 from jan_serve.core.models.listed_model import ListedModel
 
-LATEST: Final = ":latest"
 _KEPT_MODELS: Final = 2048
 
 

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from starlette.responses import PlainTextResponse, Response
+from typing_extensions import TypedDict
 
 from jan_serve.api.errors import Problem
 from jan_serve.api.http.json_position import line_and_column, span_of
@@ -31,9 +32,6 @@ from jan_serve.errors import (
     UnsupportedSchema,
 )
 
-if TYPE_CHECKING:
-    from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
-
 Path = tuple[str | int, ...]
 
 _OVERLOADED: Final = "Model is overloaded"
@@ -52,6 +50,13 @@ _EXPECTED: Final = {
 }
 _MAX_NUMBER_LENGTH: Final = 40
 _MAX_ERRORS: Final = 8
+
+
+class ErrorBody(TypedDict):
+    """A failure and its kind, by which clients choose an exception."""
+
+    error: str
+    error_type: str
 
 
 class ValidationFailed(InvalidRequest):

@@ -11,9 +11,8 @@ from pydantic import TypeAdapter
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.tgi.chat.routes import add_chat_routes
 from jan_serve.api.dialects.tgi.completions.routes import add_completion_routes
-from jan_serve.api.dialects.tgi.errors import deserialize_error
+from jan_serve.api.dialects.tgi.errors import ErrorBody, deserialize_error
 from jan_serve.api.dialects.tgi.generate.routes import add_native_routes
-from jan_serve.api.dialects.tgi.generate.wire import ErrorBody
 from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.metrics import TgiMetrics
 from jan_serve.api.dialects.tgi.paths import PREFIX

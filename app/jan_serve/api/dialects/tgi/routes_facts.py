@@ -6,8 +6,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.api.dialects.tgi.errors import ErrorBody
 from jan_serve.api.dialects.tgi.generate.routes import TAGS
-from jan_serve.api.dialects.tgi.generate.wire import ErrorBody, Info, ModelList
+from jan_serve.api.dialects.tgi.generate.wire import Info, ModelList
 from jan_serve.api.dialects.tgi.limits import VALIDATION_WORKERS
 from jan_serve.api.dialects.tgi.reply_head import DOCKER_LABEL, TGI_VERSION
 from jan_serve.api.dialects.tgi.serving import Serving

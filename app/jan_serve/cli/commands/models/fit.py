@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +10,7 @@ import psutil
 
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.memory_meter import accelerators
+from jan_serve.placement.beside import bytes_beside
 from jan_serve.placement.device_plan import plan_devices
 from jan_serve.placement.report import advice, lines
 
@@ -28,7 +30,8 @@ def show_fit(
 
     sources = ModelSources(resolver, settings)
     engine = sources.engine_settings(sources.resolve(name))
-    plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total)
+    beside = bytes_beside(engine, os.path.getsize)
+    plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total, beside)
     if as_json:
         output.json(
             {

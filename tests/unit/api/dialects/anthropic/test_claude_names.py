@@ -1,14 +1,10 @@
-"""Claude's names find models by family."""
+"""The names under which Claude's models are looked up."""
 
 from __future__ import annotations
 
 import pytest
 
-from jan_serve.api.dialects.anthropic.claude_names import ClaudeLeases, names_for
-from jan_serve.errors import ModelNotFound
-from tests.support.fake_client import FakeClient, FakeModels
-
-pytestmark = pytest.mark.anyio
+from jan_serve.api.dialects.anthropic.claude_names import names_for
 
 
 @pytest.mark.parametrize(
@@ -26,20 +22,3 @@ pytestmark = pytest.mark.anyio
 )
 def test_the_names_to_look_up(name: str, expected: tuple[str, ...]) -> None:
     assert names_for(name) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "served"), [("claude-haiku-4-5", "haiku"), ("claude-opus-4", "claude"), (None, "haiku")]
-)
-async def test_the_first_model_of_these_names_serves(name: str | None, served: str) -> None:
-    models = FakeModels(FakeClient("haiku"), FakeClient("claude"))
-    async with ClaudeLeases(models).lease(name, 5.0) as client:
-        assert client.name == served
-    assert models.held == 0
-    assert set(models.keep_alives) == {5.0}
-
-
-async def test_the_error_has_the_name_in_the_request() -> None:
-    with pytest.raises(ModelNotFound, match="claude-opus-4"):
-        async with ClaudeLeases(FakeModels(FakeClient("other"))).lease("claude-opus-4"):
-            raise AssertionError("there is no such model")

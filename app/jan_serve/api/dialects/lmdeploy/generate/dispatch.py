@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jan_serve.api.dialect import reroute
 from jan_serve.api.errors import HttpError
+from jan_serve.api.http.reroute import reroute
 
 SHARED_PATH: Final = "/generate"
 LMDEPLOY_PATH: Final = "/lmdeploy/generate"

@@ -22,7 +22,6 @@ from jan_serve.api.dialects.ollama.management.wire import (
     OllamaProgress,
     OllamaPullRequest,
 )
-from jan_serve.api.dialects.ollama.names import LATEST
 from jan_serve.api.dialects.ollama.parse_common import model_name
 from jan_serve.api.dialects.ollama.paths import UPLOADS
 from jan_serve.api.dialects.ollama.render_common import line
@@ -33,6 +32,7 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import EventStream, frames_of, resumed
 from jan_serve.api.model_store import ModelStore
+from jan_serve.core.models.latest_tag import without_latest
 from jan_serve.core.models.model_details import ModelDetails
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
@@ -60,7 +60,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
     )
     async def pull(request: Request, body: OllamaPullRequest) -> Response:
         """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
-        steps = store.pull(model_name(body).removesuffix(LATEST))
+        steps = store.pull(without_latest(model_name(body)))
         if body.stream is False:
             await while_connected(request, _drained(steps))
             return json_reply({"status": "success"})
@@ -96,7 +96,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
     )
     async def create(body: OllamaCreateRequest) -> Response:
         """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""
-        name = model_name(body).removesuffix(LATEST)
+        name = without_latest(model_name(body))
         check_create(body)
         base = body.from_ or ""
         if body.files:
@@ -149,7 +149,7 @@ def _variant(
     body: OllamaCreateRequest, name: str, found: ModelDetails, adapter: str | None = None
 ) -> Variant:
     inherited = found.variant
-    return variant_of(body, name.removesuffix(LATEST), found.model.name, inherited, time.time(), adapter)
+    return variant_of(body, without_latest(name), found.model.name, inherited, time.time(), adapter)
 
 
 async def _drained(steps: AsyncGenerator[PullStep]) -> None:

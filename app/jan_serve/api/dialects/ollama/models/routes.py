@@ -47,7 +47,7 @@ def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> 
     async def tags() -> Response:
         """All models that requests can name. Waits for no load."""
         models = await store.models()
-        rows = await asyncio.to_thread(listed_rows, models, serving.preparer.template_override)
+        rows = await asyncio.to_thread(lambda: listed_rows(models, serving.preparer.template_overrides()))
         return json_reply({"models": rows})
 
     @router.get("/api/ps", summary="Models in memory", response_model=wire.LoadedRows)

@@ -192,10 +192,3 @@ class ModelEntry(TypedDict):
 class ModelList(TypedDict):
     object: str
     data: list[ModelEntry]
-
-
-class ErrorBody(TypedDict):
-    """A failure and its kind, by which clients choose an exception."""
-
-    error: str
-    error_type: str

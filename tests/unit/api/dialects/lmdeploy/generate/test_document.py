@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy import lmdeploy_dialect
-from jan_serve.api.dialects.openai import openai_dialect
+from jan_serve.api.dialects.lmdeploy.dialect import lmdeploy_dialect
+from jan_serve.api.dialects.openai.dialect import openai_dialect
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import make_settings
