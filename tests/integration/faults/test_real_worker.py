@@ -31,7 +31,9 @@ __all__ = ["model_folder", "tiny_llama"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-SETTINGS = EngineSettings(n_ctx=512, parallel=2, threads=1)
+SETTINGS = EngineSettings(n_ctx=32_768, parallel=2, threads=1)
+# Enough tokens that a signal comes before the end of the answer, however late the test reads its beginning.
+ENDLESS = 30_000
 NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10**6))
 
 
@@ -69,7 +71,7 @@ async def test_the_same_answer_before_and_after_a_crash_in_decode(tiny_llama: Pa
             pid = manager.snapshot().models[0].pid
             assert pid is not None
             with pytest.raises(EngineCrashed, match=f"SIG{name}"):
-                async for event in client.generate(request(client, 400)):
+                async for event in client.generate(request(client, ENDLESS)):
                     if isinstance(event, Chunk) and alive(pid):
                         os.kill(pid, signal.Signals[f"SIG{name}"])
         async with manager.lease(None) as client:
