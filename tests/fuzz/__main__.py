@@ -1,7 +1,7 @@
 """`python -m tests.fuzz [TARGET ...] [--minutes M] [--seed N] [--guided]`: damaged inputs at what strangers reach.
 
-Each finding is written to a file of build/fuzz, and printed with its seed; the exit status is 1 if there is one. --guided:
-by `tests.fuzz.guided`, whose inputs that reached new code stay in build/fuzz/corpus for the next run.
+Each finding is written to a file of build/fuzz, and printed with its seed; the exit status is 1 if there is one.
+--guided: by `tests.fuzz.guided`. Inputs that reached new code stay in build/fuzz/corpus for the next run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`python -m tests.fuzz.guided TARGET [libFuzzer's options and corpus]`: the inputs that reach new code are changed further.
+"""`python -m tests.fuzz.guided TARGET [libFuzzer's options and corpus]`: what reaches new code is changed further.
 
 The bytes of libFuzzer are the draws of a target (Zest, Padhye et al. 2019), so that its inputs stay as well formed as
-those of `tests.fuzz`. A file that was found is run again with its path in place of the corpus. Linux, CPython below 3.14.
+those of `tests.fuzz`. A file that was found runs again if its path takes the place of the corpus. Linux, CPython up to 3.13.
 """
 
 # atheris is installed by make fuzz only.
-# pyright: reportMissingImports=false, reportUnknownMemberType=false
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
