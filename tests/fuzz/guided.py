@@ -1,7 +1,7 @@
 """`python -m tests.fuzz.guided TARGET [libFuzzer's options and corpus]`: what reaches new code is changed further.
 
 The bytes of libFuzzer are the draws of a target (Zest, Padhye et al. 2019), so that its inputs stay as well formed as
-those of `tests.fuzz`. A file that was found runs again if its path takes the place of the corpus. Linux, CPython up to 3.13.
+those of `tests.fuzz`. A file that was found runs again if its path takes the place of the corpus. Linux, Python < 3.14.
 """
 
 # atheris is installed by make fuzz only.
