@@ -70,8 +70,8 @@ class Finding(Exception):
 
 @contextlib.contextmanager
 def judging(data: bytes) -> Generator[None]:
-    """Only errors of our tree may leave the block, and in time."""
-    start = time.monotonic()
+    """Only errors of our tree may leave the block, and in time: of the processor, as helper processes limit the rest."""
+    start = time.process_time()
     try:
         yield
     except (EngineCrashed, ProtocolError) as error:
@@ -81,8 +81,8 @@ def judging(data: bytes) -> Generator[None]:
     except Exception as error:
         raise Finding(f"{type(error).__name__}: {error}", data) from error
     finally:
-        if time.monotonic() - start > ANSWER_S:
-            raise Finding(f"it took {time.monotonic() - start:.0f} s", data)
+        if time.process_time() - start > ANSWER_S:
+            raise Finding(f"it took {time.process_time() - start:.0f} s", data)
 
 
 def _decoders() -> Decoder:
