@@ -70,7 +70,7 @@ class Finding(Exception):
 
 @contextlib.contextmanager
 def judging(data: bytes) -> Generator[None]:
-    """Only errors of our tree may leave the block, and in time: of the processor, as helper processes limit the rest."""
+    """Only errors of our tree may leave the block, and in time of the processor: helper processes limit theirs."""
     start = time.process_time()
     try:
         yield
