@@ -45,7 +45,7 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "taker.py").write_text(
         "from late_module import Late\ndef check(value: Late | None = None): return isinstance(value, Late)\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     yield "late_module"
     for name in ("late_module", "taker"):
         sys.modules.pop(name, None)
