@@ -21,6 +21,7 @@ from jan_serve.grammar.ast import (
     Brackets,
     CharClass,
     Choice,
+    Except,
     Expr,
     Grammar,
     Literal,
@@ -229,6 +230,8 @@ class _Printer:
             return self._reference(expr.name)
         if isinstance(expr, Token):
             return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
+        if isinstance(expr, Except):
+            raise GrammarTooComplex("the grammar has words that only terminals can leave out")
         if isinstance(expr, Repeat):
             return self._nested(self._rule, expr.item, "g") + bounds(expr)
         if isinstance(expr, Until):
@@ -358,6 +361,9 @@ class _Printer:
             return self._terminal_rule(expr.name)
         if isinstance(expr, Token):
             return self._terminal_item(expr.item)
+        if isinstance(expr, Except):
+            words = " | ".join([self._terminal_item(word) for word in expr.words])
+            return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
         if isinstance(expr, Repeat):
             return self._nested(self._terminal, expr.item, "G") + bounds(expr)
         if isinstance(expr, Sequence) and not expr.items:
