@@ -86,6 +86,7 @@ conformance: install-dev ## the long conformance suites (ARGS: as pytest)
 	$(BIN)/python -m pytest tests/conformance $(ARGS)
 
 fuzz: install-dev ## damaged inputs at what strangers reach (ARGS: as python -m tests.fuzz, for example "http --minutes 20")
+	@$(if $(findstring --guided,$(ARGS)),$(BIN)/python -m pip --disable-pip-version-check install --quiet --requirement tests/fuzz/requirements.txt)
 	PYTHONPATH=app:. $(BIN)/python -m tests.fuzz $(ARGS)
 
 chaos: install-dev ## a server among faults of all kinds, on Linux (ARGS: as python -m tests.chaos, for example "--seed 7 --minutes 10")

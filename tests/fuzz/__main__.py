@@ -1,6 +1,7 @@
-"""`python -m tests.fuzz [TARGET ...] [--minutes M] [--seed N]`: damaged inputs at what strangers reach.
+"""`python -m tests.fuzz [TARGET ...] [--minutes M] [--seed N] [--guided]`: damaged inputs at what strangers reach.
 
 Each finding is written to a file of build/fuzz, and printed with its seed; the exit status is 1 if there is one.
+--guided: by `tests.fuzz.guided`. Inputs that reached new code stay in build/fuzz/corpus for the next run.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.targets import TARGETS, Finding
+from tests.fuzz.targets import GUIDED, TARGETS, Finding
 
 _FOLDER = Path("build/fuzz")
 _SHOWN_FINDINGS = 20
@@ -39,14 +41,27 @@ async def fuzz(
     return outcomes, findings
 
 
+def guided(name: str, seconds: float, seed: int) -> bool:
+    """True if nothing was found."""
+    corpus = _FOLDER / "corpus" / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    options = (f"-max_total_time={seconds:.0f}", f"-seed={seed}", f"-artifact_prefix={_FOLDER}/{name}-")
+    run = subprocess.run([sys.executable, "-m", "tests.fuzz.guided", name, *options, corpus], check=False)
+    return run.returncode == 0
+
+
 def main() -> int:
     command = argparse.ArgumentParser(prog="python -m tests.fuzz")
     command.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     command.add_argument("--minutes", type=float, default=1.0, help="for each target")
     command.add_argument("--seed", type=int, default=random.randrange(10**6))
+    command.add_argument("--guided", action="store_true", help=f"by coverage: {', '.join(GUIDED)}")
     options = command.parse_args()
     failed = False
-    for name in options.targets or TARGETS:
+    for name in options.targets or (GUIDED if options.guided else TARGETS):
+        if options.guided:
+            failed |= not guided(name, options.minutes * 60, options.seed)
+            continue
         outcomes, findings = asyncio.run(fuzz(name, options.minutes * 60, options.seed))
         shown = ", ".join(f"{outcome} {count}" for outcome, count in outcomes.most_common(8))
         print(f"{name}, seed {options.seed}: {outcomes.total()} inputs: {shown}", flush=True)

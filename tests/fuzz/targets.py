@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -46,6 +47,7 @@ from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decodin
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.fuzz import seeds
+from tests.fuzz.in_process import Compiler, Decoder, InProcess, Opener, Renderer
 from tests.fuzz.mutate import changed, damaged, rewritten
 from tests.support.front_process import front_process
 
@@ -83,9 +85,21 @@ def judging(data: bytes) -> Generator[None]:
             raise Finding(f"it took {time.monotonic() - start:.0f} s", data)
 
 
+def _decoders() -> Decoder:
+    return MediaDecoderPool(default_decoding_command())
+
+
+def _compilers() -> Compiler:
+    return ConstraintCompilerPool(default_compile_command())
+
+
+def _renderers() -> Renderer:
+    return TemplateRendererPool(default_render_command())
+
+
 @asynccontextmanager
-async def images() -> AsyncGenerator[Fuzz]:
-    pool = MediaDecoderPool(default_decoding_command())
+async def images(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
+    pool = opened()
 
     async def one(draw: random.Random) -> str:
         data = damaged(draw, draw.choice(seeds.IMAGES), seeds.IMAGES)
@@ -107,8 +121,8 @@ async def images() -> AsyncGenerator[Fuzz]:
 
 
 @asynccontextmanager
-async def sounds() -> AsyncGenerator[Fuzz]:
-    pool = MediaDecoderPool(default_decoding_command())
+async def sounds(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
+    pool = opened()
 
     async def one(draw: random.Random) -> str:
         data, rate = (
@@ -159,13 +173,13 @@ async def gguf() -> AsyncGenerator[Fuzz]:
 
 
 def constraints(
-    make: Callable[[random.Random], Constraint],
+    make: Callable[[random.Random], Constraint], opened: Opener[Compiler] = _compilers
 ) -> Callable[[], AbstractAsyncContextManager[Fuzz]]:
     """Compiled in the product's process; llguidance takes whatever it prints."""
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[Fuzz]:
-        pool, oracle = ConstraintCompilerPool(default_compile_command()), LlguidanceOracle()
+    async def target() -> AsyncGenerator[Fuzz]:
+        pool, oracle = opened(), LlguidanceOracle()
 
         async def one(draw: random.Random) -> str:
             constraint = make(draw)
@@ -189,7 +203,7 @@ def constraints(
         finally:
             await pool.close()
 
-    return opened
+    return target
 
 
 def _schema(draw: random.Random) -> Constraint:
@@ -205,8 +219,8 @@ def _gbnf(draw: random.Random) -> Constraint:
 
 
 @asynccontextmanager
-async def templates() -> AsyncGenerator[Fuzz]:
-    pool = TemplateRendererPool(default_render_command())
+async def templates(opened: Opener[Renderer] = _renderers) -> AsyncGenerator[Fuzz]:
+    pool = opened()
 
     async def one(draw: random.Random) -> str:
         source = rewritten(draw, draw.choice(seeds.TEMPLATES), seeds.TEMPLATES)
@@ -394,3 +408,17 @@ TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "bodies": bodies,
     "forms": forms,
 }
+
+GUIDED: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
+    "images": partial(images, InProcess),
+    "sounds": partial(sounds, InProcess),
+    "gguf": gguf,
+    "schema": constraints(_schema, InProcess),
+    "regex": constraints(_regex, InProcess),
+    "gbnf": constraints(_gbnf, InProcess),
+    "templates": partial(templates, InProcess),
+    "frames": frames,
+    "states": states,
+    "forms": forms,
+}
+"""The targets whose code runs in this process: those a coverage-guided fuzzer can follow."""

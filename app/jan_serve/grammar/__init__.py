@@ -53,11 +53,14 @@ def json_schema_to_grammar(schema: Any, *, whitespace: Whitespace = Whitespace.C
 
 
 def json_schema_with_memory(
-    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT
+    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT, complements: bool = False
 ) -> tuple[Grammar, TextMemory]:
-    """As `json_schema_to_grammar`, for an executor with a memory: unique items of large sets are not refused."""
+    """As `json_schema_to_grammar`, for an executor with a memory: unique items of large sets are not refused.
+
+    complements: the grammar may have `Except`, whose masks are fast and which only Lark's terminals know.
+    """
     with paused_collection():
-        return translate_schema(schema, whitespace=whitespace, remembers=True)
+        return translate_schema(schema, whitespace=whitespace, remembers=True, complements=complements)
 
 
 def json_schema_to_gbnf(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> str:

@@ -57,6 +57,16 @@ class Token(msgspec.Struct, frozen=True):
     item: Expr
 
 
+class Except(msgspec.Struct, frozen=True):
+    """A text of `item` that is none of `words`. There are endlessly many.
+
+    The item of a `Token`. Only Lark's terminals know it.
+    """
+
+    item: Expr
+    words: tuple[Expr, ...]
+
+
 class Special(msgspec.Struct, frozen=True):
     """The control token with this non-empty text; with a vocabulary that has none, the text itself.
 
@@ -105,6 +115,7 @@ Expr: TypeAlias = (
     | Repeat
     | RuleRef
     | Token
+    | Except
     | Special
     | Until
     | OneLayout

@@ -21,6 +21,7 @@ from jan_serve.grammar.ast import (
     Brackets,
     CharClass,
     Choice,
+    Except,
     Expr,
     Grammar,
     Literal,
@@ -36,6 +37,7 @@ from jan_serve.grammar.ast import (
 from jan_serve.grammar.charset import CharSet
 from jan_serve.grammar.components import components
 from jan_serve.grammar.lark_layout import (
+    ALWAYS,
     DEEPER,
     HELPERS,
     PARAMETER,
@@ -148,7 +150,11 @@ class _Printer:
             name, self._form = self._todo.pop()
             own = self._names[name, self._form]
             text = self._rule(self._rules[name])
-            self._add(own + PARAMETER if self._form is _Any.LAYOUT and name in self._lined else own, text)
+            if self._form is _Any.LAYOUT and name in self._lined:
+                is_one = not isinstance(self._rules[name], Choice)
+                self._add(own + PARAMETER, text + ALWAYS if is_one and DEEPER in text else text)
+            else:
+                self._add(own, text)
         if self._inner:
             self._lines += HELPERS
         # llguidance reads terminals in any order; defined before use is easier to read.
@@ -229,6 +235,8 @@ class _Printer:
             return self._reference(expr.name)
         if isinstance(expr, Token):
             return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
+        if isinstance(expr, Except):
+            raise GrammarTooComplex("the grammar has words that only terminals can leave out")
         if isinstance(expr, Repeat):
             return self._nested(self._rule, expr.item, "g") + bounds(expr)
         if isinstance(expr, Until):
@@ -358,6 +366,9 @@ class _Printer:
             return self._terminal_rule(expr.name)
         if isinstance(expr, Token):
             return self._terminal_item(expr.item)
+        if isinstance(expr, Except):
+            words = " | ".join([self._terminal_item(word) for word in expr.words])
+            return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
         if isinstance(expr, Repeat):
             return self._nested(self._terminal, expr.item, "G") + bounds(expr)
         if isinstance(expr, Sequence) and not expr.items:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from jan_serve.grammar.ast import (
     NEVER,
     Brackets,
     Choice,
+    Except,
     Expr,
     Grammar,
     OneLayout,
@@ -32,7 +35,7 @@ def references(expr: Expr) -> set[str]:
             found.add(item.name)
         elif type(item) is Sequence or type(item) is Choice:
             todo += item.items
-        elif isinstance(item, Repeat | Token | OneLayout | Brackets):
+        elif isinstance(item, Repeat | Token | Except | OneLayout | Brackets):
             todo.append(item.item)
     return found
 
@@ -102,7 +105,7 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
         return all(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Choice):
         return any(_completes(item, productive, uses) for item in expr.items)
-    if isinstance(expr, Token | OneLayout | Brackets):
+    if isinstance(expr, Token | Except | OneLayout | Brackets):
         return _completes(expr.item, productive, uses)
     if isinstance(expr, Repeat):
         return expr.low == 0 or _completes(expr.item, productive, uses)
@@ -116,9 +119,9 @@ def _without(expr: Expr, lost: set[str]) -> Expr:
         return sequence([_without(item, lost) for item in expr.items])
     if isinstance(expr, Choice):
         return choice([_without(item, lost) for item in expr.items])
-    if isinstance(expr, Token | OneLayout):
+    if isinstance(expr, Token | Except | OneLayout):
         item = _without(expr.item, lost)
-        return NEVER if item == NEVER else type(expr)(item)
+        return NEVER if item == NEVER else replace(expr, item=item)
     if isinstance(expr, Brackets):
         return brackets(expr.opening, _without(expr.item, lost), expr.closing)
     if isinstance(expr, Repeat):
@@ -146,8 +149,8 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
         return Sequence(tuple([rename(item, names) for item in expr.items]))
     if isinstance(expr, Choice):
         return Choice(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Token | OneLayout):
-        return type(expr)(rename(expr.item, names))
+    if isinstance(expr, Token | Except | OneLayout):
+        return replace(expr, item=rename(expr.item, names))
     if isinstance(expr, Brackets):
         return Brackets(expr.opening, rename(expr.item, names), expr.closing)
     if isinstance(expr, Repeat):

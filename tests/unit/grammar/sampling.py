@@ -99,6 +99,7 @@ class Sampler:
                 options = (min(options, key=self._height),)
             self._write(random.choice(options), random, depth, parts)
         else:
+            assert isinstance(expr, Repeat)
             self._repeat(expr, random, depth, parts)
 
     def _repeat(self, expr: Repeat, random: Random, depth: int, parts: list[str]) -> None:

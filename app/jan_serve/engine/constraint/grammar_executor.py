@@ -102,10 +102,15 @@ def kept_logits(bits: npt.NDArray[np.int32], logits: Floats) -> Floats:
     words = np.nonzero(bits)[0]
     if _SPARSE * len(words) > len(bits):
         allowed = np.unpackbits(bits.view(np.uint8), bitorder="little")[: len(logits)].view(np.bool_)
-        return np.where(allowed, logits, np.float32(-np.inf))
-    some = np.unpackbits(bits[words].view(np.uint8), bitorder="little").view(np.bool_)
-    tokens = (32 * words[:, None] + np.arange(32)).ravel()[some]
-    tokens = tokens[tokens < len(logits)]
+        if 2 * np.count_nonzero(allowed) > len(allowed):
+            out = logits.copy()
+            out[np.flatnonzero(~allowed)] = -np.inf
+            return out
+        tokens = np.flatnonzero(allowed)
+    else:
+        some = np.unpackbits(bits[words].view(np.uint8), bitorder="little").view(np.bool_)
+        tokens = (32 * words[:, None] + np.arange(32)).ravel()[some]
+        tokens = tokens[tokens < len(logits)]
     out = np.full_like(logits, -np.inf)
     out[tokens] = logits[tokens]
     return out

@@ -23,6 +23,7 @@ from jan_serve.core.constraint import (
     SpecialText,
     Whitespace,
 )
+from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.lark_definitions import by_content
 from jan_serve.grammar.limits import MAX_STEPS
@@ -38,11 +39,20 @@ def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> Co
     """Translate and print. with_gbnf: to show it; GBNF has no memory. Raises as `translate_constraint`."""
     if with_gbnf or not isinstance(constraint, JsonSchemaConstraint | JsonObjectConstraint):
         return print_grammar(translate_constraint(constraint), with_gbnf=with_gbnf)
-    translated, memory = grammar.json_schema_with_memory(
-        constraint.schema if isinstance(constraint, JsonSchemaConstraint) else _ANY_OBJECT,
-        whitespace=constraint.whitespace or _DEFAULT,
-    )
-    return msgspec.structs.replace(print_grammar(translated), memory=memory)
+    schema = constraint.schema if isinstance(constraint, JsonSchemaConstraint) else _ANY_OBJECT
+
+    def translated(*, complements: bool) -> tuple[grammar.Grammar, TextMemory]:
+        return grammar.json_schema_with_memory(
+            schema, whitespace=constraint.whitespace or _DEFAULT, complements=complements
+        )
+
+    found, memory = translated(complements=True)
+    try:
+        printed = print_grammar(found)
+    except GrammarTooComplex:  # as terminals, without which there are no complements
+        found, memory = translated(complements=False)
+        printed = print_grammar(found)
+    return msgspec.structs.replace(printed, memory=memory)
 
 
 def explained(constraint: JsonSchemaConstraint) -> Explanation:

@@ -8,6 +8,7 @@ from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
     EMPTY,
     CharClass,
+    Except,
     Expr,
     Grammar,
     Literal,
@@ -22,6 +23,7 @@ from jan_serve.grammar.ast import (
     sequence,
     token,
 )
+from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.to_grammar import dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
@@ -51,14 +53,22 @@ _MAX_INDENT = 32
 class Emitter:
     """Rules for one schema. `value` may be called at any time; `finish` writes all requested rules."""
 
-    def __init__(self, expander: Expander, *, whitespace: Whitespace, remembers: bool = False) -> None:
+    def __init__(
+        self,
+        expander: Expander,
+        *,
+        whitespace: Whitespace,
+        remembers: bool = False,
+        complements: bool = False,
+    ) -> None:
         """remembers: names of objects and items of `unique` may repeat in the grammar; the executor sees to it that
-        they do not."""
+        they do not. complements: the grammar may have `Except`; only if it remembers."""
         self.expander = expander
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
         self.name_text = OneSpelling(self.rules) if remembers else self.text
         self.remembers = remembers
+        self._complements = complements
         self.remembers_items = remembers and whitespace is not Whitespace.FLEXIBLE
         self.unique: dict[ArraySpec, ItemTexts] = {}
         self.names_repeat = False
@@ -147,7 +157,10 @@ class Emitter:
     def name_outside(self, allowed: StringSet, words: tuple[str, ...], hint: str) -> Expr:
         """A name of the set that is none of the words. An infinite set keeps some; a finite one is pruned if it does
         not."""
-        body = self.other_words.expr(words, strings.string_dfa(allowed), f"{hint}-name")
+        language = strings.string_dfa(allowed)
+        if self._complements and automata.longest_word(language) is None:
+            return Token(Except(self.name(allowed, hint), tuple([self.key(word) for word in words])))
+        body = self.other_words.expr(words, language, f"{hint}-name")
         return token(sequence([Literal('"'), body]))
 
     def key(self, name: str) -> Expr:

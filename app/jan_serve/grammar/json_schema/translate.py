@@ -17,15 +17,17 @@ from jan_serve.grammar.limits import budget
 from jan_serve.grammar.transform import prune
 
 
-def translate(schema: Any, *, whitespace: Whitespace, remembers: bool = False) -> tuple[Grammar, TextMemory]:
+def translate(
+    schema: Any, *, whitespace: Whitespace, remembers: bool = False, complements: bool = False
+) -> tuple[Grammar, TextMemory]:
     """The grammar of the JSON texts that satisfy `schema`, if they also obey the memory.
 
-    remembers: whether a memory is allowed; without, the grammar needs none.
+    remembers: whether a memory is allowed; without, the grammar needs none. complements: whether it may have `Except`.
     """
     with budget():
         document = Document(schema)
         expander = Expander(document)
-        emitter = Emitter(expander, whitespace=whitespace, remembers=remembers)
+        emitter = Emitter(expander, whitespace=whitespace, remembers=remembers, complements=complements)
         root = expander.terms.positive(document.root)
         grammar = prune(emitter.grammar(root), emitter.rules.complete)
         memory = text_memory(expander, root, emitter)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.constraint import GbnfConstraint, RegexConstraint
+from jan_serve.core.constraint import CompiledGrammar, GbnfConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint import constraint_grammar as module
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
@@ -35,3 +35,13 @@ def test_a_grammar_over_the_limits_of_llguidance_is_rejected(
     monkeypatch.setattr(module.grammar, "print_lark_open", refuse)
     with pytest.raises(GrammarTooComplex, match="too large"):
         compile_constraint(GbnfConstraint('root ::= "a"'))
+
+
+def test_names_are_left_out_by_rules_where_a_text_is_too_long_as_a_terminal() -> None:
+    def compiled(value: dict[str, str]) -> CompiledGrammar:
+        return compile_constraint(JsonSchemaConstraint({"properties": {"type": value}}))
+
+    assert "~" in compiled({"type": "string"}).lark
+    long = compiled({"type": "string", "pattern": f"^({LONG_TERMINAL})$"})
+    assert "~" not in long.lark
+    assert long.memory is not None

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from jan_serve.core.constraint import Whitespace
-from jan_serve.grammar import Recognizer, json_schema_to_grammar, print_lark
+from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar import (
+    Recognizer,
+    json_schema_to_grammar,
+    json_schema_with_memory,
+    print_lark,
+    print_lark_open,
+)
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 
 
@@ -302,6 +309,12 @@ CASES = (
         ("1998-12-30T23:59:60Z", "1998-12-31T23:58:60Z"),
     ),
     Case("large maximum", {"type": "number", "maximum": 1e308}, (1, -5e300, 10**308), (10**308 + 1,)),
+    Case(
+        "an object within itself",
+        {"type": "object", "properties": {"name": {}, "next": {"$ref": "#"}}, "required": ["name"]},
+        ({"name": 1, "next": {"name": [], "next": {"name": {}}}},),
+        ({"name": 1, "next": {}}, {}),
+    ),
     Case("number of a double", {"type": "number"}, (9e307, 1e22, 1e-308), ("1e22",)),
     Case(
         "largest uint256", {"type": "integer", "minimum": 0, "maximum": 2**256 - 1}, (2**256 - 1,), (2**256,)
@@ -401,3 +414,48 @@ def test_exponents_stay_within_a_double(text: str) -> None:
 )
 def test_nothing_that_is_not_json_is_a_value(text: str) -> None:
     assert not Recognizer(json_schema_to_grammar(True)).matches(text)
+
+
+LEFT_OUT: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "any other name": (
+        {"properties": {"type": {"const": 1}, "types": {"const": 2}, 'é"': {"const": 3}}},
+        ["typ", "typed", "typesx", "t", "x", "é", 'é"é', "\n", ""],
+        ["type", "types", 'é"'],
+    ),
+    "names of a pattern": (
+        {
+            "properties": {"x-a": {"const": 1}},
+            "patternProperties": {"^x-": {"const": 4}},
+            "additionalProperties": False,
+        },
+        ["x-", "x-ab", "x-b"],
+        ["x-a", "y"],
+    ),
+    "few of which begin alike": (
+        {"properties": {"ab": {"const": 1}}, "propertyNames": {"pattern": "^(ab|x.*)$"}},
+        ["x", "xab"],
+        ["ab", "a"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_terminals_leave_out_the_same_names_as_rules(name: str) -> None:
+    schema, others, not_others = LEFT_OUT[name]
+    found, _ = json_schema_with_memory(schema, complements=True)
+    text = print_lark(found)
+    assert "~" in text
+    oracle = LlguidanceOracle()
+    terminals = oracle.compile(text)
+    recognizer = Recognizer(json_schema_with_memory(schema)[0])
+    for is_other in (True, False):
+        for key in others if is_other else not_others:
+            document = json.dumps({key: 4}, ensure_ascii=False)
+            assert oracle.accepts(terminals, document) is is_other, document
+            assert recognizer.matches(document) is is_other, document
+
+
+def test_rules_know_no_complement() -> None:
+    found, _ = json_schema_with_memory({"properties": {"a": {}}}, complements=True)
+    with pytest.raises(GrammarTooComplex):
+        print_lark_open(found, tokens=False)
