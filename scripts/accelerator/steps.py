@@ -185,7 +185,7 @@ def _status(command: list[str | Path], log: Path, variables: dict[str, str]) -> 
             stdout=file,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **variables},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
             cwd=ROOT,
             check=False,
         ).returncode

@@ -92,7 +92,7 @@ def test_a_failed_build_ends_the_check_and_is_in_the_report(
     assert command.main(["--backend", "cuda", "--work", str(tmp_path)]) == 1
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["steps"] == {"build": {"error": "no compiler"}}
-    assert "failed: no compiler" in (tmp_path / "report.md").read_text()
+    assert "failed: no compiler (`--step build` repeats it alone)" in (tmp_path / "report.md").read_text()
 
 
 def test_failed_tests_do_not_hide_the_rows_and_later_calls_add_to_the_report(
