@@ -6,6 +6,19 @@ import contextlib
 import gc
 import sys
 from collections.abc import Generator
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+UNUSED_BY_SERVERS: Final = (
+    "fastapi.openapi.models",
+    "fastapi.security",
+    "fastapi.security.base",
+    "fastapi.security.oauth2",
+    "prometheus_client.exposition",
+    "uvicorn.supervisors",
+)
+"""For `classes_on_use`: what FastAPI, prometheus_client and uvicorn import, and a server needs later or never."""
 
 
 @contextlib.contextmanager
@@ -22,6 +35,55 @@ def quick_imports() -> Generator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextlib.contextmanager
+def classes_on_use(*modules: str) -> Generator[None]:
+    """For a block that imports packages which take classes from these modules: they are imported when one is used.
+
+    Until then another class stands in, which can be called, asked for attributes, named in annotations and given to
+    `isinstance` and `issubclass`, but not inherited from. Modules that are imported already stay. After the block,
+    whoever imports one gets it.
+    """
+    stand_ins = {name: _ModuleOfStandIns(name) for name in modules if name not in sys.modules}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name, stand_in in stand_ins.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
+
+
+class _ModuleOfStandIns(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _StandIn(name, (), {"__module__": self.__name__})
+
+
+class _StandIn(type):
+    """Class of the classes that stand in. Nothing is an instance of a class that is not imported yet."""
+
+    def _real(cls) -> Any:
+        if isinstance(sys.modules.get(cls.__module__), _ModuleOfStandIns):
+            del sys.modules[cls.__module__]
+        return getattr(import_module(cls.__module__), cls.__name__)
+
+    def _is_imported(cls) -> bool:
+        return not isinstance(sys.modules.get(cls.__module__), _ModuleOfStandIns | None)
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        return cls._real()(*args, **options)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls._real(), name)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return cls._is_imported() and isinstance(instance, cls._real())
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return cls._is_imported() and issubclass(subclass, cls._real())
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ def prepare(folder: Path, python_version: str | None) -> None:
         work = Path(name)
         (work / "llama.txt").write_text(requirement_of(ROOT / "constraints.txt"), encoding="utf-8")
         say("fetching llama.cpp's sources")
-        fetch = ["--require-hashes", "--no-binary", ":all:", "--requirement"]
+        fetch = ["--require-hashes", "--no-binary", "llama-cpp-python", "--requirement"]
         run("fetching llama.cpp", [*pip, "--dest", work, *fetch, work / "llama.txt"], log)
         (archive,) = work.glob("llama_cpp_python-*.tar.gz")
         _without_unused(archive, folder / SOURCES)

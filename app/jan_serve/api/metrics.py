@@ -7,7 +7,6 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from jan_serve.api.errors import CLIENT_CLOSED
@@ -15,14 +14,20 @@ from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
 
 
 RequestObserver = Callable[[int, RequestRecord], None]
 """Called with the status and the record of each finished request; the status is 499 if its client left."""
+
+
+def page_headers() -> dict[str, str]:
+    """Those of a page of metrics."""
+    # A server starts without this module: it brings an HTTP server of its own.
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+    return {"content-type": CONTENT_TYPE_LATEST}
 
 
 class Metrics:
@@ -95,6 +100,8 @@ class Metrics:
             observer(status, record)
 
     def page(self) -> bytes:
+        from prometheus_client.exposition import generate_latest
+
         return generate_latest(self.registry)
 
 

@@ -16,6 +16,9 @@ from jan_serve.grammar.layout import INDENTED, SPACED, Layout
 PARAMETER: Final = "::_"
 """Between the name of a parametric rule and the colon."""
 _DEPTH: Final = "[0:16]"
+ALWAYS: Final = f" %if ge({_DEPTH}, 0)"
+"""Ends a rule that is the only one of its name and goes deeper: llguidance (1.9) would put it in the place of its name,
+and panics where the rule leads back to itself."""
 _LAYOUT: Final = "[16:19]"
 DEEPER: Final = f"incr({_DEPTH})"
 _NUMBERS: Final = {layout.name: number for number, layout in enumerate((SPACED, *INDENTED), 1)}

@@ -37,6 +37,7 @@ from jan_serve.grammar.ast import (
 from jan_serve.grammar.charset import CharSet
 from jan_serve.grammar.components import components
 from jan_serve.grammar.lark_layout import (
+    ALWAYS,
     DEEPER,
     HELPERS,
     PARAMETER,
@@ -149,7 +150,11 @@ class _Printer:
             name, self._form = self._todo.pop()
             own = self._names[name, self._form]
             text = self._rule(self._rules[name])
-            self._add(own + PARAMETER if self._form is _Any.LAYOUT and name in self._lined else own, text)
+            if self._form is _Any.LAYOUT and name in self._lined:
+                is_one = not isinstance(self._rules[name], Choice)
+                self._add(own + PARAMETER, text + ALWAYS if is_one and DEEPER in text else text)
+            else:
+                self._add(own, text)
         if self._inner:
             self._lines += HELPERS
         # llguidance reads terminals in any order; defined before use is easier to read.

@@ -1,4 +1,8 @@
-"""``python -m models.recipe.eye``: train, then write the projector. Options: those of training, and ``--projector``."""
+"""``python -m models.recipe.eye``: teaches the built-in model to see, and writes it and its projector.
+
+The text model learns to read rows while the eye learns to give them, in a process of its own each. Options: those of
+training, ``--text`` and ``--projector``.
+"""
 
 # The training packages are apart from the product's environment, in which types are checked.
 # pyright: reportMissingImports=false
@@ -6,26 +10,47 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
-from models.recipe.eye.export import export
-from models.recipe.eye.train import add_arguments, train_as
+from models.recipe.eye import reading, train
+from models.recipe.eye.export import export_projector, export_text
+from models.recipe.eye.plan import EyePlan
 
-_BUILTIN = Path("models/builtin/mmproj-jan-tiny.gguf")
+_BUILTIN = Path("models/builtin")
+
+
+def _run(work: Callable[..., object], plan: EyePlan, model: Path, output: Path, resume: bool) -> None:
+    train.use_one_thread()
+    work(plan, model, output, resume=resume)
+
+
+def teach(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
+    """Run all that the checkpoints in ``output`` lack. Blocks for about ten minutes at the plan's sizes."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        works = [
+            pool.submit(_run, work, plan, model, output, resume) for work in (reading.train, train.train)
+        ]
+        for work in works:
+            work.result()
 
 
 def main() -> None:
     command = argparse.ArgumentParser(
-        prog="python -m models.recipe.eye", description="Train and write the projector of the built-in model."
+        prog="python -m models.recipe.eye", description="Teach the built-in model to see."
     )
-    add_arguments(command)
+    train.add_arguments(command)
+    command.add_argument("--text", type=Path, default=_BUILTIN / "jan-tiny.gguf", help="text model to write")
     command.add_argument(
-        "--projector", type=Path, default=_BUILTIN, help=f"file to write (default {_BUILTIN})"
+        "--projector", type=Path, default=_BUILTIN / "mmproj-jan-tiny.gguf", help="projector to write"
     )
     arguments = command.parse_args()
-    train_as(arguments)
-    export(arguments.output, arguments.projector)
-    print(f"wrote {arguments.projector}; measure it with python -m models.recipe.eye.evaluate")
+    teach(train.plan_of(arguments), arguments.model, arguments.output, resume=arguments.resume)
+    export_text(arguments.output, arguments.model, arguments.text)
+    export_projector(arguments.output, arguments.projector)
+    print(f"wrote {arguments.text} and {arguments.projector}; measure them with models.recipe.eye.evaluate")
 
 
 if __name__ == "__main__":

@@ -17,17 +17,6 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "other colour": tuple(COLOURS),
     "place": PLACES,
 }
-# The rows of sixteen in which a caption has each attribute: "two red circles", "a red circle above a blue star".
-CAPTION_PLACES: tuple[tuple[int, int], ...] = (
-    (0, 0),
-    (0, 1),
-    (4, 8),
-    (1, 4),
-    (8, 9),
-    (12, 16),
-    (9, 12),
-    (8, 12),
-)
 COLOUR_INDEXES = [index for index, name in enumerate(VALUES) if "colour" in name]
 # The number of values of each attribute, with none.
 SIZES: tuple[int, ...] = tuple(len(values) + 1 for values in VALUES.values())

@@ -88,6 +88,15 @@ class Writer:
             start = after if chat else start
         return prompt
 
+    def asked(self, exchange: Exchange) -> Prompt:
+        """A picture with one question after it."""
+        prompt = Prompt()
+        start = prompt.add(self._encode(f"{TURN_START}user\n"), branch=0, start=0)
+        start = prompt.add(self._image, branch=0, start=start)
+        start = prompt.add(self._encode(exchange.question), branch=0, start=start)
+        self._finish(prompt, exchange, 0, start)
+        return prompt
+
     def _exchanges(self, scene: Scene) -> list[Exchange]:
         found: list[Exchange] = []
         for _ in range(3 * self._questions):

@@ -20,11 +20,14 @@ _PLACES = "v.vision_pos_embed"
 
 
 class Eye(nn.Module):
-    """Pixels (batch, height, width, 3) of 0 to 255 to rows (batch, tokens, n_text). Parameters carry GGUF names."""
+    """Pixels (batch, height, width, 3) of 0 to 255 to rows (batch, tokens, n_text). Parameters carry GGUF names.
 
-    def __init__(self, shape: EyeShape, *, seed: int) -> None:
+    ``precision`` is that of the blocks' matrix products.
+    """
+
+    def __init__(self, shape: EyeShape, *, seed: int, precision: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self._precision = shape, precision
         generator = torch.Generator().manual_seed(seed)
         for name, dims in shape.tensor_shapes().items():
             if name == _PLACES:
@@ -47,12 +50,20 @@ class Eye(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         return self.projected(self.features(pixels))
 
+    def placed(self, cells: Tensor) -> Tensor:
+        """The features of cells."""
+        return cells + self.weight(_PLACES)
+
     def projected(self, features: Tensor) -> Tensor:
         """Features as rows of the text model's width."""
         return self._linear("mm.2", F.gelu(self._linear("mm.0", features)))
 
     def features(self, pixels: Tensor) -> Tensor:
         """What the projector reads: (batch, tokens, width)."""
+        return self.placed(self.cells(pixels))
+
+    def cells(self, pixels: Tensor) -> Tensor:
+        """The features without their places."""
         states = self._reduced("v.patch_embd", pixels.float() / 127.5 - 1, self.shape.patch_size)
         states = self._norm("v.patch_ln", states)
         for stage, blocks in enumerate(self.shape.blocks):
@@ -61,7 +72,7 @@ class Eye(nn.Module):
                 states = self._reduced(f"{down}.conv", self._norm(f"{down}.ln", states), 2)
             for number in range(blocks):
                 states = states + self._block(f"v.stage.{stage}.blk.{number}", states)
-        return states.flatten(1, 2) + self.weight(_PLACES)
+        return states.flatten(1, 2)
 
     def _block(self, name: str, states: Tensor) -> Tensor:
         channels = states.shape[-1]
@@ -72,12 +83,17 @@ class Eye(nn.Module):
             padding=KERNEL // 2,
             groups=channels,
         ).permute(0, 2, 3, 1)
-        inner = F.gelu(self._linear(f"{name}.pw1", self._norm(f"{name}.ln", mixed)))
+        inner = F.gelu(self._product(f"{name}.pw1", self._norm(f"{name}.ln", mixed)))
         # Global response normalisation: a channel counts by its strength in the whole picture.
-        strength = (inner.square().sum((1, 2), keepdim=True) + 1e-12).sqrt()
+        strength = (inner.square().sum((1, 2), keepdim=True, dtype=torch.float32) + 1e-12).sqrt()
         share = strength / strength.mean(-1, keepdim=True).clamp(min=1e-6)
-        inner = inner * (1 + self.weight(f"{name}.grn.weight") * share) + self.weight(f"{name}.grn.bias")
-        return self._linear(f"{name}.pw2", inner)
+        factor = 1 + self.weight(f"{name}.grn.weight") * share
+        inner = inner * factor.to(inner.dtype) + self.weight(f"{name}.grn.bias").to(inner.dtype)
+        return self._product(f"{name}.pw2", inner)
+
+    def _product(self, name: str, states: Tensor) -> Tensor:
+        weight, bias = (self.weight(f"{name}.{part}").to(self._precision) for part in ("weight", "bias"))
+        return F.linear(states.to(self._precision), weight, bias)
 
     def _reduced(self, name: str, states: Tensor, size: int) -> Tensor:
         """A convolution whose windows of ``size`` by ``size`` do not overlap."""

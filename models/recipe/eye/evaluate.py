@@ -18,7 +18,7 @@ from pathlib import Path
 from models.recipe.corpus.conversation import ask
 from models.recipe.corpus.draw import Draw
 from models.recipe.evaluate import Row, table
-from models.recipe.eye.questions import Exchange, Skill, draw_exchange
+from models.recipe.eye.questions import ROWS, Exchange, Skill, draw_exchange
 from models.recipe.eye.raster import draw_size, rendered
 from models.recipe.eye.resize import Pixels
 from models.recipe.eye.scene import Kind, draw_scene
@@ -28,17 +28,6 @@ IMAGE_SIZE = 32
 _PICTURE_LAST_SHARE = 0.2
 _LARGE_SHARE = 0.1
 _LARGE = (224, 640)
-
-# Name of the row, least share, what is asked, of which kinds of pictures.
-ROWS: tuple[tuple[str, float | None, Skill, tuple[Kind, ...]], ...] = (
-    ("colour", 95, "colour", ("one", "several", "two", "digit")),
-    ("shape", 95, "shape", ("one", "several", "two")),
-    ("count from one to four", 90, "count", ("one", "several", "several", "several", "two")),
-    ("digit", 90, "digit", ("digit",)),
-    ("left, right, above, below: two shapes", 90, "position", ("two",)),
-    ("place of one shape", 90, "position", ("one",)),
-    ("what is in this picture, in a sentence", None, "describe", ("one", "several", "two", "digit")),
-)
 
 
 def questions(draw: Draw, skill: Skill, kinds: tuple[Kind, ...]) -> Iterator[tuple[Pixels, str, Exchange]]:

@@ -1,6 +1,6 @@
-"""Writes the projector's GGUF from a training run.
+"""Writes the projector, and the text model that reads what it gives, from a training run.
 
-python -m models.recipe.eye.export build/jan-tiny-eye models/builtin/mmproj-jan-tiny.gguf
+python -m models.recipe.eye.export build/jan-tiny-eye models/builtin/jan-tiny.gguf models/builtin/mmproj-jan-tiny.gguf
 """
 
 # The training packages are apart from the product's environment, in which types are checked.
@@ -14,42 +14,58 @@ from typing import Any
 
 import torch
 
+from models.recipe.chat_template import CHAT_TEMPLATE
+from models.recipe.export_gguf import METADATA
 from models.recipe.eye.convnet import Eye
 from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.projector_file import write_projector
+from models.recipe.eye.text_model import TextModel
+from models.recipe.gguf_file import write_llama_gguf
 
-METADATA = {
-    "general.name": "jan-tiny",
-    "general.basename": "jan-tiny",
-    "general.description": "The eye of jan-tiny: shapes, colours, counts, digits and places in small pictures.",
-    "general.author": "The jan-serve project",
-    "general.license": "apache-2.0",
-    "general.license.name": "Apache License 2.0",
-}
+DESCRIPTION = "The eye of jan-tiny: shapes, colours, counts, digits and places in small pictures."
 
 
 def load_eye(run: Path) -> Eye:
     """The encoder and projector of a training run."""
-    state: dict[str, Any] = torch.load(run / "checkpoint.pt", weights_only=True)
+    state: dict[str, Any] = torch.load(run / "eye.pt", weights_only=True)
     width = state["eye"]["mm__2__bias"].numel()
     eye = Eye(EyePlan(**state["plan"]).shape(width), seed=0)
     eye.load_state_dict(state["eye"])
     return eye
 
 
-def export(run: Path, path: Path) -> None:
-    """Write ``path`` from the checkpoint of the folder ``run``."""
+def export_projector(run: Path, path: Path) -> None:
+    """Write ``path`` from the checkpoint of the eye in the folder ``run``."""
     eye = load_eye(run)
     tensors = {name: eye.weight(name).detach().numpy() for name in eye.shape.tensor_shapes()}
-    write_projector(path, eye.shape, tensors, metadata=METADATA)
+    kept = {key: text for key, text in METADATA.items() if key != "general.size_label"}
+    write_projector(path, eye.shape, tensors, metadata=kept | {"general.description": DESCRIPTION})
+
+
+def export_text(run: Path, model: Path, path: Path) -> None:
+    """Write ``path`` from the checkpoint of the reading in the folder ``run``, which began as ``model``."""
+    text = TextModel(model)
+    text.load(torch.load(run / "reading.pt", weights_only=True)["weights"])
+    write_llama_gguf(
+        path,
+        text.shape,
+        text.vocabulary,
+        text.tensors(),
+        chat_template=CHAT_TEMPLATE,
+        metadata=METADATA,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the projector's GGUF from a training run.")
-    parser.add_argument("run", type=Path, help="output folder of models.recipe.eye.train")
-    parser.add_argument("path", type=Path, help="GGUF file to write")
+    parser = argparse.ArgumentParser(
+        description="Write the GGUFs of the projector and of the text model that reads what it gives."
+    )
+    parser.add_argument("run", type=Path, help="output folder of the training")
+    parser.add_argument("text", type=Path, help="GGUF file of the text model: read, and written again")
+    parser.add_argument("projector", type=Path, help="GGUF file to write")
     arguments = parser.parse_args()
-    export(arguments.run, arguments.path)
+    export_text(arguments.run, arguments.text, arguments.text)
+    export_projector(arguments.run, arguments.projector)
 
 
 if __name__ == "__main__":

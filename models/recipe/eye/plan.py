@@ -10,7 +10,7 @@ from models.recipe.eye.projector_file import EyeShape
 
 @dataclass(frozen=True)
 class EyePlan:
-    """All parameters of a run, of the four stages of :mod:`models.recipe.eye.train`."""
+    """All parameters of a run of :mod:`models.recipe.eye.reading` and :mod:`models.recipe.eye.train`."""
 
     seed: int = 1
     image_size: int = 32
@@ -20,22 +20,25 @@ class EyePlan:
     width: int = 80
     blocks: int = 4
     expansion: int = 3
-    code_steps: int = 3700
-    code_rate: float = 5e-3
-    sight_steps: int = 2500
+    reading_steps: int = 1000
+    reading_rate: float = 1.5e-3
+    reading_scenes: int = 8
+    reading_questions: int = 5
+    other_share: float = 0.4
+    noise: float = 0.4
+    replay_tokens: int = 1_200
+    replay_weight: float = 6.0
+    sight_steps: int = 2000
     sight_batch: int = 64
     sight_rate: float = 5e-3
-    match_steps: int = 400
-    match_rate: float = 2e-3
-    joint_steps: int = 2200
-    joint_rate: float = 4e-3
-    pictures: int = 4
-    questions: int = 3
+    project_steps: int = 400
+    project_rate: float = 4e-3
+    match_steps: int = 2000
+    match_rate: float = 2.5e-3
     store: int = 60_000
     fresh_share: float = 0.25
     recoloured_share: float = 0.4
     warmup_steps: int = 40
-    few_tokens: int = 4
 
     def shape(self, n_text: int) -> EyeShape:
         return EyeShape(
@@ -48,12 +51,11 @@ class EyePlan:
         )
 
     def stage(self, name: str) -> tuple[int, float]:
-        """The steps and the peak rate of a stage."""
+        """The steps and the peak rate of a stage of the eye."""
         return {
-            "codes": (self.code_steps, self.code_rate),
             "sight": (self.sight_steps, self.sight_rate),
+            "project": (self.project_steps, self.project_rate),
             "match": (self.match_steps, self.match_rate),
-            "joint": (self.joint_steps, self.joint_rate),
         }[name]
 
     def share(self, step: int, steps: int) -> float:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from models.recipe.corpus.draw import Draw, is_held_out
 from models.recipe.corpus.phrasing import shouted
-from models.recipe.eye.scene import COUNTS, OPPOSITE, Scene, Thing, article, plural
+from models.recipe.eye.scene import COUNTS, OPPOSITE, Kind, Scene, Thing, article, plural
 
 Skill = Literal["describe", "colour", "shape", "count", "digit", "position"]
 
@@ -116,6 +116,19 @@ SKILLS_OF: dict[str, tuple[Skill, ...]] = {
     "digit": ("describe", "digit", "digit", "colour"),
     "nothing": ("describe",),
 }
+
+
+# What is measured on held-out scenes: name of the row, least share in percent, what is asked, of which kinds of
+# pictures.
+ROWS: tuple[tuple[str, float | None, Skill, tuple[Kind, ...]], ...] = (
+    ("colour", 95, "colour", ("one", "several", "two", "digit")),
+    ("shape", 95, "shape", ("one", "several", "two")),
+    ("count from one to four", 90, "count", ("one", "several", "several", "several", "two")),
+    ("digit", 90, "digit", ("digit",)),
+    ("left, right, above, below: two shapes", 90, "position", ("two",)),
+    ("place of one shape", 90, "position", ("one",)),
+    ("what is in this picture, in a sentence", None, "describe", ("one", "several", "two", "digit")),
+)
 
 
 def _describe(draw: Draw, scene: Scene) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from models.recipe.batches import Batches, Group, padded
 from models.recipe.corpus.mixture import examples
-from models.recipe.eye.frozen_text import FrozenText
+from models.recipe.eye.text_model import TextModel
 from models.recipe.head.head_file import write_head
 from models.recipe.head.model import Head
 from models.recipe.optimizer import Muon
@@ -41,7 +41,7 @@ _LOG_STEPS = 10
 class HeadTrainer:
     """The head, its optimizers, and the batches of the corpus."""
 
-    def __init__(self, text: FrozenText, *, tokens: int, seed: int, rate: float = 4e-3) -> None:
+    def __init__(self, text: TextModel, *, tokens: int, seed: int, rate: float = 4e-3) -> None:
         self.text, self.tokens, self.rate = text, tokens, rate
         self.head = Head(text.shape, seed=seed)
         parameters = list(self.head.parameters())
@@ -105,7 +105,7 @@ class HeadTrainer:
         return loss, right, int(wanted.sum())
 
 
-def train(text: FrozenText, *, tokens: int, seed: int) -> Head:
+def train(text: TextModel, *, tokens: int, seed: int) -> Head:
     """A trained head; prints the loss and the shares of right guesses. Blocks."""
     trainer = HeadTrainer(text, tokens=tokens, seed=seed)
     steps = 0
@@ -127,7 +127,7 @@ def main() -> None:
     arguments = command.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    head = train(FrozenText(_BUILTIN), tokens=arguments.tokens, seed=arguments.seed)
+    head = train(TextModel(_BUILTIN), tokens=arguments.tokens, seed=arguments.seed)
     tensors = {f"{name}.weight": head.weight(name) for name in _names(head)}
     write_head(arguments.path, head.shape, {name: each.detach().numpy() for name, each in tensors.items()})
     print(f"wrote {arguments.path}: {arguments.path.stat().st_size} bytes")

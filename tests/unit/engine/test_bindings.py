@@ -7,6 +7,7 @@ import sys
 
 _PROGRAM = """
 import sys
+from jan_serve.engine import worker
 from jan_serve.engine.llama import bindings
 print(sorted({"jinja2", "diskcache", "llama_cpp", "llama_cpp.llama"} & sys.modules.keys()))
 print(bindings.bindings_version())

@@ -17,7 +17,7 @@ from jan_serve.api.control_plane import ControlPlane
 from jan_serve.api.http.deferred_routes import DeferredRoute
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.metrics import CONTENT_TYPE, Metrics
+from jan_serve.api.metrics import Metrics, page_headers
 from jan_serve.api.served_models import ServedModels
 from jan_serve.core.self_check import SelfCheck
 
@@ -132,6 +132,6 @@ def health_router(
     @router.get("/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response)
     async def metrics_page() -> Response:
         """Prometheus text exposition."""
-        return Response(metrics.page(), headers={"content-type": CONTENT_TYPE})
+        return Response(metrics.page(), headers=page_headers())
 
     return router

@@ -26,7 +26,7 @@ from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
-from jan_serve.quick_imports import quick_imports
+from jan_serve.quick_imports import UNUSED_BY_SERVERS, classes_on_use, quick_imports
 from jan_serve.store.resolve import DefaultModel, ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources
@@ -165,7 +165,7 @@ def run_server(
             manager = build_manager(updated, settings, meter, (renderer, compiler), started.worker)
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
-            with quick_imports():
+            with quick_imports(), classes_on_use(*UNUSED_BY_SERVERS):
                 from jan_serve.api.server import run
                 from jan_serve.control.control_plane import ServerControl
 

@@ -7,8 +7,6 @@ import itertools
 import json
 import os
 import socket
-import urllib.error
-import urllib.request
 from typing import Any, Final, cast
 
 import msgspec
@@ -154,6 +152,10 @@ def is_our_command(command: list[str]) -> bool:
 
 def _ask_health(host: str, port: int) -> dict[str, Any] | None:
     """The answer of /health; None if it is not from a jan-serve."""
+    # Only a port that is taken needs these.
+    import urllib.error
+    import urllib.request
+
     if host in ("0.0.0.0", "::", ""):
         host = "127.0.0.1"
     address = f"[{host}]" if ":" in host else host

@@ -18,7 +18,6 @@ from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor, Tokens
-from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.constraint.token_tables import TokenTables
 from jan_serve.engine.llama.vocab import Vocab
 
@@ -36,7 +35,6 @@ class GrammarFactory:
     def __init__(self, vocab: Vocab, early: EarlyTables | None = None) -> None:
         self._vocab = vocab
         self.tables = TokenTables(vocab, early)
-        self._search: TokenSearch | None = None
         self._remembered_tokens: Tokens | None = None
         self._token_sizes: TokenSizes | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
@@ -73,7 +71,7 @@ class GrammarFactory:
 
     def _tokens_of_memories(self) -> Tokens:
         if self._remembered_tokens is None:
-            self._remembered_tokens = Tokens(self.tables.pieces(), self._token_search)
+            self._remembered_tokens = Tokens(self.tables.pieces(), self.tables.search)
         return self._remembered_tokens
 
     def _sizes_of_tokens(self) -> TokenSizes:
@@ -92,12 +90,7 @@ class GrammarFactory:
         """An executor at the start of an answer. Compiles every grammar of the guide now. Raises as `create`."""
         grammar = None if guide.grammar is None else self.create(guide.grammar).copy
         triggers = tuple(self.create(trigger.grammar).copy for trigger in guide.triggers)
-        return GuidedExecutor(guide, GuideTools(self._vocab, self._token_search, grammar, triggers))
-
-    def _token_search(self) -> TokenSearch:
-        if self._search is None:
-            self._search = TokenSearch(self.tables.pieces())
-        return self._search
+        return GuidedExecutor(guide, GuideTools(self._vocab, self.tables.search, grammar, triggers))
 
     def _with_specials(self, grammar: CompiledGrammar) -> str:
         """Its Lark text with the rules of its control tokens.

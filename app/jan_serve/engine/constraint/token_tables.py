@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from jan_serve.engine.constraint.early_tables import EarlyTables, TokenizerParts, made_tokenizer
 from jan_serve.engine.constraint.kept_tokens import VocabularyTokens
+from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
 
 _AT_ONCE: Final = 16_384
@@ -27,6 +28,7 @@ class TokenTables:
         self._early = early
         self._tokens = VocabularyTokens([], [], _eos(vocab))
         self._tokenizer: Any = None
+        self._search: TokenSearch | None = None
         self._steps = self._make()
         self._is_kept, self._has_grammars = vocab.n_tokens < _MANY or early is None, False
         self.complete = False
@@ -50,6 +52,12 @@ class TokenTables:
         self._keep()
         return self._tokenizer
 
+    def search(self) -> TokenSearch:
+        """A rest makes it too: no answer then waits for it."""
+        if self._search is None:
+            self._search = TokenSearch(self.pieces())
+        return self._search
+
     def _make(self) -> Iterator[None]:
         early = self._early.take(self._vocab) if self._early is not None else None
         if early is not None:
@@ -60,6 +68,8 @@ class TokenTables:
             self._tokenizer = made_tokenizer(TokenizerParts(self._tokens, self._vocab))
         yield
         self._tokenizer = self._tokenizer.with_slices(self._tokenizer.general_slices())
+        yield
+        self.search()
 
     def _make_tokens(self) -> Iterator[None]:
         for first in range(0, self._vocab.n_tokens, _AT_ONCE):

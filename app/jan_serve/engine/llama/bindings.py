@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
+from collections.abc import Generator
 from types import ModuleType
 from typing import Any
 
 _PACKAGE = "llama_cpp"
 
 
-def _import_bindings() -> tuple[Any, Any]:
-    """The bindings of llama.cpp and the library of ggml, without the package's `__init__`.
+@contextlib.contextmanager
+def _bare_package() -> Generator[None]:
+    """For imports of the package's modules without its `__init__`.
 
     That imports a chat API for Python programs and its dependencies, which takes three times as long. Whoever imports
     the package later gets all of it.
@@ -25,15 +28,22 @@ def _import_bindings() -> tuple[Any, Any]:
         bare = sys.modules[_PACKAGE] = ModuleType(_PACKAGE)
         bare.__path__ = spec.submodule_search_locations
     try:
-        import llama_cpp.llama_cpp as llama
-        from llama_cpp._ggml import libggml
+        yield
     finally:
         if bare.__spec__ is None:
             del sys.modules[_PACKAGE]
-    return llama, libggml
 
 
-lib, ggml = _import_bindings()
+def _import_bindings() -> tuple[Any, Any, Any]:
+    """The bindings of llama.cpp and of libmtmd, and the library of ggml."""
+    with _bare_package():
+        import llama_cpp.llama_cpp as llama
+        import llama_cpp.mtmd_cpp as mtmd
+        from llama_cpp._ggml import libggml
+    return llama, mtmd, libggml
+
+
+lib, mtmd, ggml = _import_bindings()
 
 
 def extension() -> Any:

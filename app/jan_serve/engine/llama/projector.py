@@ -13,17 +13,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import llama_cpp.mtmd_cpp as _mtmd
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
-from jan_serve.engine.llama import backend
+from jan_serve.engine.llama import backend, bindings
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import EngineFailure, InvalidModel
 
-_lib: Any = _mtmd
+_lib: Any = bindings.mtmd
 _pointer_to: Any = ctypes.POINTER
 
 Embeddings = npt.NDArray[np.float32]

@@ -27,7 +27,15 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.catalogue import catalogue_digest, compile_catalogue
 from jan_serve.generation.ports import ConstraintTranslator
-from jan_serve.ipc.compiling import CompileConstraint, Compiled, CompileRequest, ExplainSchema, encode_request
+from jan_serve.ipc.compiling import (
+    CompileAnswer,
+    CompileConstraint,
+    Compiled,
+    CompileRequest,
+    CompileTool,
+    ExplainSchema,
+    encode_request,
+)
 
 MAX_ENTRIES: Final = 256
 MAX_PARTS: Final = 4096
@@ -60,13 +68,14 @@ class GrammarCache:
     ) -> None:
         """named: GBNF texts that a request may use by name. whitespace: where a constraint says nothing else.
 
-        schemas: reads those that a `$ref` may name, by URI.
+        schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed.
         """
         self._translator = translator
         self._clock = clock
         self._named = named or {}
         self._whitespace = whitespace
         self._schemas = schemas
+        self._documents = _Documents({}, 0)
         self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
         self._joined: _Recent[CallGrammars] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
@@ -81,30 +90,25 @@ class GrammarCache:
         if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
             # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
-        return cast(
-            CompiledGrammar, await self._get(CompileConstraint(await self._settled(constraint), with_gbnf))
-        )
+        request = CompileConstraint(self._settled(constraint), with_gbnf)
+        return cast(CompiledGrammar, await self._get(request, self._read()))
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
-        settled = cast(JsonSchemaConstraint, await self._settled(constraint))
-        return cast(Explanation, await self._get(ExplainSchema(settled)))
+        settled = cast(JsonSchemaConstraint, self._settled(constraint))
+        return cast(Explanation, await self._get(ExplainSchema(settled), self._read()))
 
-    async def _settled(self, constraint: Constraint) -> Constraint:
-        """With the default of the server, and with the schemas of other documents that it names."""
-        if isinstance(constraint, JsonSchemaConstraint):
-            schema, *_ = await self._bundled([constraint.schema])
-            constraint = msgspec.structs.replace(constraint, schema=schema)
+    def _settled(self, constraint: Constraint) -> Constraint:
+        """With the default of the server."""
         if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:
             return msgspec.structs.replace(constraint, whitespace=self._whitespace)
         return constraint
 
-    async def _bundled(self, schemas: Sequence[Any]) -> Sequence[Any]:
-        if self._schemas is None or not (documents := self._schemas()):
-            return schemas
-        from jan_serve.grammar import bundled  # few servers have such documents
-
-        return await asyncio.to_thread(lambda: [bundled(schema, documents) for schema in schemas])
+    def _read(self) -> _Documents:
+        schemas = self._documents.schemas if self._schemas is None else self._schemas()
+        if schemas is not self._documents.schemas:
+            self._documents = _Documents(schemas, self._documents.edits + 1)
+        return self._documents
 
     async def compile_calls(
         self, chat_format: ChatFormat, tools: Sequence[Tool], *, parallel: bool, constraint: Constraint | None
@@ -115,23 +119,20 @@ class GrammarCache:
         whose schema takes too long is held to less, with a warning, unless it has `strict`.
         """
         if constraint is not None:
-            constraint = await self._settled(constraint)
-        parameters = await self._bundled([tool.parameters for tool in tools])
-        tools = [
-            msgspec.structs.replace(tool, parameters=schema)
-            for tool, schema in zip(tools, parameters, strict=True)
-        ]
-        key = catalogue_digest(
+            constraint = self._settled(constraint)
+        documents = self._read()
+        digest = catalogue_digest(
             chat_format.name,
             tools,
             parallel=parallel,
             constraint=constraint,
             whitespace=self._whitespace,
         )
+        key = documents.key(digest)
         known = self._joined.get(key)
         if known is None:
             known, complete = await compile_catalogue(
-                self._get,
+                lambda request: self._get(request, documents),
                 chat_format.name,
                 tools,
                 parallel=parallel,
@@ -142,9 +143,8 @@ class GrammarCache:
                 self._joined.put(key, known)
         return known
 
-    async def _get(self, request: CompileRequest) -> Compiled:
-        data = encode_request(request)
-        key = sha256(data).digest()
+    async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:
+        key = documents.key(encode_request(request))
         kept = self._done if isinstance(request, CompileConstraint) else self._parts
         known = kept.get(key)
         if known is not None:
@@ -154,17 +154,23 @@ class GrammarCache:
             raise error_from_payload(refusal.code, refusal.payload)
         job = self._running.get(key)
         if job is None:
-            job = self._start(key, data, kept)
+            job = self._start(key, request, documents, kept)
         return await self._wait(key, job)
 
-    def _start(self, key: bytes, data: bytes, kept: _Recent[Compiled]) -> _Job:
-        job = self._running[key] = _Job(asyncio.create_task(self._run(key, data, kept)))
+    def _start(
+        self, key: bytes, request: CompileRequest, documents: _Documents, kept: _Recent[Compiled]
+    ) -> _Job:
+        job = self._running[key] = _Job(asyncio.create_task(self._run(key, request, documents, kept)))
         job.task.add_done_callback(lambda _: self._forget(key, job))
         return job
 
-    async def _run(self, key: bytes, data: bytes, kept: _Recent[Compiled]) -> Compiled | _Failure:
+    async def _run(
+        self, key: bytes, request: CompileRequest, documents: _Documents, kept: _Recent[Compiled]
+    ) -> Compiled | _Failure:
         try:
-            compiled = await self._translator(data)
+            if documents.schemas:
+                request = await asyncio.to_thread(_bundled, request, documents.schemas)
+            compiled = await self._translator(encode_request(request))
         except JanServeError as error:
             failure = _Failure(error.code, error.payload(), self._clock() + REFUSED_FOR_S)
             if isinstance(error, InvalidRequest):
@@ -194,6 +200,35 @@ class GrammarCache:
     def _forget(self, key: bytes, job: _Job) -> None:
         if self._running.get(key) is job:
             del self._running[key]
+
+
+class _Documents(NamedTuple):
+    """What a `$ref` may name. edits: how often that has changed."""
+
+    schemas: Mapping[str, Any]
+    edits: int
+
+    def key(self, request: bytes) -> bytes:
+        return sha256(b"%d " % self.edits + request).digest()
+
+
+def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRequest:
+    """With those of the documents that its schema needs."""
+    from jan_serve.grammar import bundled  # few servers have such documents
+
+    replace = msgspec.structs.replace
+    match request:
+        case CompileTool(parameters=parameters):
+            return replace(request, parameters=bundled(parameters, documents))
+        case (
+            CompileConstraint(constraint=JsonSchemaConstraint() as own)
+            | CompileAnswer(constraint=JsonSchemaConstraint() as own)
+        ):
+            return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
+        case ExplainSchema(constraint=own):
+            return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
+        case _:
+            return request
 
 
 class _Job:

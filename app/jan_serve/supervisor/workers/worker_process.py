@@ -105,6 +105,8 @@ def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False
     tunables = kept.get(_TUNABLES, "")
     if huge_pages and sys.platform == "linux" and _HUGE_PAGES not in tunables:
         kept[_TUNABLES] = ":".join(filter(None, (tunables, f"{_HUGE_PAGES}=1")))
+    # numpy's BLAS would start threads that spin for a while, beside those of the front and of llama.cpp.
+    kept.setdefault("OPENBLAS_NUM_THREADS", "1")
     return {**kept, "GGML_NO_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
 
 

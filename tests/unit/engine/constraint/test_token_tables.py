@@ -32,7 +32,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
-def test_a_rest_makes_what_the_first_grammar_needs(built: list[Any]) -> None:
+def test_a_rest_makes_what_the_first_grammar_needs(built: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     tables = TokenTables(small_vocab())
     while not tables.complete:
         tables.advance()
@@ -42,6 +42,8 @@ def test_a_rest_makes_what_the_first_grammar_needs(built: list[Any]) -> None:
     assert tokenizer.decode_bytes([2, 3]) == b"ab"
     assert tables.pieces() == [letter.encode() for letter in LETTERS]
     assert len(built) == 1
+    monkeypatch.setattr(token_tables, "TokenSearch", None)
+    assert tables.search().beginning_with(b"b") == [3]
 
 
 @pytest.mark.parametrize("steps", range(4))

@@ -13,6 +13,7 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     Whitespace,
 )
+from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
@@ -128,7 +129,7 @@ async def test_arguments_of_tools_have_the_white_space_of_the_server(translator:
 
 async def test_schemas_of_the_server_go_with_those_that_name_them() -> None:
     documents = {"colour.json": {"enum": ["red"]}}
-    cache = GrammarCache(translate_inline, schemas=lambda: documents)
+    cache = GrammarCache(translate_inline, schemas=lambda: dict(documents))
     asked = {"$ref": "colour.json"}
     grammar = await cache.compile(JsonSchemaConstraint(asked))
     documents["colour.json"] = {"enum": ["blue"]}
@@ -140,6 +141,24 @@ async def test_schemas_of_the_server_go_with_those_that_name_them() -> None:
     assert "blue" in calls.whole.lark
     with pytest.raises(UnsupportedSchema):
         await cache.compile(JsonSchemaConstraint({"$ref": "other.json"}))
+
+
+async def test_a_known_request_is_not_bundled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = {"colour.json": {"enum": ["red"]}}
+    cache = GrammarCache(translate_inline, schemas=lambda: documents)
+    tool = Tool(
+        name="paint", parameters={"type": "object", "properties": {"colour": {"$ref": "colour.json"}}}
+    )
+    constraint = JsonSchemaConstraint({"$ref": "colour.json"})
+
+    async def asked() -> CallGrammars:
+        await cache.compile(constraint)
+        return await cache.compile_calls(HERMES, [tool], parallel=False, constraint=constraint)
+
+    calls = await asked()
+    monkeypatch.setattr(cache_module.asyncio, "to_thread", None)
+    assert await asked() is calls
+    assert "red" in calls.whole.lark
 
 
 async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:

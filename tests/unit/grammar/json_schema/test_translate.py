@@ -309,6 +309,12 @@ CASES = (
         ("1998-12-30T23:59:60Z", "1998-12-31T23:58:60Z"),
     ),
     Case("large maximum", {"type": "number", "maximum": 1e308}, (1, -5e300, 10**308), (10**308 + 1,)),
+    Case(
+        "an object within itself",
+        {"type": "object", "properties": {"name": {}, "next": {"$ref": "#"}}, "required": ["name"]},
+        ({"name": 1, "next": {"name": [], "next": {"name": {}}}},),
+        ({"name": 1, "next": {}}, {}),
+    ),
     Case("number of a double", {"type": "number"}, (9e307, 1e22, 1e-308), ("1e22",)),
     Case(
         "largest uint256", {"type": "integer", "minimum": 0, "maximum": 2**256 - 1}, (2**256 - 1,), (2**256,)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +18,20 @@ pytest.importorskip(
 )
 
 import torch
-import torch.nn.functional as F
 
 from models.recipe.corpus.draw import Draw
+from models.recipe.eye.__main__ import teach
+from models.recipe.eye.attributes import SIZES, attributes_of
 from models.recipe.eye.batches import Prompt, Writer, text_batch
 from models.recipe.eye.convnet import Eye
-from models.recipe.eye.export import export, load_eye
-from models.recipe.eye.frozen_text import FrozenText
+from models.recipe.eye.export import export_projector, export_text, load_eye
 from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.projector_file import EyeShape, write_projector
+from models.recipe.eye.questions import ROWS
+from models.recipe.eye.reading import Reader
+from models.recipe.eye.rows import disturbed_rows, rows_of, vectors_of
 from models.recipe.eye.scene import draw_scene
-from models.recipe.eye.train import STAGES, train
+from models.recipe.eye.text_model import TextModel, read_plainly
 from models.recipe.gguf_file import LlamaShape, write_llama_gguf
 from models.recipe.model import TinyLlama, tensors_of
 from models.recipe.tokenizer import Encoder, learn_vocabulary
@@ -41,14 +45,16 @@ PLAN = EyePlan(
     first_blocks=1,
     width=16,
     blocks=1,
-    code_steps=3,
+    reading_steps=2,
+    reading_scenes=2,
+    reading_questions=2,
+    replay_tokens=64,
     sight_steps=3,
+    project_steps=3,
     match_steps=3,
-    joint_steps=2,
     sight_batch=8,
-    pictures=2,
-    questions=2,
     store=16,
+    warmup_steps=1,
 )
 
 
@@ -65,20 +71,44 @@ def text_file(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) 
     return path
 
 
-def test_the_frozen_text_model_is_the_one_of_the_file(text_file: Path) -> None:
-    text = FrozenText(text_file)
+def test_the_text_model_is_the_one_of_the_file(text_file: Path) -> None:
+    text = TextModel(text_file)
     ids = torch.randint(0, 400, (2, 20), generator=torch.Generator().manual_seed(1))
-    ahead = torch.full((20, 20), float("-inf")).triu(1).expand(2, -1, -1)
-    hidden = text.hidden(F.embedding(ids, text.embedding), torch.arange(20).expand(2, -1), ahead)
-    assert torch.allclose(hidden, TinyLlama(SHAPE, seed=3).hidden(ids), atol=1e-5)
+    original = TinyLlama(SHAPE, seed=3)
+    assert torch.allclose(read_plainly(text, text.embedded(ids)), original.hidden(ids), atol=1e-5)
+    written = text.tensors()
+    assert {name: each.shape for name, each in written.items()} == SHAPE.tensor_shapes()
+    assert all(np.array_equal(written[name], each.numpy()) for name, each in tensors_of(original).items())
 
 
-def states_of(
-    text: FrozenText, prompts: list[Prompt], rows: torch.Tensor
-) -> tuple[torch.Tensor, list[float]]:
+def test_a_line_of_rows_tells_one_attribute(text_file: Path) -> None:
+    vectors = vectors_of(TextModel(text_file), seed=1)
+    scenes = [draw_scene(Draw(f"r{seed}", held_out=False), "two") for seed in range(2)]
+    attributes = torch.tensor([attributes_of(scene) for scene in scenes])
+    lines = rows_of(vectors, attributes, 64).unflatten(1, (len(SIZES), -1))
+    assert lines.shape == (2, len(SIZES), 8, 64)
+    assert (lines == lines[:, :, :1]).all()
+    for index in range(len(SIZES)):
+        first, second = lines[0, index, 0], lines[1, index, 0]
+        assert torch.equal(first, second) == bool(attributes[0, index] == attributes[1, index])
+
+
+def test_disturbed_rows_stay_nearer_to_their_own_value(text_file: Path) -> None:
+    vectors = vectors_of(TextModel(text_file), seed=1)
+    attributes = torch.tensor([attributes_of(draw_scene(Draw("d", held_out=False)))] * 50)
+    torch.manual_seed(1)
+    rows = disturbed_rows(vectors, attributes, 64, others=0.4, noise=0.4).unflatten(1, (len(SIZES), -1))
+    start = 0
+    for index, size in enumerate(SIZES):
+        nearest = torch.cdist(rows[:, index].mean(1), vectors[start : start + size]).argmin(-1)
+        assert (nearest == attributes[:, index]).all()
+        start += size
+
+
+def states_of(text: TextModel, prompts: list[Prompt], rows: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
     """The hidden state at each learned token, and its id."""
     batch = text_batch(prompts, pad=0)
-    states = F.embedding(batch.ids, text.embedding)
+    states = text.embedded(batch.ids)
     which = (batch.images.long().cumsum(1) - 1) % len(rows)
     states = torch.where(batch.images[..., None], rows[which], states)
     hidden = text.hidden(states, batch.positions, batch.mask)
@@ -87,7 +117,7 @@ def states_of(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_questions_in_one_sequence_answer_as_alone(text_file: Path, seed: int) -> None:
-    text = FrozenText(text_file)
+    text = TextModel(text_file)
     writer = Writer(Encoder(text.vocabulary), Draw(f"w{seed}", held_out=False), image_tokens=4, questions=3)
     rows = torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
     together = writer.write(draw_scene(Draw(f"s{seed}", held_out=False), "two"))
@@ -99,24 +129,37 @@ def test_questions_in_one_sequence_answer_as_alone(text_file: Path, seed: int) -
     assert torch.allclose(hidden, torch.cat([part for part, _ in parts]), atol=1e-5)
 
 
-def test_stages_run_resume_and_export(text_file: Path, tmp_path: Path) -> None:
-    train(PLAN, text_file, tmp_path, resume=False, stages=STAGES[:2])
+def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> None:
+    teach(PLAN, text_file, tmp_path, resume=False)
     first = load_eye(tmp_path)
-    trainer = train(PLAN, text_file, tmp_path, resume=True)
-    assert trainer.steps == {"codes": 3, "sight": 3, "match": 3, "joint": 2}
-    entries = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [entry["stage"] for entry in entries] == list(STAGES)
+    longer = replace(PLAN, reading_steps=3, sight_steps=4, match_steps=4)
+    teach(longer, text_file, tmp_path, resume=True)
+    read = [json.loads(line)["step"] for line in (tmp_path / "reading.jsonl").read_text().splitlines()]
+    seen = [json.loads(line) for line in (tmp_path / "eye.jsonl").read_text().splitlines()]
+    assert read == [2, 3]
+    assert [(entry["stage"], entry["step"]) for entry in seen] == [
+        ("sight", 3), ("project", 3), ("match", 3), ("sight", 4), ("match", 4),
+    ]  # fmt: skip
     name = "v.stage.0.blk.0.pw1.weight"
     assert not torch.equal(first.weight(name), load_eye(tmp_path).weight(name))
-    path = tmp_path / "mmproj-a.gguf"
-    export(tmp_path, path)
-    assert path.stat().st_size > 10_000
+    export_text(tmp_path, text_file, tmp_path / "text.gguf")
+    export_projector(tmp_path, tmp_path / "mmproj.gguf")
+    assert (tmp_path / "mmproj.gguf").stat().st_size > 10_000
+    before, after = (TextModel(path).tensors() for path in (text_file, tmp_path / "text.gguf"))
+    changed = {key for key in before if not np.allclose(before[key], after[key], atol=1e-3)}
+    assert "token_embd.weight" not in changed
+    assert any("ffn_up" in key for key in changed)
 
 
-def test_the_same_seed_trains_the_same_eye(text_file: Path, tmp_path: Path) -> None:
-    eyes = [train(PLAN, text_file, tmp_path / name, resume=False).eye for name in ("a", "b")]
-    pixels = torch.zeros(1, 32, 32, 3, dtype=torch.uint8)
-    assert torch.equal(eyes[0](pixels), eyes[1](pixels))
+def test_the_text_model_learns_to_read_and_is_held_to_what_it_was(text_file: Path) -> None:
+    reader = Reader(replace(PLAN, reading_steps=60, reading_rate=2e-2), text_file)
+    figures = [reader.train_step() for _ in range(12)]
+    assert figures[0]["away"] == pytest.approx(0, abs=1e-4)
+    assert figures[-1]["away"] > 0
+    assert figures[-1]["loss"] < figures[0]["loss"] - 0.1
+    shares = reader.held_out(count=2, seed="test")
+    assert set(shares) == {row[0] for row in ROWS}
+    assert all(0 <= share <= 1 for share in shares.values())
 
 
 def test_the_encoder_is_the_one_that_libmtmd_runs(text_file: Path, tmp_path: Path) -> None:

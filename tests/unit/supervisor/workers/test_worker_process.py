@@ -294,6 +294,11 @@ def test_a_worker_inherits_no_settings_and_no_keys() -> None:
     assert environment["GGML_NO_BACKTRACE"] == "1"
 
 
+def test_the_blas_of_a_worker_has_no_threads_of_its_own_unless_its_user_decides() -> None:
+    assert worker_environment({})["OPENBLAS_NUM_THREADS"] == "1"
+    assert worker_environment({"OPENBLAS_NUM_THREADS": "4"})["OPENBLAS_NUM_THREADS"] == "4"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the GNU C library's")
 @pytest.mark.parametrize(
     ("inherited", "expected"),

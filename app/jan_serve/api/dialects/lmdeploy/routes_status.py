@@ -15,7 +15,7 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, ModelList
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.metrics import CONTENT_TYPE
+from jan_serve.api.metrics import page_headers
 from jan_serve.api.routes.health import Health
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
@@ -60,7 +60,7 @@ def add_state_routes(
     )
     async def metrics() -> Response:
         """Prometheus text exposition; the same page as at the root."""
-        return Response(metrics_page(), headers={"content-type": CONTENT_TYPE})
+        return Response(metrics_page(), headers=page_headers())
 
 
 def _health(server: Health) -> HealthReply:

@@ -14,7 +14,7 @@ from jan_serve.api.dialects.tgi.reply_head import DOCKER_LABEL, TGI_VERSION
 from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.metrics import CONTENT_TYPE
+from jan_serve.api.metrics import page_headers
 
 _UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
 
@@ -67,7 +67,7 @@ def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
     @router.get("/tgi/metrics", tags=TAGS, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Prometheus text exposition, the same as at the root."""
-        return Response(serving.metrics_page(), headers={"content-type": CONTENT_TYPE})
+        return Response(serving.metrics_page(), headers=page_headers())
 
     @router.get("/tgi/v1/models", tags=TAGS, response_model=ModelList)
     async def models(request: Request) -> Response:

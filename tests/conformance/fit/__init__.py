@@ -1,0 +1,1 @@
+"""llama.cpp's own `--fit` beside our plans: `python -m tests.conformance.fit`."""
