@@ -20,6 +20,7 @@ from models.recipe.gguf_file import finish_gguf, gguf_writer
 from models.recipe.vocabulary import CONTROL_TOKENS, Vocabulary
 
 Array = NDArray[np.float32]
+Dims = dict[str, tuple[int, ...]]
 Knows = Literal["nothing", "token", "hidden"]
 _HEAD_WIDTH = 32
 
@@ -61,7 +62,7 @@ def write_tiny_mtp(
     weights = Weights(seed)
     tensors = head_and_tail(weights, vocabulary, n_embd)
     for layer in range(n_layer + 1):
-        dims: dict[str, tuple[int, ...]] = {
+        dims: Dims = {
             "attn_norm.weight": (n_embd,),
             "post_attention_norm.weight": (n_embd,),
         }
@@ -73,19 +74,69 @@ def write_tiny_mtp(
             dims |= {f"ffn_{part}_exps.weight": (n_expert, width, n_embd) for part in ("gate", "up")}
             dims["ffn_down_exps.weight"] = (n_expert, n_embd, width)
             dims |= _feed_forward("_shexp", n_embd, width)
-        if layer == n_layer:
-            dims |= {"nextn.eh_proj.weight": (n_embd, 2 * n_embd)}
-            dims |= {f"nextn.{norm}.weight": (n_embd,) for norm in ("enorm", "hnorm")}
         tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
-    for norm in ("enorm", "hnorm"):
-        tensors[f"blk.{n_layer}.nextn.{norm}.weight"] = np.ones(n_embd, np.float32)
+    _add_head(tensors, weights, n_layer, n_embd)
     if knows != "nothing":
         _teach(tensors, vocabulary, n_layer, knows, share)
     names = {"general.name": f"tiny-mtp-{knows}-{seed}", **LICENCE}
     finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
 
 
-def _feed_forward(suffix: str, n_embd: int, width: int) -> dict[str, tuple[int, ...]]:
+def write_tiny_recurrent_mtp(
+    path: Path, *, knows: Knows = "nothing", seed: int = 0, n_ctx: int = 512, quantize: bool = True
+) -> None:
+    """A Qwen3.5 of a block with a gated delta net, one with attention, and a head. knows: as in write_tiny_mtp."""
+    n_embd, n_head, n_layer, width = 128, 4, 2, 256
+    groups, inner = 2, n_head * _HEAD_WIDTH
+    vocabulary = fixture_vocabulary()
+    writer = gguf_writer(path, "qwen35", (n_ctx, n_embd, n_layer + 1), n_ff=width, n_head=n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_key_length(_HEAD_WIDTH)
+    writer.add_value_length(_HEAD_WIDTH)
+    writer.add_rope_dimension_count(_HEAD_WIDTH)
+    writer.add_rope_dimension_sections([8, 4, 4, 0])
+    writer.add_ssm_conv_kernel(4)
+    writer.add_ssm_state_size(_HEAD_WIDTH)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_time_step_rank(n_head)
+    writer.add_ssm_group_count(groups)
+    writer.add_full_attention_interval(n_layer)
+    writer.add_nextn_predict_layers(1)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    add_decoder_vocabulary(writer, vocabulary, quantize=quantize)
+    weights = Weights(seed)
+    tensors = head_and_tail(weights, vocabulary, n_embd)
+    convolved = inner + 2 * groups * _HEAD_WIDTH
+    for layer in range(n_layer + 1):
+        dims: Dims = {"attn_norm.weight": (n_embd,), "post_attention_norm.weight": (n_embd,)}
+        dims |= _feed_forward("", n_embd, width)
+        if layer == 0:
+            dims |= {"attn_qkv.weight": (convolved, n_embd), "attn_gate.weight": (inner, n_embd)}
+            dims |= {"ssm_conv1d.weight": (convolved, 4), "ssm_norm.weight": (_HEAD_WIDTH,)}
+            dims |= {f"ssm_{part}.weight": (n_head, n_embd) for part in ("alpha", "beta")}
+            dims |= {"ssm_out.weight": (n_embd, inner), "ssm_dt.bias": (n_head,), "ssm_a": (n_head,)}
+        else:
+            dims["attn_q.weight"] = (2 * n_embd, n_embd)
+            dims |= {f"attn_{part}.weight": (n_embd, n_embd) for part in ("k", "v", "output")}
+            dims |= {f"attn_{part}_norm.weight": (_HEAD_WIDTH,) for part in ("q", "k")}
+        tensors |= {f"blk.{layer}.{name}": weights.named(name, shape) for name, shape in dims.items()}
+    # The state fades slowly: an answer depends on tokens far back.
+    tensors["blk.0.ssm_a"] = np.full(n_head, -0.05, np.float32)
+    _add_head(tensors, weights, n_layer, n_embd)
+    if knows != "nothing":
+        _teach(tensors, vocabulary, n_layer, knows, 1.0)
+    names = {"general.name": f"tiny-recurrent-mtp-{knows}-{seed}", **LICENCE}
+    finish_gguf(writer, None, tensors, chat_template=CHAT_TEMPLATE, metadata=names, quantize=quantize)
+
+
+def _add_head(tensors: dict[str, Array], weights: Weights, layer: int, n_embd: int) -> None:
+    tensors[f"blk.{layer}.nextn.eh_proj.weight"] = weights.named("nextn.eh_proj.weight", (n_embd, 2 * n_embd))
+    for norm in ("enorm", "hnorm"):
+        tensors[f"blk.{layer}.nextn.{norm}.weight"] = np.ones(n_embd, np.float32)
+
+
+def _feed_forward(suffix: str, n_embd: int, width: int) -> Dims:
     return {
         f"ffn_gate{suffix}.weight": (width, n_embd),
         f"ffn_up{suffix}.weight": (width, n_embd),
@@ -98,7 +149,7 @@ def _teach(
 ) -> None:
     """Blocks add nothing, so that the state of a token is its embedding, and the output finds what follows that."""
     for name, tensor in tensors.items():
-        if ".attn_output." in name or ".ffn_down" in name:
+        if any(part in name for part in (".attn_output.", ".ffn_down", ".ssm_out.")):
             tensor[:] = 0.0
     embeddings = tensors["token_embd.weight"]
     n_embd = embeddings.shape[1]

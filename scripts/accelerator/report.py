@@ -32,9 +32,10 @@ def _steps(steps: Facts) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, facts in steps.items():
         if "error" in facts:
-            found.append((name, f"failed: {facts['error']}"))
+            found.append((name, f"failed: {facts['error']} (`--step {name}` repeats it alone)"))
         elif name == "build":
-            found.append((name, f"{facts['seconds']} s, CMAKE_ARGS `{facts['cmake_args']}`"))
+            arguments = f"CMAKE_ARGS `{facts['cmake_args']}`" if facts["cmake_args"] else "no CMAKE_ARGS"
+            found.append((name, f"{facts['seconds']} s, {arguments}"))
         elif name == "tests":
             wrong = facts["failures"] + facts["errors"]
             found.append((name, f"{facts['tests']} run, {wrong} failed, {facts['skipped']} skipped"))

@@ -23,6 +23,8 @@ TESTS: Final = tuple(
     for name in ("batching", "sampling", "drafts", "mtp", "switches")
 )
 ROWS: Final = ("one-stream", "own-prompts-8", "shared-prefix-8", "long-prefill", "streams-32")
+N_CTX: Final = 20_480
+"""As much as each of these rows needs."""
 _EXAMPLES: Final = 12
 """Failed tests that the report names."""
 
@@ -131,13 +133,12 @@ def rows(check: Check) -> Facts:
     out = check.work / "rows.json"
     out.unlink(missing_ok=True)
     say("running rows of the benchmark")
-    flags = f"{check.backend.flags} --n-ctx 16384"
+    flags = f"{check.backend.flags} --n-ctx {N_CTX}"
     command: list[str | Path] = [check.python, "-m", "benchmarks", "--model", model, "--out", out]
     command += ["--plot", check.work / "rows.svg", "--rounds", str(check.rounds), "--flags", flags]
     if check.backend.name != "cpu":
-        peer = (
-            f"{check.python} -m jan_serve serve --model {{model}} --port {{port}} --device cpu --n-ctx 16384"
-        )
+        serve = f"{check.python} -m jan_serve serve --model {{model}} --port {{port}}"
+        peer = f"{serve} --device cpu --n-ctx {N_CTX}"
         command += ["--peer-cmd", peer]
     for row in check.rows:
         command += ["--row", row]
@@ -185,7 +186,7 @@ def _status(command: list[str | Path], log: Path, variables: dict[str, str]) -> 
             stdout=file,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **variables},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
             cwd=ROOT,
             check=False,
         ).returncode

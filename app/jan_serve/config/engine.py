@@ -10,9 +10,19 @@ from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.model_file import ModelFile, read_model_parts
 
 _ALL_LAYERS: Final = -1
-_TRIED_HEADS: Final = frozenset({"glm4moe"})
-_HEADS: Final = _TRIED_HEADS | {"cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "hy_v3"}
-"""Architectures without recurrent layers whose head llama.cpp computes (graph_mtp)."""
+_TRIED_HEADS: Final = frozenset({"glm4moe", "qwen35"})
+_HEADS: Final = _TRIED_HEADS | {
+    "cohere2moe",
+    "deepseek2",
+    "deepseek32",
+    "glm-dsa",
+    "hy_v3",
+    "nemotron_h_moe",
+    "qwen35moe",
+}
+"""Architectures whose head llama.cpp computes (graph_mtp)."""
+_ROLLED_BACK: Final = frozenset({"nemotron_h_moe", "qwen35", "qwen35moe"})
+"""Those of them whose recurrent layers can drop a rejected draft (llm_arch_supports_rs_rollback)."""
 SAME_NAME: Final = tuple(
     name for name in EngineSettings.__struct_fields__ if name in ModelOptions.model_fields and name != "mtp"
 )
@@ -66,8 +76,8 @@ def _unused_heads(options: ModelOptions, model: ModelFile) -> str:
         return ""
     if options.draft_model is not None:
         return "a draft model drafts in its place"
-    if any(layer.state_elements for layer in model.parts.layers):
-        return "the model has recurrent layers, which cannot drop a rejected draft"
+    if name not in _ROLLED_BACK and any(layer.state_elements for layer in model.parts.layers):
+        return f"llama.cpp cannot drop a rejected draft from the recurrent layers of {name}"
     if count > 1:
         return f"it has {count} of them, of which each needs states of the one before, and one alone is supported"
     if name not in _HEADS:

@@ -15,6 +15,7 @@ from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
+from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT
 from jan_serve.engine.engine_counters import EngineCounters
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, LlamaContext
@@ -69,14 +70,15 @@ class Engine:
             prefer_cached=settings.prefer_cached,
         )
         self._planning = StepPlanning(context.n_batch, settings.stream_share)
-        # A recurrent memory cannot be cut, so it cannot drop a rejected draft.
-        can_draft = not context.model.is_recurrent
+        # A recurrent memory cannot be cut further than it keeps states.
+        max_draft = context.max_rollback if context.model.is_recurrent else MAX_DRAFT
         self._head = draft_model if isinstance(draft_model, NextTokenHead) else None
         self._drafter = Drafter(
             self._planning.costs,
-            settings.prompt_lookup if can_draft else "off",
-            draft_model if can_draft else None,
+            settings.prompt_lookup if max_draft else "off",
+            draft_model,
             longest=self._memory.cells.capacity,
+            max_draft=max_draft,
             model_mode="auto" if self._head is None else settings.mtp,
         )
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)

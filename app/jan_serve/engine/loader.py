@@ -39,7 +39,7 @@ from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
-from jan_serve.placement.beside import bytes_beside, wants_head
+from jan_serve.placement.beside import HEAD_DRAFT, bytes_beside, wants_head
 from jan_serve.placement.device_plan import (
     DevicePlan,
     kv_bytes_per_token,
@@ -314,6 +314,9 @@ def _context(
             f" {available / 2**30:.1f} GiB: use a smaller --n-ctx, or --type-k q8_0 --type-v q8_0",
             retry_after=None,
         )
+    is_rolled_back = (
+        model.is_recurrent and model.n_heads_ahead == 1 and wants_head(settings) and head_of is None
+    )
     return LlamaContext(
         model,
         n_ctx=n_ctx,
@@ -325,6 +328,7 @@ def _context(
         type_k=settings.type_k,
         type_v=settings.type_v,
         head_of=head_of,
+        max_rollback=HEAD_DRAFT if is_rolled_back else 0,
     )
 
 

@@ -10,6 +10,9 @@ from jan_serve.ipc.messages import EngineSettings
 HEAD_BATCH: Final = 64
 """Tokens that a head reads at once: its compute buffer has a row of logits for each."""
 
+HEAD_DRAFT: Final = 4
+"""Tokens that a head drafts at most."""
+
 
 def bytes_beside(settings: EngineSettings, size_of: Callable[[str], int]) -> int:
     """size_of: bytes of a file, 0 if it cannot be read. Their buffers take a quarter more.
@@ -23,6 +26,11 @@ def bytes_beside(settings: EngineSettings, size_of: Callable[[str], int]) -> int
 def wants_head(settings: EngineSettings) -> bool:
     """Whether the model's own head is loaded with it, if it has one."""
     return settings.mtp != "off" and settings.draft_path is None
+
+
+def states_of_sequence(settings: EngineSettings) -> int:
+    """Recurrent states that are kept of each sequence: with a head also those before each drafted token."""
+    return 1 + HEAD_DRAFT if wants_head(settings) and settings.parts.n_ahead else 1
 
 
 def _head_buffer(settings: EngineSettings) -> int:

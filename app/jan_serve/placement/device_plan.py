@@ -16,6 +16,7 @@ from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.placement import LlamaPlacement, PlacedPart, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
+from jan_serve.placement.beside import states_of_sequence
 from jan_serve.placement.machine import Device
 from jan_serve.placement.planner import Plan, Planner
 from jan_serve.placement.report import MAIN_MEMORY, gib, placed_parts
@@ -224,6 +225,7 @@ def _context(settings: EngineSettings, length: int) -> ContextSizes:
         type_v=settings.type_v,
         n_ubatch=min(settings.n_ubatch, length),
         n_seqs=settings.parallel + settings.cache_sequences if settings.parallel else _RECURRENT_SEQUENCES,
+        n_states=states_of_sequence(settings),
         flash_attn=settings.flash_attn != "off",
     )
 

@@ -23,13 +23,14 @@ _INPUT_COPIES: Final = 4
 
 
 class ContextSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """n_seqs: sequences with a recurrent state."""
+    """n_seqs: sequences with a recurrent state. n_states: states of each."""
 
     n_ctx: int
     type_k: str = "f16"
     type_v: str = "f16"
     n_ubatch: int = 512
     n_seqs: int = 1
+    n_states: int = 1
     flash_attn: bool = True
 
 
@@ -43,7 +44,7 @@ class Workload:
         k_bytes = BYTES_PER_ELEMENT.get(context.type_k, 2.0)
         v_bytes = BYTES_PER_ELEMENT.get(context.type_v, 2.0)
         cell = [layer.k_elements * k_bytes + layer.v_elements * v_bytes for layer in parts.layers]
-        state = [4 * layer.state_elements * context.n_seqs for layer in parts.layers]
+        state = [4 * layer.state_elements * context.n_seqs * context.n_states for layer in parts.layers]
         share = parts.n_expert_used / parts.n_expert if parts.n_expert else 1.0
         tokens = min(context.n_ctx, _TYPICAL_TOKENS)
         self._dense = _sums([*(layer.dense for layer in parts.layers), parts.output_bytes])

@@ -35,8 +35,10 @@ def load_drafting(
     if settings.draft_path is not None:
         return _load_model(settings, settings.draft_path, context, parallel, device, make_context)
     model = context.model
-    # Several heads take turns, each with states of the one before; a recurrent memory cannot drop a draft.
-    if not wants_head(settings) or model.n_heads_ahead != 1 or model.is_recurrent:
+    # Several heads take turns, each with states of the one before.
+    if not wants_head(settings) or model.n_heads_ahead != 1:
+        return None
+    if model.is_recurrent and not context.max_rollback:
         return None
     own = msgspec.structs.replace(settings, n_batch=HEAD_BATCH, n_ubatch=HEAD_BATCH)
     return NextTokenHead(make_context(model, own, context), context, parallel)

@@ -31,7 +31,7 @@ class Drafter:
     """Drafts by prompt lookup, or with a draft model or head if there is one and more of it is expected.
 
     costs: of steps, as the engine learns them. mode: of look-ups; model_mode: of the model. "on" of either drafts in
-    every step, from whichever promises more. longest: max tokens of a sequence.
+    every step, from whichever promises more. longest: max tokens of a sequence. max_draft: of a draft.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Drafter:
         model: DraftModel | None = None,
         *,
         longest: int,
+        max_draft: int = MAX_DRAFT,
         model_mode: DraftMode = "auto",
     ) -> None:
         self._costs = costs
@@ -49,6 +50,7 @@ class Drafter:
         self._model = model if model_mode != "off" else None
         self._is_forced = mode == "on" or (self._model is not None and model_mode == "on")
         self._longest = longest
+        self._max_draft = max_draft
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
         self._histories: dict[int, TokenHistory] = {}
@@ -106,7 +108,7 @@ class Drafter:
     def _choose(self, sequence: Sequence) -> tuple[Guess | None, DraftCandidate]:
         """The source of which more tokens may be expected: a look-up, or None for the model."""
         limit = min(
-            MAX_DRAFT,
+            self._max_draft,
             self._longest - len(sequence.tokens),
             sequence.max_new - sequence.num_generated - 1,
         )

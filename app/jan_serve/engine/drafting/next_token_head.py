@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
@@ -16,14 +15,13 @@ from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.hidden_rows import HiddenRows
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.sequence import Sequence
-
-_MAX_DRAFT: Final = 4
+from jan_serve.placement.beside import HEAD_DRAFT
 
 
 class NextTokenHead(DraftModel):
     """`observe` after each batch of the model, then `draft`. For the engine thread."""
 
-    max_draft = _MAX_DRAFT
+    max_draft = HEAD_DRAFT
 
     def __init__(
         self,

@@ -92,6 +92,11 @@ class Batch:
         self.size = i + 1
         return i
 
+    def seq_ids(self) -> list[int]:
+        """Of each token."""
+        ids: list[int] = self._seq[: self.size].tolist()
+        return ids
+
     def set_hidden(self, rows: Floats) -> None:
         """The hidden states of the first tokens. Shape (tokens, n_hidden)."""
         self._hidden[: len(rows)] = rows
@@ -129,6 +134,11 @@ class EmbeddingBatch:
             _pointer(self._seq_pointers, ctypes.POINTER(lib.llama_seq_id)),
             _pointer(self._logits, ctypes.c_int8),
         )
+
+    def seq_ids(self) -> list[int]:
+        """Of each cell."""
+        ids: list[int] = self._seq.tolist()
+        return ids
 
 
 class AbortFlag:
@@ -170,10 +180,13 @@ class LlamaContext:
         type_v: str = "f16",
         offload_kqv: bool = True,
         head_of: LlamaContext | None = None,
+        max_rollback: int = 0,
     ) -> None:
         """Allocate `n_ctx` cells. Raises InsufficientMemory if llama.cpp cannot.
 
         head_of: this context computes the head of that context's model, which predicts further tokens (MTP).
+        max_rollback: the most tokens that `truncate` shall drop from a recurrent sequence, of its latest batch without
+        the first one; each sequence has so many states more.
         """
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
@@ -190,6 +203,7 @@ class LlamaContext:
         params.type_k = _kv_type("type_k", type_k)
         params.type_v = _kv_type("type_v", type_v)
         params.embeddings = embeddings
+        params.n_rs_seq = max_rollback
         if head_of is not None:
             params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
             params.ctx_other = head_of.pointer
@@ -216,6 +230,9 @@ class LlamaContext:
         self._memory = lib.llama_get_memory(pointer)
         self._n_swa = model.n_swa
         self._has_mrope = model.has_mrope
+        # Of a sequence that was rolled back, llama.cpp takes the earlier state in the next batch (rs_idx).
+        self._rolled_back: set[int] = set()
+        self._rolls_back = self.max_rollback > 0
 
     def close(self) -> None:
         if self.pointer:
@@ -226,6 +243,11 @@ class LlamaContext:
     def is_causal(self) -> bool:
         """Whether tokens attend only to earlier ones, in a cache."""
         return bool(self._memory) and bool(lib.llama_get_causal_attn(self.pointer))
+
+    @property
+    def max_rollback(self) -> int:
+        """`llama_n_rs_seq`: 0 if llama.cpp cannot for this architecture (llm_arch_supports_rs_rollback)."""
+        return int(lib.llama_n_rs_seq(self.pointer))
 
     def set_adapters(self, pointers: Sequence[Any], scales: Sequence[float]) -> None:
         """`llama_set_adapters_lora`: use exactly these LoRA adapters for the next decodes.
@@ -257,6 +279,8 @@ class LlamaContext:
             lib.llama_set_causal_attn(self.pointer, True)
         if code == DECODE_OK:
             lib.llama_synchronize(self.pointer)
+            if self._rolled_back:
+                self._rolled_back.difference_update(batch.seq_ids())
         return code
 
     def logits(self, index: int) -> Floats:
@@ -327,14 +351,32 @@ class LlamaContext:
 
     def copy_all(self, source: int, target: int) -> None:
         """Share a whole sequence, recurrent state included."""
+        if source in self._rolled_back:
+            self._settle(source)
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def truncate(self, seq_id: int, length: int) -> bool:
         """Drop the cells of a sequence from position `length` on. False if the memory cannot be cut there."""
-        return bool(lib.llama_memory_seq_rm(self._memory, seq_id, length, -1))
+        is_cut = bool(lib.llama_memory_seq_rm(self._memory, seq_id, length, -1))
+        if is_cut and self._rolls_back:
+            self._rolled_back.add(seq_id)
+        return is_cut
+
+    def _settle(self, seq_id: int) -> None:
+        """Make the state to which a sequence was rolled back its own: a copy would share the later one."""
+        flags = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        size = int(lib.llama_state_seq_get_size_ext(self.pointer, seq_id, flags))
+        data = np.empty(size, np.uint8)
+        state = _pointer(data, ctypes.c_uint8)
+        written = int(lib.llama_state_seq_get_data_ext(self.pointer, state, size, seq_id, flags))
+        read = int(lib.llama_state_seq_set_data_ext(self.pointer, state, written, seq_id, flags))
+        if not written or read != written:
+            raise EngineFailure(f"llama.cpp could not restore the recurrent state of sequence {seq_id}")
+        self._rolled_back.discard(seq_id)
 
     def remove(self, seq_id: int) -> None:
         """Drop a sequence; shared cells stay with the others."""
+        self._rolled_back.discard(seq_id)
         lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
 
     def state_bytes(self, seq_id: int) -> int:
@@ -373,6 +415,7 @@ class LlamaContext:
         return True
 
     def clear(self) -> None:
+        self._rolled_back.clear()
         if self._memory:
             lib.llama_memory_clear(self._memory, True)
 

@@ -87,7 +87,8 @@ def parts_of(
 def cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> list[tuple[int, int]]:
     """KV cache elements of K and V per token and block, as llama.cpp computes them (llama_hparams).
 
-    Blocks without attention have no KV heads. Sliding windows of some blocks are not subtracted.
+    Blocks without attention have no KV heads, or are not the last of so many. Sliding windows of some blocks are not
+    subtracted.
     """
     prefix = f"{architecture}.attention"
     heads = per_layer(header, f"{prefix}.head_count", n_layer)
@@ -97,6 +98,9 @@ def cache_elements(header: GgufHeader, architecture: str, n_layer: int) -> list[
     k_width = length_of(header, f"{prefix}.key_length") or width
     v_width = length_of(header, f"{prefix}.value_length") or width
     counts = [*kv_heads, *([0] * n_layer)][:n_layer]
+    if interval := length_of(header, f"{architecture}.full_attention_interval"):
+        last = n_layer - length_of(header, f"{architecture}.nextn_predict_layers")
+        counts = [0 if at < last and (at + 1) % interval else count for at, count in enumerate(counts)]
     return [(count * k_width, count * v_width) for count in counts]
 
 

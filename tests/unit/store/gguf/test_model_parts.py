@@ -86,6 +86,19 @@ def test_the_first_pattern_that_matches_takes_a_tensor_from_its_block() -> None:
             [(0, 0), (64, 64)],
         ),
         ({"embedding_length": -64, "attention.head_count": 1 << 30}, [(0, 0), (0, 0)]),
+        (
+            {"embedding_length": 64, "attention.head_count": 4, "full_attention_interval": 2},
+            [(0, 0), (64, 64)],
+        ),
+        (
+            {
+                "embedding_length": 64,
+                "attention.head_count": 4,
+                "full_attention_interval": 4,
+                "nextn_predict_layers": 1,
+            },
+            [(0, 0), (0, 0)],
+        ),
     ],
 )
 def test_the_cache_of_a_token_in_each_block(
