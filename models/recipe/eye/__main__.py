@@ -10,7 +10,6 @@ training, ``--text`` and ``--projector``.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,16 +21,11 @@ from models.recipe.eye.plan import EyePlan
 _BUILTIN = Path("models/builtin")
 
 
-def _run(work: Callable[..., object], plan: EyePlan, model: Path, output: Path, resume: bool) -> None:
-    train.use_one_thread()
-    work(plan, model, output, resume=resume)
-
-
 def teach(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run all that the checkpoints in ``output`` lack. Blocks for about ten minutes at the plan's sizes."""
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    """Run all that the checkpoints in ``output`` lack. Blocks for about twenty minutes at the plan's sizes."""
+    with ProcessPoolExecutor(2, get_context("spawn"), initializer=train.use_one_thread) as pool:
         works = [
-            pool.submit(_run, work, plan, model, output, resume) for work in (reading.train, train.train)
+            pool.submit(work, plan, model, output, resume=resume) for work in (reading.train, train.train)
         ]
         for work in works:
             work.result()

@@ -182,7 +182,7 @@ def states_of(text: TextModel, batch: TextBatch, rows: Tensor) -> Tensor:
     return torch.where(batch.images[..., None], pictures, text.embedded(batch.ids))
 
 
-def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> Reader:
+def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
     """Run the steps that a checkpoint in ``output`` lacks. Blocks for some twenty minutes at the plan's sizes."""
     output.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
@@ -204,7 +204,6 @@ def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> Reader:
                 reader.save(checkpoint)
                 saved = time.monotonic()
     reader.save(checkpoint)
-    return reader
 
 
 def main() -> None:
@@ -213,7 +212,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="held-out questions a row, at the end")
     arguments = parser.parse_args()
     use_one_thread()
-    reader = train(plan_of(arguments), arguments.model, arguments.output, resume=arguments.resume)
+    plan = plan_of(arguments)
+    train(plan, arguments.model, arguments.output, resume=arguments.resume)
+    reader = Reader(plan, arguments.model)
+    reader.load(arguments.output / "reading.pt")
     for name, share in reader.held_out(count=arguments.count, seed="reading").items():
         print(f"{name}: {share:.1%}", flush=True)
 

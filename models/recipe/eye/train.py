@@ -195,7 +195,7 @@ class Trainer:
         self.steps = state["steps"]
 
 
-def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> Trainer:
+def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
     """Run the steps that a checkpoint in ``output`` lacks. Blocks for some ten minutes at the plan's sizes."""
     output.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
@@ -220,7 +220,6 @@ def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> Trainer:
                     trainer.save(checkpoint)
                     saved = time.monotonic()
             trainer.save(checkpoint)
-    return trainer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

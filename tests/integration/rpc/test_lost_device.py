@@ -27,7 +27,7 @@ def test_a_lost_device_costs_its_model_only(dense: Path, tmp_path: Path) -> None
         encoding="utf-8",
     )
     with lending(64 * MIB) as lender, serving(tmp_path, "--port", "0", "--rpc", lender.endpoint) as server:
-        url = server.url(60)
+        url = server.url(180)
 
         def complete(model: str) -> tuple[int, str]:
             body = {"model": model, "prompt": "once upon a time", "max_tokens": 8, "temperature": 0}

@@ -20,7 +20,7 @@ MIB = 1 << 20
 CONFIG = """data_dir = "data"
 models_dir = "models"
 n_ctx = 512
-stall_decode_s = 15
+stall_decode_s = 30
 [models."lent"]
 n_gpu_layers = "all"
 require_accelerator = true
@@ -31,11 +31,16 @@ device = "cpu"
 
 @contextmanager
 def silenced(lender: Lender) -> Generator[None]:
-    """The kernel still accepts its connections; no process of it runs."""
-    processes = [psutil.Process(lender.process.pid), *lender.processes()]
-    for process in processes:
-        process.suspend()
+    """The kernel still accepts its connections; no process of it runs.
+
+    The server is stopped first, else it may start one more that answers.
+    """
+    processes = [psutil.Process(lender.process.pid)]
+    processes[0].suspend()
     try:
+        for process in lender.processes():
+            process.suspend()
+            processes.append(process)
         yield
     finally:
         for process in processes:
