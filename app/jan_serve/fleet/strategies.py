@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from random import Random
 from typing import Final, Literal, get_args
@@ -103,17 +103,17 @@ class LeastTimeToFirstToken:
         drawn = candidates.drawn(_DRAWN)
         if keys.keys:
             drawn.extend(_first_accepting(candidates, keys.keys[0]))
-        best, wait_s = self._best(candidates, {*holders, *drawn})
+        best, wait_s = self._best(candidates, [*holders, *drawn])
         if best is not None and wait_s > _SATURATED_S:
-            best, _ = self._best(candidates, {best, *holders, *candidates.drawn(_MORE)}, QUEUED_TOKENS)
+            best, _ = self._best(candidates, [best, *holders, *candidates.drawn(_MORE)], QUEUED_TOKENS)
         return best if best is not None else next(iter(candidates.all()), None)
 
     def _best(
-        self, candidates: Candidates, nodes: Collection[Node], request_tokens: float = REQUEST_TOKENS
+        self, candidates: Candidates, nodes: Sequence[Node], request_tokens: float = REQUEST_TOKENS
     ) -> tuple[Node | None, float]:
         depths = self._index.depths(candidates.keys.keys, nodes)
         best, least_s = None, 0.0
-        for node in _from_anywhere(nodes, candidates.rng):
+        for node in _from_anywhere(tuple(dict.fromkeys(nodes)), candidates.rng):
             wait_s = expected_wait_s(
                 node, candidates.keys, depths.get(node, 0), candidates.now, request_tokens
             )
