@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -35,13 +36,16 @@ def children() -> list[psutil.Process]:
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
-    """The processes that a server started for models; not HELPERS. Zombies included."""
-    started = psutil.Process(pid).children(recursive=True)
-    return [
-        child
-        for child in started
-        if child.status() == psutil.STATUS_ZOMBIE or child.cmdline()[-1:] not in HELPERS
-    ]
+    """The running processes that a server started for models; not HELPERS."""
+    server = psutil.Process(pid)
+    found: list[psutil.Process] = []
+    for child in server.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
+            line = child.cmdline()
+            # Ended, or about to become another program.
+            if line and line != server.cmdline() and line[-1:] not in HELPERS:
+                found.append(child)
+    return found
 
 
 def zombies() -> list[int]:
