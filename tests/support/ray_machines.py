@@ -7,13 +7,18 @@ ends with the input.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any, Final, cast
 
 MACHINE: Final[dict[str, Any]] = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
 
 
 def _main(number: int, folder: str) -> None:
+    # Ray writes the address of the cluster there too, and does not make the folder.
+    os.environ["RAY_TMPDIR"] = folder
+    Path(folder, "ray").mkdir()
     from ray import cluster_utils  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
     cluster = cast(Any, cluster_utils).Cluster(
