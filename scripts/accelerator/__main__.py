@@ -74,6 +74,13 @@ def _run(check: steps.Check, names: list[str]) -> int:
     return 1 if failed_steps(report) else 0
 
 
+def _file(path: str) -> Path:
+    """For argparse, before minutes of a build."""
+    if not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {path}")
+    return Path(path)
+
+
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "check-accelerator", description="Build for an accelerator, test and measure on it, write one report."
@@ -81,7 +88,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--backend", choices=BACKENDS, help="default: what this machine has a compiler for")
     parser.add_argument("--from", dest="prepared", type=Path, help="a folder of `prepare`: needs no network")
     parser.add_argument("--work", type=Path, help="folder of the build and the report")
-    parser.add_argument("--model", type=Path, help="GGUF to measure with; default: random weights of 0.5 B")
+    parser.add_argument("--model", type=_file, help="GGUF to measure with; default: random weights of 0.5 B")
     parser.add_argument("--step", action="append", choices=("build", "devices", "tests", "rows"))
     parser.add_argument("--tests", action="append", help="a file of tests; may be repeated")
     parser.add_argument("--row", action="append", help="a row of the benchmark; may be repeated")

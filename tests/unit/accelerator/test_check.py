@@ -95,6 +95,15 @@ def test_a_failed_build_ends_the_check_and_is_in_the_report(
     assert "failed: no compiler (`--step build` repeats it alone)" in (tmp_path / "report.md").read_text()
 
 
+def test_a_model_that_is_not_there_is_refused_before_the_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--backend", "cpu", "--work", str(tmp_path), "--model", "jan-tiny"])
+    assert "--model: there is no file jan-tiny" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_failed_tests_do_not_hide_the_rows_and_later_calls_add_to_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
