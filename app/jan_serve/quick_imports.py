@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import Generator
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, new_class
 from typing import Any, Final
 
 UNUSED_BY_SERVERS: Final = (
@@ -42,8 +42,8 @@ def classes_on_use(*modules: str) -> Generator[None]:
     """For a block that imports packages which take classes from these modules: they are imported when one is used.
 
     Until then another class stands in, which can be called, asked for attributes, named in annotations and given to
-    `isinstance` and `issubclass`, but not inherited from. Modules that are imported already stay. After the block,
-    whoever imports one gets it.
+    `isinstance` and `issubclass`; a class that inherits from it imports it. Modules that are imported already stay.
+    After the block, whoever imports one gets it.
     """
     stand_ins = {name: _ModuleOfStandIns(name) for name in modules if name not in sys.modules}
     sys.modules.update(stand_ins)
@@ -59,11 +59,20 @@ class _ModuleOfStandIns(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _StandIn(name, (), {"__module__": self.__name__})
+        return _StandIn.of(self.__name__, name)
 
 
 class _StandIn(type):
     """Class of the classes that stand in. Nothing is an instance of a class that is not imported yet."""
+
+    @classmethod
+    def of(cls, module: str, name: str) -> type:
+        return super().__new__(cls, name, (), {"__module__": module})
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> type:
+        """A class that inherits from one that stands in."""
+        real = tuple(base._real() if isinstance(base, _StandIn) else base for base in bases)
+        return new_class(name, real, options, lambda made: made.update(namespace))
 
     def _real(cls) -> Any:
         if isinstance(sys.modules.get(cls.__module__), _ModuleOfStandIns):

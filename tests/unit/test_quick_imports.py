@@ -80,6 +80,22 @@ def test_a_class_may_be_used_while_packages_are_imported(late: str) -> None:
     assert taken.check(real.Late())
 
 
+def test_a_class_that_inherits_from_one_imports_it(late: str) -> None:
+    with classes_on_use(late):
+        import taker  # pyright: ignore[reportMissingImports]
+
+        taken: Any = taker
+
+        class Heir(taken.Late):
+            own = "mine"
+
+    real: Any = sys.modules[late]
+    heir: Any = Heir
+    assert issubclass(heir, real.Late) and type(heir) is type(real.Late)
+    assert (heir(n=2).n, heir.own) == (2, "mine")
+    assert taken.check(heir(n=2))
+
+
 def test_imported_modules_stay(late: str) -> None:
     real = importlib.import_module(late)
     with classes_on_use(late):
