@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,7 +29,7 @@ def show_fit(
 
     sources = ModelSources(resolver, settings)
     engine = sources.engine_settings(sources.resolve(name))
-    beside = bytes_beside(engine, os.path.getsize)
+    beside = bytes_beside(engine)
     plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total, beside)
     if as_json:
         output.json(
