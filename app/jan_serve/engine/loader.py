@@ -105,7 +105,7 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
     on_cpu = settings.placement.n_gpu_layers == 0 or (settings.device or "").lower() == "cpu"
     missing = {} if on_cpu else connect_peers(settings.rpc)
     devices = backend.devices()
-    beside = bytes_beside(settings)
+    beside = bytes_beside(settings, _size)
     plan = plan_devices(settings, backend.accelerators(), psutil.virtual_memory().total, beside, missing)
     _check_memory(settings, plan, beside)
     if settings.mtp == "auto" and not plan.llama.devices:
@@ -261,6 +261,14 @@ def _check_memory(settings: EngineSettings, plan: DevicePlan, beside: int) -> No
             f"the model needs {weights / 2**30:.1f} GiB for its weights, and this machine has {memory / 2**30:.1f} GiB",
             retry_after=None,
         )
+
+
+def _size(file: str) -> int:
+    """0 if it cannot be read: the load names the reason."""
+    try:
+        return Path(file).stat().st_size
+    except OSError:
+        return 0
 
 
 def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from typing import Final
 
 from jan_serve.ipc.messages import EngineSettings
@@ -14,14 +14,13 @@ HEAD_DRAFT: Final = 4
 """Tokens that a head drafts at most."""
 
 
-def bytes_beside(settings: EngineSettings) -> int:
-    """The bytes of the files, and a quarter more for their buffers. A file that cannot be read counts as nothing: its
-    load names the reason.
+def bytes_beside(settings: EngineSettings, size_of: Callable[[str], int]) -> int:
+    """size_of: bytes of a file, 0 if it cannot be read. Their buffers take a quarter more.
 
     The weights and cells of the head are among the model's parts.
     """
     files = (settings.projector, settings.draft_path)
-    return _head_buffer(settings) + sum(_size(file) * 5 // 4 for file in files if file is not None)
+    return _head_buffer(settings) + sum(size_of(file) * 5 // 4 for file in files if file is not None)
 
 
 def wants_head(settings: EngineSettings) -> bool:
@@ -32,13 +31,6 @@ def wants_head(settings: EngineSettings) -> bool:
 def states_of_sequence(settings: EngineSettings) -> int:
     """Recurrent states that are kept of each sequence: with a head also those before each drafted token."""
     return 1 + HEAD_DRAFT if wants_head(settings) and settings.parts.n_ahead else 1
-
-
-def _size(file: str) -> int:
-    try:
-        return os.path.getsize(file)
-    except OSError:
-        return 0
 
 
 def _head_buffer(settings: EngineSettings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,7 +30,7 @@ def show_fit(
 
     sources = ModelSources(resolver, settings)
     engine = sources.engine_settings(sources.resolve(name))
-    beside = bytes_beside(engine)
+    beside = bytes_beside(engine, os.path.getsize)
     plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total, beside)
     if as_json:
         output.json(
