@@ -1,4 +1,4 @@
-"""Starts an installed jan-serve and tests the page, a chat, a schema, selfcheck and a stop. Uses only the standard library.
+"""Starts an installed jan-serve: tests the page, a chat, a schema, selfcheck and a stop. Only the standard library.
 
     python3 packaging/smoke.py PROGRAM [ARGUMENT ...]
     python3 packaging/smoke.py --service COMMAND [ARGUMENT ...]

@@ -153,7 +153,9 @@ def test_the_images_copy_what_the_wheel_is_made_of(name: str) -> None:
     copied = _copied(name)
     for needed in [project["readme"], *project["license-files"], *wheel["sbom-files"], *wheel["include"]]:
         if needed != "web/dist/":  # made by the first stage
-            assert any(needed == source or needed.startswith(f"{source.rstrip('/')}/") for source in copied), needed
+            assert any(
+                needed == source or needed.startswith(f"{source.rstrip('/')}/") for source in copied
+            ), needed
 
 
 def _copied(name: str) -> list[str]:
