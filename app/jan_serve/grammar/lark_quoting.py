@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from jan_serve.grammar.ast import Repeat, Until
@@ -29,6 +30,8 @@ def bounds(expr: Repeat) -> str:
 
 
 def quote_literal(text: str) -> str:
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     parts = ['"']
     for c in text:
         code = ord(c)
@@ -54,6 +57,7 @@ def quote_until(expr: Until) -> str:
     return f"{body} & ~/(?s:.{{0,{expr.low - 1}}}){stop}(?s:.+)/" if expr.low else body
 
 
+@lru_cache(maxsize=1024)
 def quote_class(chars: CharSet) -> str:
     """A Lark regular expression for one character of the set."""
     prefix = "/["

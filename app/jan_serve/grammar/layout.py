@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Rows
 from typing import Final, NamedTuple
 
@@ -72,23 +72,37 @@ def has_layouts(grammar: Grammar) -> bool:
     todo = list(grammar.rules.values())
     while todo:
         item = todo.pop()
-        if isinstance(item, OneLayout):
-            return True
-        if isinstance(item, Sequence | Choice):
+        if type(item) is Sequence or type(item) is Choice:
             todo += item.items
-        elif isinstance(item, Repeat):
+        elif type(item) is Repeat:
             todo.append(item.item)
+        elif type(item) is OneLayout:
+            return True
     return False
 
 
-def laid_rules(rules: dict[str, Expr]) -> set[str]:
-    """The rules whose texts depend on a layout that is chosen outside of them."""
-    return _with_users(rules, lambda _: True)
+class LayoutRules(NamedTuple):
+    """Names of rules. laid: their texts depend on a layout that is chosen outside of them. lined: they differ between
+    layouts other than the compact one."""
+
+    laid: set[str]
+    lined: set[str]
 
 
-def lined_rules(rules: dict[str, Expr]) -> set[str]:
-    """The rules whose texts differ between layouts other than the compact one."""
-    return _with_users(rules, depends_on_lines)
+def layout_rules(rules: Mapping[str, Expr]) -> LayoutRules:
+    """Which rules depend on a layout."""
+    laid = set[str]()
+    lined = set[str]()
+    users: dict[str, list[str]] = {}
+    for name, expr in rules.items():
+        nodes, used = layout_uses(expr)
+        if nodes:
+            laid.add(name)
+            if any(map(depends_on_lines, nodes)):
+                lined.add(name)
+        for other in used:
+            users.setdefault(other, []).append(name)
+    return LayoutRules(_with_users(laid, users), _with_users(lined, users))
 
 
 def depends_on_lines(node: Mark | Brackets) -> bool:
@@ -102,29 +116,23 @@ def layout_uses(expr: Expr) -> tuple[list[Mark | Brackets], set[str]]:
     todo: list[Expr] = [expr]
     while todo:
         item = todo.pop()
-        if isinstance(item, Sequence | Choice):
+        if type(item) is Sequence or type(item) is Choice:
             todo += item.items
-        elif isinstance(item, RuleRef):
+        elif type(item) is RuleRef:
             used.add(item.name)
-        elif isinstance(item, Repeat):
+        elif type(item) is Repeat:
             todo.append(item.item)
-        elif isinstance(item, Mark | Brackets):
+        elif type(item) is Mark:
             nodes.append(item)
-            if isinstance(item, Brackets):
-                used |= references(item.item)
+        elif type(item) is Brackets:
+            nodes.append(item)
+            used |= references(item.item)
     return nodes, used
 
 
-def _with_users(rules: dict[str, Expr], counts: Callable[[Mark | Brackets], bool]) -> set[str]:
-    """The rules with a node that counts, and those that refer to them."""
-    found: set[str] = set()
-    users: dict[str, list[str]] = {}
-    for name, expr in rules.items():
-        nodes, used = layout_uses(expr)
-        if any(map(counts, nodes)):
-            found.add(name)
-        for other in used:
-            users.setdefault(other, []).append(name)
+def _with_users(names: set[str], users: Mapping[str, Iterable[str]]) -> set[str]:
+    """The rules of these names, and those that refer to them."""
+    found = set(names)
     todo = list(found)
     while todo:
         for user in users.get(todo.pop(), ()):
@@ -136,7 +144,7 @@ def _with_users(rules: dict[str, Expr], counts: Callable[[Mark | Brackets], bool
 
 def on_one_line(grammar: Grammar, layouts: Rows[Layout]) -> Grammar:
     """The grammar without layout nodes: each `OneLayout` is in one of these layouts, which have no lines."""
-    laid = laid_rules(grammar.rules)
+    laid = layout_rules(grammar.rules).laid
     writers = [_Writer(layout, laid, grammar.rules) for layout in layouts]
     rules: dict[str, Expr] = {}
     for name, expr in grammar.rules.items():

@@ -51,12 +51,12 @@ from jan_serve.grammar.layout import (
     LAYOUTS,
     SPACED,
     Layout,
+    LayoutRules,
     Place,
     depends_on_lines,
     has_layouts,
-    laid_rules,
+    layout_rules,
     layout_uses,
-    lined_rules,
 )
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
 from jan_serve.grammar.reference_depth import reference_depth, resting_places
@@ -105,12 +105,16 @@ def print_lark_open(
     holes: rules that the grammar leaves undefined, and their names in the text.
     A grammar that is too large in all layouts is printed in that of `json.dumps`.
     """
-    if has_layouts(grammar):
-        try:
-            return _print(_Printer(grammar, holes or {}, LAYOUTS), tokens)
-        except GrammarTooComplex:
-            pass
-    return _print(_Printer(grammar, holes or {}, (SPACED,)), tokens)
+    rules = layout_rules(grammar.rules)
+    try:
+        if has_layouts(grammar):
+            try:
+                return _print(_Printer(grammar, holes or {}, LAYOUTS, rules), tokens)
+            except GrammarTooComplex:
+                pass
+        return _print(_Printer(grammar, holes or {}, (SPACED,), rules), tokens)
+    except _NeedsTerminals:
+        raise GrammarTooComplex("the grammar has words that only terminals can leave out") from None
 
 
 def _print(printer: _Printer, tokens: bool) -> LarkText:
@@ -122,13 +126,18 @@ def _print(printer: _Printer, tokens: bool) -> LarkText:
     return printer.print(tokens=False)
 
 
+class _NeedsTerminals(Exception):
+    """An `Except` is printed without terminals: no layout helps."""
+
+
 class _Printer:
-    def __init__(self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout]) -> None:
+    def __init__(
+        self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], rules: LayoutRules
+    ) -> None:
         self._rules = grammar.rules
         self._root = grammar.root
         self._holes = holes
-        self._laid = laid_rules(grammar.rules)
-        self._lined = lined_rules(grammar.rules)
+        self._laid, self._lined = rules
         self._layouts = layouts
 
     def print(self, *, tokens: bool) -> LarkText:
@@ -236,7 +245,7 @@ class _Printer:
         if isinstance(expr, Token):
             return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
         if isinstance(expr, Except):
-            raise GrammarTooComplex("the grammar has words that only terminals can leave out")
+            raise _NeedsTerminals
         if isinstance(expr, Repeat):
             return self._nested(self._rule, expr.item, "g") + bounds(expr)
         if isinstance(expr, Until):

@@ -13,6 +13,7 @@ from jan_serve.grammar.ast import (
     Except,
     Expr,
     Grammar,
+    Literal,
     OneLayout,
     Repeat,
     RuleRef,
@@ -25,6 +26,9 @@ from jan_serve.grammar.ast import (
 )
 
 
+_WITH_ITEM = (Repeat, Token, Except, OneLayout, Brackets)
+
+
 def references(expr: Expr) -> set[str]:
     """The names of the rules that an expression uses."""
     found: set[str] = set()
@@ -35,7 +39,7 @@ def references(expr: Expr) -> set[str]:
             found.add(item.name)
         elif type(item) is Sequence or type(item) is Choice:
             todo += item.items
-        elif isinstance(item, Repeat | Token | Except | OneLayout | Brackets):
+        elif type(item) is not Literal and isinstance(item, _WITH_ITEM):
             todo.append(item.item)
     return found
 

@@ -25,6 +25,7 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import GrammarTooComplex
+from jan_serve.grammar.collector import paused_collection
 from jan_serve.grammar.lark_definitions import by_content
 from jan_serve.grammar.limits import MAX_STEPS
 from jan_serve.grammar.print_lark import LarkText
@@ -46,12 +47,13 @@ def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> Co
             schema, whitespace=constraint.whitespace or _DEFAULT, complements=complements
         )
 
-    found, memory = translated(complements=True)
-    try:
-        printed = print_grammar(found)
-    except GrammarTooComplex:  # as terminals, without which there are no complements
-        found, memory = translated(complements=False)
-        printed = print_grammar(found)
+    with paused_collection():
+        found, memory = translated(complements=True)
+        try:
+            printed = print_grammar(found)
+        except GrammarTooComplex:  # as terminals, without which there are no complements
+            found, memory = translated(complements=False)
+            printed = print_grammar(found)
     return msgspec.structs.replace(printed, memory=memory)
 
 
