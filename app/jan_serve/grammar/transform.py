@@ -25,7 +25,6 @@ from jan_serve.grammar.ast import (
     sequence,
 )
 
-
 _WITH_ITEM = (Repeat, Token, Except, OneLayout, Brackets)
 
 
