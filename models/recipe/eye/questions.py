@@ -160,9 +160,9 @@ def _colour(draw: Draw, scene: Scene) -> tuple[str, str]:
 def _shape(draw: Draw, scene: Scene) -> tuple[str, str]:
     thing = draw.choice(scene.things)
     if scene.kind == "two":
-        # The answer names the colour first: what is asked for then follows the words that it depends on.
+        # What is asked for follows what it depends on at once: the model copies what stood after that before.
         asked = draw.phrase(draw.choice(_SHAPE_OF_COLOUR), colour=thing.colour)
-        return asked, f"The {thing.colour} shape is {article(thing.name)} {thing.name}."
+        return asked, f"It is the {thing.colour} {thing.name}."
     asked = draw.phrase(draw.choice(_SHAPE))
     if scene.kind == "several":
         return draw.phrase(

@@ -203,7 +203,7 @@ def _right(scores: Sequence[Tensor], attributes: Tensor) -> float:
 
 
 def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some ten minutes at the plan's sizes."""
+    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some 25 minutes at the plan's sizes."""
     output.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     checkpoint = output / "eye.pt"

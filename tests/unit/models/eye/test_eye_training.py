@@ -57,6 +57,8 @@ PLAN = EyePlan(
     reading_scenes=2,
     reading_questions=2,
     replay_tokens=64,
+    settle_steps=1,
+    settle_tokens=128,
     sight_steps=3,
     project_steps=3,
     match_steps=3,
@@ -146,7 +148,7 @@ def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> No
     teach(longer, text_file, tmp_path, resume=True)
     read = [json.loads(line)["step"] for line in (tmp_path / "reading.jsonl").read_text().splitlines()]
     seen = [json.loads(line) for line in (tmp_path / "eye.jsonl").read_text().splitlines()]
-    assert read == [2, 3]
+    assert read == [3, 4]
     assert [(entry["stage"], entry["step"]) for entry in seen] == [
         ("sight", 3), ("project", 3), ("match", 3), ("sight", 4), ("match", 4),
     ]  # fmt: skip
