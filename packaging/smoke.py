@@ -1,4 +1,4 @@
-"""Starts an installed jan-serve and tests the page, a chat, a schema and a stop. Uses only the standard library.
+"""Starts an installed jan-serve: tests the page, a chat, a schema, selfcheck and a stop. Only the standard library.
 
     python3 packaging/smoke.py PROGRAM [ARGUMENT ...]
     python3 packaging/smoke.py --service COMMAND [ARGUMENT ...]
@@ -134,6 +134,10 @@ def main() -> None:
             config = Path(folder) / "config.toml"
             config.write_text(f'data_dir = "{Path(folder).as_posix()}/data"\n', encoding="utf-8")
             variables = {"JAN_SERVE_CONFIG": str(config)}
+            done = subprocess.run(
+                [*command, "selfcheck"], capture_output=True, text=True, env={**os.environ, **variables}
+            )
+            check("selfcheck", done.returncode == 0, done.stderr.strip())
             command.append("serve")
         server = Server(command, variables, Path(folder))
         try:

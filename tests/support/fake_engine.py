@@ -6,7 +6,7 @@ does what the prompt or the model's file name says. Prompt commands: `fake_scrip
 Model file names containing these load specially:
     slow-load       wait until somebody opens the FIFO at PATH.gate for writing
     hang-on-load    never finish        fail-load     LoadFailed(invalid_model)     no-memory  LoadFailed(…)
-    crash-on-load-SIGNAL                exit-on-load  write to stderr, exit 3
+    crash-on-load-SIGNAL, also in a projector's name               exit-on-load  write to stderr, exit 3
     embed           an embedding model
     saved-NMB       says that it keeps N MB of prompts in RAM, or what it may at most
 """
@@ -157,7 +157,7 @@ class FakeEngine:
         """Load, or fail, as the file name says."""
         name = os.path.basename(load.path)
         self.channel.send(LoadProgress(0.0))
-        if crash := re.search(r"crash-on-load-([A-Z]+)", name):
+        if crash := re.search(r"crash-on-load-([A-Z]+)", f"{name} {load.settings.projector}"):
             print("fake: GGML_ASSERT(tensor != NULL) failed", file=sys.stderr, flush=True)
             die(crash.group(1))
         if "exit-on-load" in name:

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import ModuleType
@@ -140,14 +141,27 @@ def test_images_have_no_root_and_say_how_they_are(name: str) -> None:
 def test_what_the_images_copy_reaches_the_builder() -> None:
     kept = [line[1:].rstrip("/") for line in _lines(ROOT / ".dockerignore") if line.startswith("!")]
     for name in ("Dockerfile", "Dockerfile.cuda"):
-        copies = [
-            line.split()[1:-1] for line in _lines(PACKAGING / "docker" / name) if line.startswith("COPY ")
-        ]
-        for source in [
-            source for sources in copies if not sources[0].startswith("--from") for source in sources
-        ]:
+        for source in _copied(name):
             assert any(source.rstrip("/") == path or source.startswith(f"{path}/") for path in kept), source
             assert (ROOT / source).exists(), source
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])
+def test_the_images_copy_what_the_wheel_is_made_of(name: str) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project, wheel = settings["project"], settings["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = _copied(name)
+    for needed in [project["readme"], *project["license-files"], *wheel["sbom-files"], *wheel["include"]]:
+        if needed != "web/dist/":  # made by the first stage
+            assert any(
+                needed == source or needed.startswith(f"{source.rstrip('/')}/") for source in copied
+            ), needed
+
+
+def _copied(name: str) -> list[str]:
+    """What an image takes from the checkout."""
+    copies = [line.split()[1:-1] for line in _lines(PACKAGING / "docker" / name) if line.startswith("COPY ")]
+    return [source for sources in copies if not sources[0].startswith("--from") for source in sources]
 
 
 def _lines(path: Path) -> list[str]:

@@ -18,7 +18,7 @@ class Slot(Enum):
     ARGUMENTS = "arguments"
     """All arguments, in the layout's ArgumentSyntax."""
     INDEX = "index"
-    """The call's number in the answer, counted from CallLayout.first_index."""
+    """The call's number in the answer, counted from CallLayout.first_index; in an answer it matches `INDEX_PATTERN`."""
     CALL_ID = "call_id"
     """The call's id. In an answer the model invents it, matching `CALL_ID_PATTERN`; clients never see it."""
     KEY = "key"
@@ -30,6 +30,7 @@ class Slot(Enum):
 
 
 CALL_ID_PATTERN = "[a-zA-Z0-9_-]{1,40}"
+INDEX_PATTERN = "0|[1-9][0-9]{0,3}"
 
 Parts = tuple[str | Slot, ...]
 

@@ -6,6 +6,7 @@ import msgspec
 
 from jan_serve.core.constraint import SpecialText
 from jan_serve.core.text_bounds import CallMarks
+from jan_serve.core.text_memory import CallPlaces, TextMemory
 
 
 class GrammarPiece(msgspec.Struct, frozen=True):
@@ -22,18 +23,20 @@ class GrammarPiece(msgspec.Struct, frozen=True):
 
 class ToolGrammar(msgspec.Struct, frozen=True):
     """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name. most:
-    characters of texts that are counted beside the grammar, by their keys."""
+    characters of texts that are counted beside the grammar, by their keys. memory: of JSON arguments."""
 
     piece: GrammarPiece
     warnings: tuple[str, ...] = ()
     most: dict[str, int] = {}
+    memory: TextMemory = TextMemory()
 
 
 class CallFrame(msgspec.Struct, frozen=True):
     """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
 
     tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one. marks: of
-    raw texts, and starts: `TextBounds.start` after each trigger, where the format has such texts.
+    raw texts, and starts: `TextBounds.start` after each trigger, where the format has such texts. places: of JSON
+    arguments, in the whole and after each trigger, where the format has them; without `roots`.
     """
 
     whole: GrammarPiece
@@ -42,3 +45,4 @@ class CallFrame(msgspec.Struct, frozen=True):
     answer: str | None = None
     marks: CallMarks | None = None
     starts: tuple[str, ...] = ()
+    places: tuple[CallPlaces, ...] = ()

@@ -41,7 +41,7 @@ def worse(before: SelfCheck, now: SelfCheck) -> tuple[str, ...]:
     if changed:
         found.append(
             f"The built-in model answers differently {since}: {', '.join(changed)}"
-            f" (llama-cpp-python {before.llama_cpp} and {now.llama_cpp})."
+            f" (llama.cpp {before.llama_cpp} and {now.llama_cpp})."
         )
     for what, old, new in (
         ("reads prompts", before.prompt_per_s, now.prompt_per_s),

@@ -7,6 +7,7 @@ where there are arrays of different items, and where names or items may run out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -79,13 +80,66 @@ class Place(msgspec.Struct, frozen=True):
 ELSEWHERE: Final = Place({}, NOWHERE, NOWHERE, NOWHERE)
 
 
-class TextMemory(msgspec.Struct, frozen=True):
-    """The whole document is at place 0. No object, wherever it is, has a name twice. unlisted: sets of names.
+class CallPlaces(msgspec.Struct, frozen=True):
+    """Where a text of tool calls has JSON: at a brace after `before`, the name of a tool and `between`.
 
-    names_repeat: whether the grammar alone would let an object have a name twice.
+    before, between: regular expressions. begun: text before the answer that may belong to `before`. roots: the place of
+    the arguments of each tool.
+    """
+
+    before: str
+    between: str
+    begun: str = ""
+    roots: dict[str, int] = {}
+
+
+class TextMemory(msgspec.Struct, frozen=True):
+    """The whole document is at place 0, unless it is a text of `calls`. No object, wherever it is, has a name twice.
+
+    unlisted: sets of names. names_repeat: whether the grammar alone would let an object have a name twice.
     """
 
     places: tuple[Place, ...] = (ELSEWHERE,)
     unique: tuple[ItemTexts, ...] = ()
     unlisted: tuple[Automaton, ...] = ()
     names_repeat: bool = True
+    calls: CallPlaces | None = None
+
+
+def joined_memory(memories: Mapping[str, TextMemory], calls: CallPlaces) -> TextMemory:
+    """The memory of calls of tools, each of which has one for its arguments."""
+    places: list[Place] = []
+    unique: list[ItemTexts] = []
+    unlisted: list[Automaton] = []
+    roots: dict[str, int] = {}
+    for name, memory in memories.items():
+        remembers = memory.unique or memory.unlisted
+        roots[name] = len(places) if remembers else NOWHERE
+        if remembers:
+            moved = (_moved(place, len(places), len(unique), len(unlisted)) for place in memory.places)
+            places = [*places, *moved]
+            unique += memory.unique
+            unlisted += memory.unlisted
+    return TextMemory(
+        tuple(places),
+        tuple(unique),
+        tuple(unlisted),
+        any(memory.names_repeat for memory in memories.values()),
+        msgspec.structs.replace(calls, roots=roots),
+    )
+
+
+def _moved(place: Place, places: int, unique: int, unlisted: int) -> Place:
+    """A place with all its numbers larger by these."""
+
+    def more(number: int, by: int) -> int:
+        return NOWHERE if number == NOWHERE else number + by
+
+    return Place(
+        {name: more(target, places) for name, target in place.names.items()},
+        more(place.other, places),
+        more(place.items, places),
+        more(place.unique, unique),
+        tuple((names, more(target, places)) for names, target in place.classes),
+        more(place.unlisted, unlisted),
+    )

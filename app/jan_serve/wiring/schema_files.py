@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +29,17 @@ class SchemaFiles:
         self._folder = folder
         self._seen: dict[Path, tuple[int, int]] = {}
         self._schemas: dict[str, Any] = {}
+        self._reading = threading.Lock()
 
     def read(self) -> Mapping[str, Any]:
         """Schemas by URI: by their `$id` and by their path in the folder. A file that cannot be used is logged once.
 
-        Reads what has changed. Raises Unavailable.
+        Reads what has changed; blocks on the disk, one thread at a time. Raises Unavailable.
         """
+        with self._reading:
+            return self._read()
+
+    def _read(self) -> Mapping[str, Any]:
         seen: dict[Path, tuple[int, int]] = {}
         for path in itertools.islice(sorted(self._folder.rglob("*.json")), MAX_FILES):
             with contextlib.suppress(FileNotFoundError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from models.recipe.projector_fixtures import write_tiny_projector
+from models.recipe.projector_fixtures import EncoderShape, write_projector, write_tiny_projector
 from tests.integration.http.support import serving_models
 from tests.support.pictures import BLUE, RED, data_url, picture, png_bomb, png_header
 from tests.support.processes import wait_until
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.integration
 
 CHAT = "/v1/chat/completions"
 RED_URL = data_url(picture(40, 30, color=RED))
+HEADERS = {"eyes": ["text", "image"], "squint": ["text", "image"], "exact-llama": ["text"]}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,10 @@ def url(exact_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Generato
     sighted, projector = models / "eyes.gguf", models / "mmproj-eyes.gguf"
     shutil.copy(exact_llama, sighted)
     write_tiny_projector(projector, "mlp")
-    with serving_models(folder, sighted, projector, exact_llama) as server:
+    damaged, fatal = models / "squint.gguf", models / "mmproj-squint.gguf"
+    shutil.copy(exact_llama, damaged)
+    write_projector(fatal, "mlp", EncoderShape(32, 8, 3, heads=3), n_embd=64, seed=0)
+    with serving_models(folder, sighted, projector, damaged, fatal, exact_llama) as server:
         yield server.url()
 
 
@@ -51,7 +55,7 @@ def test_the_server_says_which_model_sees(url: str) -> None:
         return {row["id"]: row["architecture"]["input_modalities"] for row in rows if row["id"] != "jan-tiny"}
 
     # Headers are read beside the first lists.
-    wait_until(lambda: modalities() == {"eyes": ["text", "image"], "exact-llama": ["text"]}, 60)
+    wait_until(lambda: modalities() == HEADERS, 60)
     assert "vision" in post(url, "/api/show", {"model": "eyes"}).json()["capabilities"]
     assert "vision" not in post(url, "/api/show", {"model": "exact-llama"}).json()["capabilities"]
 
@@ -74,6 +78,15 @@ def test_a_model_without_sight_names_the_one_that_sees(url: str) -> None:
     refused = post(url, CHAT, ask("exact-llama", RED_URL))
     assert refused.status == 400
     assert "exact-llama reads text only; eyes can see" in refused.json()["error"]["message"]
+
+
+def test_a_projector_at_which_llama_cpp_ends_its_process_costs_only_the_sight(url: str) -> None:
+    # clip_graph asserts that the heads divide the width (GGML_ASSERT in ggml_reshape_4d).
+    assert post(url, CHAT, ask("squint")).status == 200
+    refused = post(url, CHAT, ask("squint", RED_URL))
+    assert refused.status == 503
+    message = refused.json()["error"]["message"]
+    assert "squint is served for text only: a load with its projector mmproj-squint.gguf ended" in message
 
 
 HOSTILE: dict[str, tuple[list[str], str]] = {

@@ -32,7 +32,7 @@ def changed(**fields: Any) -> SelfCheck:
         (changed(), []),
         (
             changed(answers={"a": "1", "b": "3"}),
-            ["answers differently than with version 1.0.0: b (llama-cpp-python"],
+            ["answers differently than with version 1.0.0: b (llama.cpp"],
         ),
         (changed(answers={"b": "2", "c": "9"}), []),
         (changed(prompt_per_s=501.0, tokens_per_s=51.0), []),

@@ -26,7 +26,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.wiring.parts import build_resolver
 
-_PACKAGES: Final = ("llama-cpp-python", "llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
+_PACKAGES: Final = ("llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "msgspec")
 _IF_READ_ONLY: Final = {
     "data": "there is no log file, and prompts are not kept across restarts",
     "models": "models cannot be pulled, imported or removed",

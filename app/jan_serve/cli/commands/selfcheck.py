@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,7 +98,7 @@ def _measured(
         timings = [_timings(client) for _ in range(_RUNS)]
     return SelfCheck(
         version=__version__,
-        llama_cpp=version("llama-cpp-python"),
+        llama_cpp=engine["llama_cpp"],
         at=time.time(),
         answers=answers,
         prompt_per_s=max(each["prompt_per_second"] for each in timings),

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from jan_serve.core.text_memory import ELSEWHERE, NOWHERE, ItemTexts, Place, TextMemory
+from jan_serve.engine.constraint.call_search import CallSearch
 from jan_serve.engine.constraint.escape_runs import NO_RUN, EscapeRun
 from jan_serve.engine.constraint.json_texts import (
     ALL,
@@ -43,6 +44,8 @@ class Mode(Enum):
     KEY = "key"
     """Before a name, or the end of an empty object."""
     NAME = "name"
+    OUTSIDE = "outside"
+    """In a text of calls, before the arguments of one."""
 
 
 class _Parts(NamedTuple):
@@ -90,6 +93,8 @@ class JsonMemory:
         self.has_containers = any(items.containers for items in memory.unique)
         self.has_few_names = bool(memory.unlisted)
         self.names_repeat = memory.names_repeat
+        self._calls = None if memory.calls is None else CallSearch(memory.calls)
+        self.start = State() if self._calls is None else self._outside(self._calls.begun)
 
     def items(self, state: State) -> ItemTexts | None:
         """The texts of the items of the innermost array, if they may not repeat."""
@@ -112,7 +117,9 @@ class JsonMemory:
         """The state after more bytes, which the grammar allows; None if a name or item repeats or can only repeat."""
         position = 0
         while position < len(data):
-            if state.mode is Mode.STRING or state.mode is Mode.NAME:
+            if state.mode is Mode.OUTSIDE:
+                after, position = self._begun(state.text, data, position)
+            elif state.mode is Mode.STRING or state.mode is Mode.NAME:
                 end = end_of_string(state.text, data, position)
                 part = data[position:end]
                 run = state.run.written(part)
@@ -127,6 +134,21 @@ class JsonMemory:
                 return None
             state = after
         return state if self._can_end(state) else None
+
+    def _outside(self, text: bytes) -> State:
+        return State(None, Mode.OUTSIDE, text)
+
+    def _begun(self, text: bytes, data: bytes, position: int) -> tuple[State, int]:
+        """At the next brace between calls; `text` is before it."""
+        assert self._calls is not None
+        at = data.find(b"{", position)
+        if at < 0:
+            return self._outside((text + data[position:])[-self._calls.longest :]), len(data)
+        text += data[position:at]
+        place = self._calls.place(text)
+        if place is None:
+            return self._outside((text + b"{")[-self._calls.longest :]), at + 1
+        return State(place=place), at
 
     def _place(self, number: int) -> Place:
         return ELSEWHERE if number == NOWHERE else self._memory.places[number]
@@ -200,6 +222,8 @@ class JsonMemory:
     def _after_container(self, frame: _Frame) -> State | None:
         """After the bracket that closes this one."""
         parent = frame.parent
+        if parent is None and self._calls is not None:
+            return self._outside(b"")
         if parent is None or not frame.is_item:
             return State(parent, Mode.AFTER)
         if self._repeats(frame):

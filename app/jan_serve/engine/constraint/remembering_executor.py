@@ -97,7 +97,7 @@ class RememberingExecutor(RuledExecutor[State]):
     ) -> None:
         super().__init__(tokenizer, lark, vocab)
         self._memory = JsonMemory(memory)
-        self._state = State()
+        self._state = self._memory.start
         self._tokens = tokens
 
     def copy(self) -> RememberingExecutor:

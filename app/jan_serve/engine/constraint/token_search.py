@@ -29,6 +29,8 @@ class TokenSearch:
         for end in range(1, len(text) + 1):
             prefix = text[:end]
             at = bisect_left(self._keys, prefix)
+            if at == len(self._keys) or not self._keys[at].startswith(prefix):
+                break  # no token goes on like the text
             while at < len(self._keys) and self._keys[at] == prefix:
                 found.append(self._sorted[at])
                 at += 1

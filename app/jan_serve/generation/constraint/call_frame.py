@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jan_serve.chat.call_layout import CALL_ID_PATTERN, Parts, Slot
+from jan_serve.chat.call_layout import CALL_ID_PATTERN, INDEX_PATTERN, JsonArguments, Parts, Slot
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.core.call_pieces import CallFrame
-from jan_serve.generation.constraint.call_marks import call_marks, starts
+from jan_serve.generation.constraint.call_marks import call_marks, call_places, starts
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
 from jan_serve.generation.constraint.tool_grammar import has_free_text
@@ -43,6 +43,7 @@ def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool,
         lark_hole(_ANSWER) if answer else None,
         None if tokens else call_marks(chat_format.calls),
         () if tokens else starts(chat_format.calls),
+        call_places(chat_format.calls) if isinstance(chat_format.calls.arguments, JsonArguments) else (),
     )
 
 
@@ -141,7 +142,7 @@ class _CallWriter:
                 case str():
                     yield from self._text(part)
                 case Slot.INDEX:
-                    yield self.composer.embed(regex_to_grammar("0|[1-9][0-9]{0,3}"), "index")
+                    yield self.composer.embed(regex_to_grammar(INDEX_PATTERN), "index")
                 case Slot.CALL_ID:
                     yield self.composer.embed(regex_to_grammar(CALL_ID_PATTERN), "id")
                 case _:

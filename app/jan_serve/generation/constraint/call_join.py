@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.text_bounds import TextBounds
+from jan_serve.core.text_memory import CallPlaces, TextMemory, joined_memory
 from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 45_000
@@ -25,6 +28,7 @@ def any_object(reason: str) -> str:
     return f"its arguments are held to any JSON object, not to its schema: {reason}"
 
 
+ITEMS_REPEAT: Final = "its uniqueItems is not enforced beside an answer under a grammar or regular expression"
 TOO_MANY: Final = any_object("the schemas of all tools together are too large for one grammar")
 
 
@@ -54,19 +58,31 @@ def join_calls(
     if frame.answer is not None and answer is not None:
         fillings[frame.answer] = answer
     most = {tool.name: part.most for tool, part in zip(tools, chosen, strict=True) if part.most}
-    starts = frame.starts or ("",) * len(frame.triggered)
-    return CallGrammars(
-        _joined(frame.whole, fillings, _bounds(frame, most, "")),
-        tuple(
-            _joined(piece, fillings, _bounds(frame, most, start))
-            for piece, start in zip(frame.triggered, starts, strict=True)
-        ),
-        _warnings(tools, chosen),
+    starts = ("", *(frame.starts or ("",) * len(frame.triggered)))
+    places = frame.places or (None,) * len(starts)
+    memories = {tool.name: part.memory for tool, part in zip(tools, chosen, strict=True)}
+    whole, *triggered = (
+        _joined(piece, fillings, _bounds(frame, most, start), _memory(memories, calls))
+        for piece, start, calls in zip((frame.whole, *frame.triggered), starts, places, strict=True)
     )
+    if not frame.places:
+        chosen = [_unremembered(part) for part in chosen]
+    return CallGrammars(whole, tuple(triggered), _warnings(tools, chosen))
 
 
 def _bounds(frame: CallFrame, most: dict[str, dict[str, int]], start: str) -> TextBounds | None:
     return TextBounds(frame.marks, most, start) if most and frame.marks is not None else None
+
+
+def _unremembered(part: ToolGrammar) -> ToolGrammar:
+    repeats = (ITEMS_REPEAT,) if part.memory.unique else ()
+    return msgspec.structs.replace(part, warnings=(*part.warnings, *repeats))
+
+
+def _memory(memories: Mapping[str, TextMemory], calls: CallPlaces | None) -> TextMemory | None:
+    """None where nothing can repeat."""
+    memory = None if calls is None else joined_memory(memories, calls)
+    return memory if memory is not None and (memory.names_repeat or memory.unique) else None
 
 
 def _within_limit(
@@ -122,7 +138,10 @@ def cost_of(name: str, body: str) -> int:
 
 
 def _joined(
-    frame: GrammarPiece, fillings: Mapping[str, GrammarPiece], bounds: TextBounds | None
+    frame: GrammarPiece,
+    fillings: Mapping[str, GrammarPiece],
+    bounds: TextBounds | None,
+    memory: TextMemory | None,
 ) -> CompiledGrammar:
     definitions = dict(frame.definitions)
     specials = {special.rule: special for special in frame.specials}
@@ -133,7 +152,9 @@ def _joined(
     lines += [f"{hole}: {piece.root}" for hole, piece in fillings.items()]
     lines += [f"{name}: {body}" for name, body in definitions.items()]
     lark = "\n".join(lines) + "\n"
-    return CompiledGrammar(gbnf="", lark=lark, specials=tuple(specials.values()), bounds=bounds)
+    return CompiledGrammar(
+        gbnf="", lark=lark, specials=tuple(specials.values()), memory=memory, bounds=bounds
+    )
 
 
 def _warnings(tools: Sequence[JoinedTool], chosen: Sequence[ToolGrammar]) -> tuple[str, ...]:

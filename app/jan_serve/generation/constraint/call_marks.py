@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 from jan_serve.chat.call_layout import (
+    CALL_ID_PATTERN,
+    INDEX_PATTERN,
     CallLayout,
     GemmaArguments,
     NestedTagArguments,
@@ -14,8 +16,14 @@ from jan_serve.chat.call_layout import (
     TaggedArguments,
 )
 from jan_serve.core.text_bounds import CallMarks
+from jan_serve.core.text_memory import CallPlaces
 
-_WORDS: Final = {Slot.IS_STRING: "(?:true|false)", Slot.JSON_TYPE: "[a-z]+"}
+_WORDS: Final = {
+    Slot.IS_STRING: "(?:true|false)",
+    Slot.JSON_TYPE: "[a-z]+",
+    Slot.INDEX: f"(?:{INDEX_PATTERN})",
+    Slot.CALL_ID: CALL_ID_PATTERN,
+}
 
 
 def call_marks(layout: CallLayout) -> CallMarks:
@@ -39,6 +47,20 @@ def starts(layout: CallLayout) -> tuple[str, ...]:
     return tuple(re.escape(text) or "(?:)" for text in texts)
 
 
+def call_places(layout: CallLayout) -> tuple[CallPlaces, ...]:
+    """Where a layout has JSON arguments: in the whole text, and in what follows each trigger."""
+    name, arguments = layout.call.index(Slot.NAME), layout.call.index(Slot.ARGUMENTS)
+    before = _around_name(layout.call)[0]
+    between = _pattern(layout.call[name + 1 : arguments])
+    left = (_around_name(layout.after(trigger))[0] for trigger in layout.triggers)
+    begun = (before[: max(len(before) - len(text), 0)] for text in left)
+    return tuple(CallPlaces(re.escape(before), between, text) for text in ("", *begun))
+
+
+def _pattern(parts: Parts) -> str:
+    return "".join(re.escape(part) if isinstance(part, str) else _WORDS[part] for part in parts)
+
+
 def _around_name(parts: Parts) -> tuple[str, str]:
     """The line of text before the last name of a call, and the text after it."""
     at = len(parts) - 1 - parts[::-1].index(Slot.NAME)
@@ -55,11 +77,7 @@ def _around_key(layout: CallLayout) -> tuple[str, str, str, str]:
     match syntax:
         case TaggedArguments(argument=parts):
             key, value = parts.index(Slot.KEY), parts.index(Slot.VALUE)
-            before, after = (
-                "".join(re.escape(part) if isinstance(part, str) else _WORDS[part] for part in some)
-                for some in (parts[:key], parts[key + 1 : value])
-            )
-            return before, ".+?", after, str(parts[value + 1])
+            return _pattern(parts[:key]), ".+?", _pattern(parts[key + 1 : value]), str(parts[value + 1])
         case GemmaArguments(quote=quote):
             # Texts in arrays have no key.
             return "(?:[{,]", r"[^{},:\[\]<]+", f":)?{re.escape(quote)}", quote

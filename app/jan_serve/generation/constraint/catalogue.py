@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any, Final, cast
 
+import msgspec
+
 from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import Constraint, Whitespace
+from jan_serve.core.constraint import Constraint, GbnfConstraint, RegexConstraint, Whitespace
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex
@@ -68,6 +70,8 @@ async def compile_catalogue(
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None
+    if isinstance(constraint, RegexConstraint | GbnfConstraint):
+        frame = msgspec.structs.replace(frame, places=())  # the answer may begin like a call and be no JSON
     if constraint is not None:
         answer = cast(GrammarPiece, await compile_one(CompileAnswer(form=form, constraint=constraint)))
     free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False, whitespace=whitespace)

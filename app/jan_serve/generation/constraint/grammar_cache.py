@@ -68,7 +68,7 @@ class GrammarCache:
     ) -> None:
         """named: GBNF texts that a request may use by name. whitespace: where a constraint says nothing else.
 
-        schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed.
+        schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed. Called in a thread.
         """
         self._translator = translator
         self._clock = clock
@@ -76,6 +76,7 @@ class GrammarCache:
         self._whitespace = whitespace
         self._schemas = schemas
         self._documents = _Documents({}, 0)
+        self._reading = asyncio.Lock()
         self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
         self._joined: _Recent[CallGrammars] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
@@ -91,12 +92,12 @@ class GrammarCache:
             # The key is the text: an edited file is another grammar.
             constraint = GbnfConstraint(self._named[constraint.text])
         request = CompileConstraint(self._settled(constraint), with_gbnf)
-        return cast(CompiledGrammar, await self._get(request, self._read()))
+        return cast(CompiledGrammar, await self._get(request, await self._read()))
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
         settled = cast(JsonSchemaConstraint, self._settled(constraint))
-        return cast(Explanation, await self._get(ExplainSchema(settled), self._read()))
+        return cast(Explanation, await self._get(ExplainSchema(settled), await self._read()))
 
     def _settled(self, constraint: Constraint) -> Constraint:
         """With the default of the server."""
@@ -104,8 +105,12 @@ class GrammarCache:
             return msgspec.structs.replace(constraint, whitespace=self._whitespace)
         return constraint
 
-    def _read(self) -> _Documents:
-        schemas = self._documents.schemas if self._schemas is None else self._schemas()
+    async def _read(self) -> _Documents:
+        if self._schemas is None:
+            return self._documents
+        # A folder may be large or slow. One thread at a time: each reads only what has changed.
+        async with self._reading:
+            schemas = await asyncio.to_thread(self._schemas)
         if schemas is not self._documents.schemas:
             self._documents = _Documents(schemas, self._documents.edits + 1)
         return self._documents
@@ -120,7 +125,7 @@ class GrammarCache:
         """
         if constraint is not None:
             constraint = self._settled(constraint)
-        documents = self._read()
+        documents = await self._read()
         digest = catalogue_digest(
             chat_format.name,
             tools,

@@ -20,13 +20,13 @@ from jan_serve.chat.call_layout import (
     TaggedArguments,
 )
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.core.call_pieces import ToolGrammar
+from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
 from jan_serve.generation.constraint.call_join import any_object
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
-from jan_serve.grammar import json_schema_to_grammar
+from jan_serve.grammar import json_schema_with_memory
 from jan_serve.grammar.ast import Grammar, Literal, sequence
 from jan_serve.grammar.compose import Composer
 from jan_serve.grammar.json_schema.arguments import (
@@ -62,9 +62,21 @@ def tool_grammar(
     whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
     InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
-    made, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
-    piece = print_piece(made.grammar, tokens=not has_free_text(chat_format))
-    return ToolGrammar(piece, warnings, made.most)
+    complements = isinstance(chat_format.calls.arguments, JsonArguments)
+
+    def printed(*, complements: bool) -> tuple[GrammarPiece, ArgumentsGrammar, tuple[str, ...]]:
+        made, warnings = tool_arguments(
+            chat_format, parameters, strict=strict, whitespace=whitespace, complements=complements
+        )
+        return print_piece(made.grammar, tokens=not has_free_text(chat_format)), made, warnings
+
+    try:
+        piece, made, warnings = printed(complements=complements)
+    except GrammarTooComplex:  # as terminals, without which there are no complements
+        if not complements:
+            raise
+        piece, made, warnings = printed(complements=False)
+    return ToolGrammar(piece, warnings, made.most, made.memory)
 
 
 def tool_arguments(
@@ -73,11 +85,16 @@ def tool_arguments(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
+    complements: bool = False,
 ) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
-    """As `tool_grammar`, not printed."""
+    """As `tool_grammar`, not printed. complements: whether JSON may have `Except`."""
     schema = _object_schema(parameters)
+
+    def translated(schema: Any) -> ArgumentsGrammar:
+        return _translated(chat_format, schema, whitespace, complements)
+
     try:
-        return _translated(chat_format, schema, whitespace), ()
+        return translated(schema), ()
     except _REFUSALS as error:
         if strict:
             raise
@@ -85,12 +102,12 @@ def tool_arguments(
     for bound in BOUNDS:
         if (shorter := without_large_bounds(schema, bound)) != schema:
             try:
-                translated = _translated(chat_format, shorter, whitespace)
+                loosened = translated(shorter)
             except _REFUSALS as error:
                 refused = error
             else:
-                return translated, (long_bounds(bound),)
-    return _translated(chat_format, ANY_ARGUMENTS, whitespace), (any_object(str(refused)),)
+                return loosened, (long_bounds(bound),)
+    return translated(ANY_ARGUMENTS), (any_object(str(refused)),)
 
 
 def long_bounds(bound: int) -> str:
@@ -103,21 +120,25 @@ def has_free_text(chat_format: ChatFormat) -> bool:
     return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
 
 
-def _translated(chat_format: ChatFormat, schema: Any, whitespace: Whitespace) -> ArgumentsGrammar:
-    made = _in_any_layout(chat_format, schema, whitespace)
+def _translated(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace, complements: bool
+) -> ArgumentsGrammar:
+    made = _in_any_layout(chat_format, schema, whitespace, complements)
     if not has_layouts(made.grammar):
         return made
     # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
     return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar))
 
 
-def _in_any_layout(chat_format: ChatFormat, schema: Any, whitespace: Whitespace) -> ArgumentsGrammar:
+def _in_any_layout(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace, complements: bool
+) -> ArgumentsGrammar:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
-        grammar = json_schema_to_grammar(schema, whitespace=whitespace)
+        grammar, memory = json_schema_with_memory(schema, whitespace=whitespace, complements=complements)
         if schema["type"] != "object":
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
-        return ArgumentsGrammar(grammar, most={})
+        return ArgumentsGrammar(grammar, {}, memory)
     notation = _notation(syntax, chat_format.special_tokens)
     made = translate_arguments(schema, notation, whitespace=whitespace)
     if isinstance(syntax, GemmaArguments):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from jan_serve.core.constraint import Whitespace
+from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
@@ -79,10 +80,11 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArgumentsGrammar(msgspec.Struct, frozen=True):
-    """most: characters of raw texts that the grammar does not count, by their keys."""
+    """most: characters of raw texts that the grammar does not count, by their keys. memory: of JSON."""
 
     grammar: Grammar
     most: dict[str, int]
+    memory: TextMemory = TextMemory()
 
 
 def translate_arguments(

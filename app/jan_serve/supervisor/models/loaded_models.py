@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -147,6 +148,8 @@ class LoadedModels:
                     slot.stop()
             case ModelFacts() as facts:
                 history = self.histories[slot.source.name]
+                if history.projector_fault:
+                    facts = msgspec.structs.replace(facts, projector_fault=history.projector_fault)
                 history.loaded(facts)
                 logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
                 if facts.placement_warning:
@@ -161,9 +164,12 @@ class LoadedModels:
                 self._preparation.forget_all()
                 if not slot.retiring:
                     self._grant(slot)
+            case WorkerEnd() as end if slot.optional_projector is not None and not end.requested:
+                self._leave_out(slot.optional_projector, slot, end)
             case WorkerEnd() as end:
                 self._lost(slot, end)
                 history = self.histories[slot.source.name]
+                history.projector_fault = ""
                 message = f"The model `{slot.source.name}` could not be loaded: {end}."
                 verdict = history.verdict(self._clock())
                 retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
@@ -171,6 +177,14 @@ class LoadedModels:
             case JanServeError() as error:
                 self._refuse_load(slot.source, error)
                 slot.stop()
+
+    def _leave_out(self, projector: str, slot: ModelSlot, end: WorkerEnd) -> None:
+        """The load is tried again without it: llama.cpp ends the process at some damaged files."""
+        fault = f"a load with its projector {Path(projector).name} ended the worker ({end})"
+        logger.warning("%s is loaded for text only: %s", slot.source.name, fault)
+        self.histories[slot.source.name].projector_fault = fault
+        slot.mark_gone()
+        self._forget(slot)
 
     def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
         """Its worker crashed. The client has failed its requests; their leases hold nothing."""
@@ -266,6 +280,9 @@ class LoadedModels:
         self.queue.refuse(source, error)
 
     def _load(self, source: ModelSource, prepared: Prepared, room: Room) -> None:
+        if self.histories[source.name].projector_fault:
+            settings = msgspec.structs.replace(prepared.settings, projector=None)
+            prepared = msgspec.structs.replace(prepared, settings=settings)
         if room.free is not None:
             # If the worker chooses the context, it must fit into the memory measured as free.
             size = prepared.footprint

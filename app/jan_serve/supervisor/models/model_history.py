@@ -31,6 +31,8 @@ class ModelHistory:
         """Sequences that its last worker ran at once."""
         self.lost_devices: tuple[str, ...] = ()
         """Accelerators that an earlier worker found and the last one did not: a driver may be gone after a sleep."""
+        self.projector_fault = ""
+        """Why it is loaded without its projector: with it, its worker ended."""
         self._devices: frozenset[str] = frozenset()
         self._limits = limits
         self._crashes = CrashLog(limits)
@@ -42,6 +44,7 @@ class ModelHistory:
         if source != self.source:
             self.source = source
             self.reason = None
+            self.projector_fault = ""
             self._crashes = CrashLog(self._limits)
 
     def loaded(self, facts: ModelFacts) -> None:

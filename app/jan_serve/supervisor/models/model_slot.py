@@ -73,6 +73,12 @@ class ModelSlot:
         return self.state is SlotState.READY and not self.retiring and not self.worker.ending
 
     @property
+    def optional_projector(self) -> str | None:
+        """The projector of the load, if the model may be served without it."""
+        settings = self._prepared.settings
+        return None if settings.projector_required else settings.projector
+
+    @property
     def memory(self) -> MemoryUse:
         """Its memory now: the estimate, and the prompt cache in RAM as of the last pulse."""
         pong = self.worker.pong

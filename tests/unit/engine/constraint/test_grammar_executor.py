@@ -162,6 +162,14 @@ def test_a_grammar_that_cannot_be_compiled(tokenizer: Any, lark: str, reason: st
     assert "\n" not in refused.value.message and len(refused.value.message) < 250
 
 
+def test_a_grammar_that_takes_too_long_to_compile_is_refused_as_too_complex(tokenizer: Any) -> None:
+    numbers = range(66_000)  # symbols are counted in 16 bits
+    lark = "".join(f'r{number}: "a"\n' for number in numbers)
+    lark += "start: " + " | ".join(f"r{number}" for number in numbers) + "\n"
+    with pytest.raises(GrammarTooComplex, match="the grammar is too large"):
+        GrammarExecutor(tokenizer, lark, VOCAB)
+
+
 def test_a_grammar_with_too_many_parses_at_once_is_a_request_at_fault(tokenizer: Any) -> None:
     executor = GrammarExecutor(tokenizer, "start: " + '"a"? ' * 2000 + "\n", VOCAB)
     with pytest.raises(GrammarTooComplex, match="more parses at once than the limit") as refused:

@@ -12,9 +12,16 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import (
+    CompiledGrammar,
+    Constraint,
+    GbnfConstraint,
+    JsonObjectConstraint,
+    RegexConstraint,
+)
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint import call_join, catalogue
+from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.ipc.compiling import Compiled, CompileRequest, CompileTool, decode_request
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -148,3 +155,19 @@ def _cost(grammar: CompiledGrammar) -> int:
         for name, body in bodies.items()
         if not name.startswith(("start", "hole_"))
     )
+
+
+@pytest.mark.parametrize("constraint", [RegexConstraint(".*"), GbnfConstraint('root ::= "a"')])
+async def test_beside_an_answer_that_is_no_json_arguments_have_no_memory(constraint: Constraint) -> None:
+    """It may begin like a call."""
+    words = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    tools = [Tool(name="tag", parameters={"type": "object", "properties": {"words": words}}), tool(1)]
+    cache = GrammarCache(translate_inline)
+    for other, memory, warnings in [
+        (None, True, ()),
+        (JsonObjectConstraint(), True, ()),
+        (constraint, False, (f"tool tag: {ITEMS_REPEAT}",)),
+    ]:
+        calls = await cache.compile_calls(HERMES, tools, parallel=True, constraint=other)
+        assert (calls.whole.memory is not None) is memory
+        assert calls.warnings == warnings

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -145,7 +148,11 @@ async def test_schemas_of_the_server_go_with_those_that_name_them() -> None:
 
 async def test_a_known_request_is_not_bundled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = {"colour.json": {"enum": ["red"]}}
-    cache = GrammarCache(translate_inline, schemas=lambda: documents)
+
+    def read() -> dict[str, Any]:
+        return documents
+
+    cache = GrammarCache(translate_inline, schemas=read)
     tool = Tool(
         name="paint", parameters={"type": "object", "properties": {"colour": {"$ref": "colour.json"}}}
     )
@@ -156,9 +163,33 @@ async def test_a_known_request_is_not_bundled_again(monkeypatch: pytest.MonkeyPa
         return await cache.compile_calls(HERMES, [tool], parallel=False, constraint=constraint)
 
     calls = await asked()
-    monkeypatch.setattr(cache_module.asyncio, "to_thread", None)
+    in_thread: list[Callable[[], object]] = []
+
+    async def to_thread(function: Callable[[], object]) -> object:
+        in_thread.append(function)
+        return function()
+
+    monkeypatch.setattr(cache_module.asyncio, "to_thread", to_thread)
     assert await asked() is calls
+    assert in_thread == [read, read]
     assert "red" in calls.whole.lark
+
+
+async def test_schemas_of_the_server_are_read_beside_the_loop_by_one_thread_at_a_time() -> None:
+    loop_thread = threading.get_ident()
+    at_once = 0
+
+    def read() -> dict[str, Any]:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1 and threading.get_ident() != loop_thread
+        at_once -= 1
+        return {}
+
+    cache = GrammarCache(translate_inline, schemas=read)
+    await asyncio.gather(*(cache.compile(schema(number)) for number in range(20)))
+    await cache.explain(schema(1))
+    await cache.compile_calls(HERMES, [Tool(name="now")], parallel=True, constraint=None)
 
 
 async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) -> None:

@@ -17,7 +17,7 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
-from jan_serve.ipc.messages import Chunk, EngineRequest
+from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from tests.support.deadline import deadline
@@ -111,6 +111,28 @@ async def test_a_crash_in_load_fails_its_request(tmp_path: Path, name: str) -> N
         with pytest.raises(ModelFailed, match=rf"SIG{name}.*GGML_ASSERT\(tensor != NULL\) failed"):
             await ask(manager, "hello", model)
         assert await ask(manager, "!say fine", "fake") == "fine"
+
+
+async def test_a_projector_that_ends_the_load_is_left_out(tmp_path: Path) -> None:
+    settings = EngineSettings(projector="mmproj-crash-on-load-ABRT.gguf")
+    async with fake_manager(tmp_path, settings=settings) as manager:
+        assert await ask(manager, "!say fine") == "fine"
+        async with manager.lease(None) as client:
+            fault = client.facts.projector_fault
+        assert "SIGABRT" in fault and "GGML_ASSERT" in fault and "mmproj-crash-on-load-ABRT.gguf" in fault
+        assert status(manager).crashes_total == 0
+
+
+@pytest.mark.parametrize(("name", "required"), [("crash-on-load-ABRT", False), ("fake", True)])
+async def test_a_load_ends_for_good_without_the_projector_or_if_it_is_required(
+    tmp_path: Path, name: str, required: bool
+) -> None:
+    projector = "mmproj-crash-on-load-ABRT.gguf"
+    settings = EngineSettings(projector=projector, projector_required=required)
+    async with fake_manager(tmp_path, (name,), limits=NO_PAUSE, settings=settings) as manager:
+        with pytest.raises(ModelFailed, match="SIGABRT"):
+            await ask(manager, "!say fine")
+        assert status(manager, name).crashes_total == 1
 
 
 async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_path: Path) -> None:
