@@ -22,7 +22,7 @@ _BUILTIN = Path("models/builtin")
 
 
 def teach(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run all that the checkpoints in ``output`` lack. Blocks for about twenty minutes at the plan's sizes."""
+    """Run all that the checkpoints in ``output`` lack. Blocks for about half an hour at the plan's sizes."""
     with ProcessPoolExecutor(2, get_context("spawn"), initializer=train.use_one_thread) as pool:
         works = [
             pool.submit(work, plan, model, output, resume=resume) for work in (reading.train, train.train)

@@ -20,7 +20,7 @@ class EyePlan:
     width: int = 80
     blocks: int = 4
     expansion: int = 3
-    reading_steps: int = 1000
+    reading_steps: int = 2000
     reading_rate: float = 1.5e-3
     reading_scenes: int = 8
     reading_questions: int = 5
@@ -28,12 +28,16 @@ class EyePlan:
     noise: float = 0.4
     replay_tokens: int = 1_200
     replay_weight: float = 6.0
-    sight_steps: int = 2000
+    settle_steps: int = 250
+    settle_rate: float = 1.2e-3
+    settle_tokens: int = 4_800
+    settle_weight: float = 20.0
+    sight_steps: int = 8000
     sight_batch: int = 64
     sight_rate: float = 5e-3
     project_steps: int = 400
     project_rate: float = 4e-3
-    match_steps: int = 2000
+    match_steps: int = 3000
     match_rate: float = 2.5e-3
     store: int = 60_000
     fresh_share: float = 0.25
@@ -50,6 +54,17 @@ class EyePlan:
             n_text,
         )
 
+    def reading(self, step: int) -> tuple[float, int, float]:
+        """Of a step: the rate, and the tokens and the weight of the text model's own corpus.
+
+        The last steps have more of these, so that what was lost of it at first comes back.
+        """
+        late = step - self.reading_steps
+        if late < 0:
+            rate = self.reading_rate * self.share(step, self.reading_steps)
+            return rate, self.replay_tokens, self.replay_weight
+        return self.settle_rate * self.share(late, self.settle_steps), self.settle_tokens, self.settle_weight
+
     def stage(self, name: str) -> tuple[int, float]:
         """The steps and the peak rate of a stage of the eye."""
         return {
@@ -59,6 +74,6 @@ class EyePlan:
         }[name]
 
     def share(self, step: int, steps: int) -> float:
-        """What a rate is multiplied with: a warm-up, then a cosine down to a fiftieth."""
+        """What a rate is multiplied with: a warm-up, then a cosine down to a five-hundredth."""
         fall = 0.5 * (1 + math.cos(math.pi * min(1.0, step / steps)))
-        return min(1.0, (step + 1) / self.warmup_steps) * max(0.02, fall)
+        return min(1.0, (step + 1) / self.warmup_steps) * max(0.002, fall)

@@ -112,7 +112,7 @@ def draw_exchange(draw: Draw, scene: Scene, skill: Skill | None = None) -> Excha
 SKILLS_OF: dict[str, tuple[Skill, ...]] = {
     "one": ("describe", "colour", "shape", "position", "count"),
     "several": ("describe", "count", "count", "colour", "shape"),
-    "two": ("describe", "position", "position", "colour", "shape", "count"),
+    "two": ("describe", "position", "position", "colour", "shape", "shape", "count"),
     "digit": ("describe", "digit", "digit", "colour"),
     "nothing": ("describe",),
 }
@@ -160,9 +160,9 @@ def _colour(draw: Draw, scene: Scene) -> tuple[str, str]:
 def _shape(draw: Draw, scene: Scene) -> tuple[str, str]:
     thing = draw.choice(scene.things)
     if scene.kind == "two":
-        return draw.phrase(
-            draw.choice(_SHAPE_OF_COLOUR), colour=thing.colour
-        ), f"The {thing.name} is {thing.colour}."
+        # What is asked for follows what it depends on at once: the model copies what stood after that before.
+        asked = draw.phrase(draw.choice(_SHAPE_OF_COLOUR), colour=thing.colour)
+        return asked, f"It is the {thing.colour} {thing.name}."
     asked = draw.phrase(draw.choice(_SHAPE))
     if scene.kind == "several":
         return draw.phrase(

@@ -79,19 +79,22 @@ class Reader:
         )
         pieces = self.text.vocabulary.word_pieces()
         stream = examples(seed, held_out=False, late=lambda: True, pieces=pieces)
-        replayed = Plan(seed=self.plan.seed + self.step, step_tokens=self.plan.replay_tokens)
+        self._replayed_tokens = self.plan.reading(self.step)[1]
+        replayed = Plan(seed=self.plan.seed + self.step, step_tokens=self._replayed_tokens)
         self._corpus = Batches(replayed, encoder, stream)
 
     def train_step(self) -> dict[str, float]:
         """One optimizer step. Its figures: the answers' loss and share of right tokens, and the divergence."""
-        rate = self.plan.reading_rate * self.plan.share(self.step, self.plan.reading_steps)
+        rate, tokens, weight = self.plan.reading(self.step)
+        if tokens != self._replayed_tokens:
+            self._begin()
         for optimizer in self.optimizers:
             optimizer.zero_grad()
             for group in optimizer.param_groups:
                 group["lr"] = rate
         loss, right = self._answers()
         loss.backward()
-        away = self._replayed()
+        away = self._replayed(weight)
         torch.nn.utils.clip_grad_norm_(list(self.weights.values()), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -116,7 +119,7 @@ class Reader:
         hidden = self.text.hidden(states_of(self.text, batch, rows), batch.positions, batch.mask)
         return self.text.logits(hidden[batch.wanted])
 
-    def _replayed(self) -> float:
+    def _replayed(self, weight: float) -> float:
         """Adds the gradients of the divergence from the model as it was, and returns it (nats a token)."""
         sequences = next(self._corpus)
         total = sum(sum(sequence.weights[1:]) for sequence in sequences)
@@ -129,7 +132,7 @@ class Reader:
             said = self.text.logits(read_plainly(self.text, states)[wanted]).log_softmax(-1)
             each = F.kl_div(said, aim, reduction="none", log_target=True).sum(-1)
             part = (each * weights[:, 1:][wanted]).sum() / total
-            (self.plan.replay_weight * part).backward()
+            (weight * part).backward()
             away += float(part.detach())
         return away
 
@@ -183,7 +186,7 @@ def states_of(text: TextModel, batch: TextBatch, rows: Tensor) -> Tensor:
 
 
 def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some twenty minutes at the plan's sizes."""
+    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some 25 minutes at the plan's sizes."""
     output.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     checkpoint = output / "reading.pt"
@@ -193,10 +196,11 @@ def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
     saved = time.monotonic()
     running: dict[str, float] = {}
     with (output / "reading.jsonl").open("a" if resume else "w", encoding="utf-8") as log:
-        while reader.step < plan.reading_steps:
+        steps = plan.reading_steps + plan.settle_steps
+        while reader.step < steps:
             figures = reader.train_step()
             running = {key: 0.9 * running.get(key, value) + 0.1 * value for key, value in figures.items()}
-            if reader.step % _LOG_EVERY == 0 or reader.step == plan.reading_steps:
+            if reader.step % _LOG_EVERY == 0 or reader.step == steps:
                 entry = {"step": reader.step, "cpu_seconds": round(time.process_time())}
                 told = {key: round(value, 4) for key, value in running.items()}
                 print(json.dumps(entry | told), file=log, flush=True)

@@ -1,8 +1,9 @@
 """The rows that stand for a scene: what the text model learns to read, and the eye to give.
 
-The cells of a picture stand in lines. Each line tells one attribute of the scene, by the vector of its value. The
-vectors are chosen beforehand, so that both can be learned at once, and made of the text model's own tokens, which it
-copies already.
+The cells of a picture tell its attributes in turn, each by the vector of its value: a line of cells in their order, the
+next one in the opposite order, so that each has either neighbour before it. The text model looks back by one token
+easily, so it learns which colour goes with a shape and which shape with a colour. The vectors are chosen beforehand, so
+that both can be learned at once, and made of the text model's own tokens, which it copies already.
 """
 
 # The training packages are apart from the product's environment, in which types are checked.
@@ -18,6 +19,7 @@ from models.recipe.eye.text_model import TextModel
 from models.recipe.tokenizer import Encoder
 
 _STARTS = [sum(SIZES[:index]) for index in range(len(SIZES))]
+_SHARPNESS = 6.0
 
 
 def vectors_of(text: TextModel, *, seed: int) -> Tensor:
@@ -35,26 +37,49 @@ def vectors_of(text: TextModel, *, seed: int) -> Tensor:
 
 def rows_of(vectors: Tensor, attributes: Tensor, tokens: int) -> Tensor:
     """The rows (batch, tokens, width) of attributes (batch, 8)."""
-    return _repeated(_lines(vectors, attributes), tokens)
+    return _repeated(_values(vectors, attributes), tokens)
 
 
 def disturbed_rows(
     vectors: Tensor, attributes: Tensor, tokens: int, *, others: float, noise: float
 ) -> Tensor:
-    """The rows that an eye gives that errs: half of the lines lean to another value, and all have noise.
+    """The rows that an eye gives that errs: half of the attributes lean to another value, and all have noise.
 
-    ``others`` is the most that such a line has of the other value, ``noise`` the most noise in shares of the spread.
+    ``others`` is the most that such an attribute has of the other value, ``noise`` the most noise in shares of the
+    spread.
     """
-    lines = _lines(vectors, attributes)
+    values = _values(vectors, attributes)
     wrong = torch.stack([torch.randint(size, attributes.shape[:1]) for size in SIZES], 1)
     leaning = others * torch.rand(*attributes.shape, 1) * (torch.rand(*attributes.shape, 1) < 0.5)
-    rows = _repeated(lines + leaning * (_lines(vectors, wrong) - lines), tokens)
+    rows = _repeated(values + leaning * (_values(vectors, wrong) - values), tokens)
     return rows + noise * torch.rand(len(rows), 1, 1) * vectors.std().detach() * torch.randn_like(rows)
 
 
-def _lines(vectors: Tensor, attributes: Tensor) -> Tensor:
+def values_of(rows: Tensor) -> Tensor:
+    """What rows (batch, tokens, width) tell of each attribute: (batch, 8, width), the means of its cells."""
+    lines = rows.unflatten(1, (-1, len(SIZES)))
+    return torch.cat([lines[:, ::2], lines[:, 1::2].flip(2)], 1).mean(1)
+
+
+def scores_of(vectors: Tensor, values: Tensor) -> list[Tensor]:
+    """How near values (batch, 8, width) are to those that each attribute may have."""
+    spread = vectors.var(0, correction=0).mean() * vectors.shape[1]
+    return [
+        -_SHARPNESS * torch.cdist(values[:, index], vectors[start : start + size]).square() / spread
+        for index, (start, size) in enumerate(zip(_STARTS, SIZES, strict=True))
+    ]
+
+
+def _values(vectors: Tensor, attributes: Tensor) -> Tensor:
     return vectors[attributes + torch.tensor(_STARTS)]
 
 
-def _repeated(lines: Tensor, tokens: int) -> Tensor:
-    return lines.repeat_interleave(tokens // len(SIZES), 1)
+def _repeated(values: Tensor, tokens: int) -> Tensor:
+    return values[:, attributes_of_cells(tokens)]
+
+
+def attributes_of_cells(tokens: int) -> Tensor:
+    """The attribute that each cell tells."""
+    order = torch.arange(len(SIZES))
+    lines = tokens // len(SIZES)
+    return torch.cat([order.flip(0) if line % 2 else order for line in range(lines)])

@@ -2,7 +2,7 @@
 
     python -m models.recipe.eye.train --output build/jan-tiny-eye [--resume]
 
-1. ``sight``: the encoder learns from pictures to tell the attributes, each from all cells and from its line of them.
+1. ``sight``: the encoder learns from pictures to tell the attributes, each from all cells and from its own.
 2. ``project``: the projector learns to give the rows that :mod:`models.recipe.eye.reading` teaches the text model to
    read. The encoder stays: at the projector's first errors it would forget what it sees.
 3. ``match``: both learn to give them.
@@ -20,7 +20,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from models.recipe.eye.convnet import Eye
 from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.raster import draw_size, rendered
 from models.recipe.eye.resize import fitted
-from models.recipe.eye.rows import rows_of, vectors_of
+from models.recipe.eye.rows import attributes_of_cells, rows_of, scores_of, values_of, vectors_of
 from models.recipe.eye.scene import Scene, draw_scene
 from models.recipe.eye.text_model import TextModel
 from models.recipe.optimizer import Muon
@@ -45,7 +45,7 @@ from models.recipe.train import keep_freed_memory
 
 STAGES = ("sight", "project", "match")
 _NOT_ASKED = -100  # torch leaves it out of a cross entropy
-_TOLD_SHARE = 0.1  # of the loss of telling the attributes, while the rows are learned
+_NEAR_SHARE = 0.1  # of the cross entropies in the loss of a row
 _SAVE_SECONDS = 60
 _LOG_EVERY = 25
 
@@ -130,9 +130,7 @@ class Trainer:
             with torch.set_grad_enabled(name != "project"):
                 cells = self.eye.cells(pixels)
             features = self.eye.placed(cells)
-            loss, right = self.told(features, attributes)
-            if name != "sight":
-                loss = _TOLD_SHARE * loss + self._away(features, attributes)
+            loss, right = (self.told if name == "sight" else self.given)(features, attributes)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             for optimizer in optimizers:
@@ -148,27 +146,25 @@ class Trainer:
             attributes[row, COLOUR_INDEXES] = _NOT_ASKED
         return pixels, attributes
 
-    def _away(self, features: Tensor, attributes: Tensor) -> Tensor:
-        """The squared distance from the rows that stand for the attributes, in shares of their spread."""
+    def given(self, features: Tensor, attributes: Tensor) -> tuple[Tensor, float]:
+        """The loss of giving the rows that stand for the attributes, and the share that is nearest to the right one.
+
+        It is the squared distance, in shares of the rows' spread, and the cross entropy of which value is near.
+        """
         rows = self.eye.projected(features)
+        cells = attributes_of_cells(rows.shape[1])
         missed = (rows - rows_of(self._vectors, attributes.clamp(min=0), rows.shape[1])).square().mean(-1)
-        asked = (attributes != _NOT_ASKED).repeat_interleave(rows.shape[1] // len(SIZES), 1)
-        return missed[asked].mean() / self._vectors.var(0, correction=0).mean()
+        asked = (attributes != _NOT_ASKED)[:, cells]
+        away = missed[asked].mean() / self._vectors.var(0, correction=0).mean()
+        near = scores_of(self._vectors, values_of(rows))
+        return away + _NEAR_SHARE * _told_loss(near, attributes), _right(near, attributes)
 
     def told(self, features: Tensor, attributes: Tensor) -> tuple[Tensor, float]:
-        """The loss of telling the attributes from all cells and from their lines, and the share that is right."""
-        lines = features.unflatten(1, (len(SIZES), -1)).mean(2)
-        everywhere = features.mean(1)
-        near = [head(lines[:, index]) for index, head in enumerate(self.heads)]
+        """The loss of telling the attributes from all cells and from their own, and the share that is right."""
+        own, everywhere = values_of(features), features.mean(1)
+        near = [head(own[:, index]) for index, head in enumerate(self.heads)]
         far = [head(everywhere) for head in self.heads]
-        losses = [
-            F.cross_entropy(each, attributes[:, index])
-            for told in (near, far)
-            for index, each in enumerate(told)
-        ]
-        right = [each.argmax(-1) == attributes[:, index] for index, each in enumerate(near)]
-        asked = attributes != _NOT_ASKED
-        return torch.stack(losses).sum(), float(torch.stack(right, 1)[asked].float().mean())
+        return _told_loss(near, attributes) + _told_loss(far, attributes), _right(near, attributes)
 
     def save(self, path: Path) -> None:
         """Write the checkpoint in one piece: a stop in between leaves the older one."""
@@ -195,8 +191,19 @@ class Trainer:
         self.steps = state["steps"]
 
 
+def _told_loss(scores: Sequence[Tensor], attributes: Tensor) -> Tensor:
+    """The sum over the attributes of the cross entropy of each one's scores (batch, values)."""
+    losses = [F.cross_entropy(each, attributes[:, index]) for index, each in enumerate(scores)]
+    return torch.stack(losses).sum()
+
+
+def _right(scores: Sequence[Tensor], attributes: Tensor) -> float:
+    right = [each.argmax(-1) == attributes[:, index] for index, each in enumerate(scores)]
+    return float(torch.stack(right, 1)[attributes != _NOT_ASKED].float().mean())
+
+
 def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some ten minutes at the plan's sizes."""
+    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some 25 minutes at the plan's sizes."""
     output.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     checkpoint = output / "eye.pt"

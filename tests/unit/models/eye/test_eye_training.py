@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,14 @@ from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.projector_file import EyeShape, write_projector
 from models.recipe.eye.questions import ROWS
 from models.recipe.eye.reading import Reader
-from models.recipe.eye.rows import disturbed_rows, rows_of, vectors_of
+from models.recipe.eye.rows import (
+    attributes_of_cells,
+    disturbed_rows,
+    rows_of,
+    scores_of,
+    values_of,
+    vectors_of,
+)
 from models.recipe.eye.scene import draw_scene
 from models.recipe.eye.text_model import TextModel, read_plainly
 from models.recipe.gguf_file import LlamaShape, write_llama_gguf
@@ -49,6 +57,8 @@ PLAN = EyePlan(
     reading_scenes=2,
     reading_questions=2,
     replay_tokens=64,
+    settle_steps=1,
+    settle_tokens=128,
     sight_steps=3,
     project_steps=3,
     match_steps=3,
@@ -81,28 +91,30 @@ def test_the_text_model_is_the_one_of_the_file(text_file: Path) -> None:
     assert all(np.array_equal(written[name], each.numpy()) for name, each in tensors_of(original).items())
 
 
-def test_a_line_of_rows_tells_one_attribute(text_file: Path) -> None:
+def test_rows_tell_each_attribute_after_either_neighbour(text_file: Path) -> None:
     vectors = vectors_of(TextModel(text_file), seed=1)
     scenes = [draw_scene(Draw(f"r{seed}", held_out=False), "two") for seed in range(2)]
     attributes = torch.tensor([attributes_of(scene) for scene in scenes])
-    lines = rows_of(vectors, attributes, 64).unflatten(1, (len(SIZES), -1))
-    assert lines.shape == (2, len(SIZES), 8, 64)
-    assert (lines == lines[:, :, :1]).all()
-    for index in range(len(SIZES)):
-        first, second = lines[0, index, 0], lines[1, index, 0]
+    rows = rows_of(vectors, attributes, 64)
+    assert rows.shape == (2, 64, 64)
+    cells = attributes_of_cells(64).tolist()
+    assert set(itertools.pairwise(cells)) >= {
+        pair for index in range(len(SIZES) - 1) for pair in ((index, index + 1), (index + 1, index))
+    }
+    for first, second, index in zip(rows[0], rows[1], cells, strict=True):
         assert torch.equal(first, second) == bool(attributes[0, index] == attributes[1, index])
 
 
-def test_disturbed_rows_stay_nearer_to_their_own_value(text_file: Path) -> None:
+def test_values_are_told_from_rows(text_file: Path) -> None:
     vectors = vectors_of(TextModel(text_file), seed=1)
     attributes = torch.tensor([attributes_of(draw_scene(Draw("d", held_out=False)))] * 50)
     torch.manual_seed(1)
-    rows = disturbed_rows(vectors, attributes, 64, others=0.4, noise=0.4).unflatten(1, (len(SIZES), -1))
-    start = 0
-    for index, size in enumerate(SIZES):
-        nearest = torch.cdist(rows[:, index].mean(1), vectors[start : start + size]).argmin(-1)
-        assert (nearest == attributes[:, index]).all()
-        start += size
+    for rows in (
+        rows_of(vectors, attributes, 64),
+        disturbed_rows(vectors, attributes, 64, others=0.4, noise=0.4),
+    ):
+        nearest = [scores.argmax(-1) for scores in scores_of(vectors, values_of(rows))]
+        assert torch.equal(torch.stack(nearest, 1), attributes)
 
 
 def states_of(text: TextModel, prompts: list[Prompt], rows: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
@@ -136,7 +148,7 @@ def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> No
     teach(longer, text_file, tmp_path, resume=True)
     read = [json.loads(line)["step"] for line in (tmp_path / "reading.jsonl").read_text().splitlines()]
     seen = [json.loads(line) for line in (tmp_path / "eye.jsonl").read_text().splitlines()]
-    assert read == [2, 3]
+    assert read == [3, 4]
     assert [(entry["stage"], entry["step"]) for entry in seen] == [
         ("sight", 3), ("project", 3), ("match", 3), ("sight", 4), ("match", 4),
     ]  # fmt: skip
