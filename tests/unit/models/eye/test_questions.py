@@ -35,7 +35,7 @@ ANSWERS: list[tuple[Scene, Skill, set[str]]] = [
     (SEVERAL, "colour", {"The crosses are blue."}),
     (TWO, "describe", {"I see a red circle left of a blue square."}),
     (TWO, "colour", {"The circle is red.", "The square is blue."}),
-    (TWO, "shape", {"The circle is red.", "The square is blue."}),
+    (TWO, "shape", {"It is the red circle.", "It is the blue square."}),
     (TWO, "count", {"There are two shapes."}),
     (TWO, "position", {"The circle is left of the square.", "The square is right of the circle."}),
     (DIGIT, "describe", {"I see the digit 7 in green."}),
