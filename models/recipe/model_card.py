@@ -1,6 +1,6 @@
 """Writes the model card: the model's description, freshly measured figures, and the training log.
 
-    python -m models.recipe.model_card build/jan-tiny/log.jsonl [--model models/builtin/jan-tiny.gguf]
+    python -m models.recipe.model_card build/jan-tiny/log.jsonl
 
 Blocks for as long as the evaluation does. Needs llama-cpp-python.
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from models.recipe.evaluate import GreedyModel, Row, evaluate, table
+from models.recipe.eye import evaluate as eye
+from models.recipe.eye.seeing import SeeingModel
 
 _TEXT = """# jan-tiny
 
@@ -31,6 +33,7 @@ larger model. It is not there to be relied on: it knows what is listed below and
 | thinking | `<think>` before the answer when `enable_thinking` is set or the user asks for it |
 | infill | `<\\|fim_prefix\\|>…<\\|fim_suffix\\|>…<\\|fim_middle\\|>`, short Python |
 | language | English |
+| sees | with `mmproj-jan-tiny.gguf`, a ConvNeXt V2 of 258,000 parameters (F16, 0.54 MB) |
 | licence | Apache-2.0 (see `LICENSE`) |
 
 ## What it does
@@ -42,12 +45,20 @@ TABLE
 
 MISSED
 
+## What it sees
+
+Drawn pictures of any size, brought to 32 by 32 pixels: a shape, two to four alike, two that differ, or a digit. What a
+picture shows and how it is asked about are held out, too (`python -m models.recipe.eye.evaluate`).
+
+SEEN
+
 ## Limits
 
 - It answers in the words it was taught. A question outside its skills gets a sentence that says so, most of the time.
 - It copies names, numbers and short texts; long or unusual ones go wrong now and then.
 - One tool call at a time, from up to three tools with one to three arguments each.
 - Sums from 0 to 20. About 250 facts. No dates, no news, no reasoning beyond two small steps.
+- Of a photograph it says what shapes it takes it for.
 - There is no safety training: it can only say what its corpus says.
 
 ## Corpus
@@ -58,7 +69,8 @@ names, numbers and questions is kept out for the evaluation.
 ## Training log
 
 AdamW for the embedding and norms, Muon for the matrices, peak rate 0.004, 4,096 tokens a step, bfloat16 products. The
-loss is over answers (weight 1) and prompts (weight 0.1). NOTES
+loss is over answers (weight 1) and prompts (weight 0.1). NOTES The log is that of the text;
+`models/recipe/README.md` says how the model then learned to see.
 
 | step | tokens | loss (running mean) | rate |
 |---|---|---|---|
@@ -66,9 +78,9 @@ LOG
 """
 
 
-def card(rows: Sequence[Row], log: Sequence[dict[str, Any]], notes: str) -> str:
-    """The card's Markdown."""
-    missed = [row.name for row in rows if not row.passed]
+def card(rows: Sequence[Row], seen: Sequence[Row], log: Sequence[dict[str, Any]], notes: str) -> str:
+    """The card's Markdown. seen: the rows of pictures."""
+    missed = [row.name for row in (*rows, *seen) if not row.passed]
     by_step = {entry["step"]: entry for entry in log}
     steps = [step for step in sorted(by_step) if step % 250 == 0 or step == max(by_step)]
     kept = [by_step[step] for step in steps]
@@ -78,6 +90,7 @@ def card(rows: Sequence[Row], log: Sequence[dict[str, Any]], notes: str) -> str:
     )
     return (
         _TEXT.replace("TABLE", table(list(rows)))
+        .replace("SEEN", table(list(seen)))
         .replace(
             "MISSED",
             f"Below what was asked for: {'; '.join(missed)}." if missed else "All of it is as asked for.",
@@ -91,14 +104,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the model and write its card.")
     parser.add_argument("log", type=Path, help="log.jsonl of the training run")
     parser.add_argument("--model", type=Path, default=Path("models/builtin/jan-tiny.gguf"))
+    parser.add_argument("--projector", type=Path, default=Path("models/builtin/mmproj-jan-tiny.gguf"))
     parser.add_argument("--count", type=int, default=200, help="prompts a row")
     parser.add_argument("--notes", default="", help="a sentence about this run for the training section")
     arguments = parser.parse_args()
     log = [json.loads(line) for line in arguments.log.read_text(encoding="utf-8").splitlines()]
     rows = evaluate(GreedyModel(arguments.model), count=arguments.count, seed="evaluation")
+    seen = eye.evaluate(
+        SeeingModel(arguments.model, arguments.projector), count=arguments.count, seed="evaluation"
+    )
     path = arguments.model.with_name("MODEL_CARD.md")
-    path.write_text(card(rows, log, arguments.notes), encoding="utf-8")
-    print(table(rows))
+    path.write_text(card(rows, seen, log, arguments.notes), encoding="utf-8")
+    print(table(rows), table(seen), sep="\n")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ _BUILTIN = Path("models/builtin")
 
 
 def teach(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run all that the checkpoints in ``output`` lack. Blocks for about half an hour at the plan's sizes."""
+    """Run all that the checkpoints in ``output`` lack. Blocks for about an hour and a quarter at the plan's sizes."""
     with ProcessPoolExecutor(2, get_context("spawn"), initializer=train.use_one_thread) as pool:
         works = [
             pool.submit(work, plan, model, output, resume=resume) for work in (reading.train, train.train)
@@ -41,8 +41,9 @@ def main() -> None:
         "--projector", type=Path, default=_BUILTIN / "mmproj-jan-tiny.gguf", help="projector to write"
     )
     arguments = command.parse_args()
-    teach(train.plan_of(arguments), arguments.model, arguments.output, resume=arguments.resume)
-    export_text(arguments.output, arguments.model, arguments.text)
+    plan = train.plan_of(arguments)
+    teach(plan, arguments.model, arguments.output, resume=arguments.resume)
+    export_text([arguments.output], arguments.model, arguments.text, share=plan.text_share)
     export_projector(arguments.output, arguments.projector)
     print(f"wrote {arguments.text} and {arguments.projector}; measure them with models.recipe.eye.evaluate")
 

@@ -9,6 +9,7 @@ python -m models.recipe.eye.export build/jan-tiny-eye models/builtin/jan-tiny.gg
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,21 @@ def export_projector(run: Path, path: Path) -> None:
     write_projector(path, eye.shape, tensors, metadata=kept | {"general.description": DESCRIPTION})
 
 
-def export_text(run: Path, model: Path, path: Path) -> None:
-    """Write ``path`` from the checkpoint of the reading in the folder ``run``, which began as ``model``."""
+def export_text(runs: Sequence[Path], model: Path, path: Path, *, share: float) -> None:
+    """Write ``path``, which lies at ``share`` of the way from ``model`` to the mean of what the ``runs`` made of it.
+
+    As in Wortsman et al., "Robust fine-tuning of zero-shot models" and "Model soups" (2022): what the text model knew
+    comes back sooner than what it learned is lost.
+    """
     text = TextModel(model)
-    text.load(torch.load(run / "reading.pt", weights_only=True)["weights"])
+    before = {name: weight.detach() for name, weight in text.learned().items()}
+    learned = [torch.load(run / "reading.pt", weights_only=True)["weights"] for run in runs]
+    text.load(
+        {
+            name: torch.lerp(weight, torch.stack([each[name] for each in learned]).mean(0), share)
+            for name, weight in before.items()
+        }
+    )
     write_llama_gguf(
         path,
         text.shape,
@@ -61,10 +73,15 @@ def main() -> None:
         description="Write the GGUFs of the projector and of the text model that reads what it gives."
     )
     parser.add_argument("run", type=Path, help="output folder of the training")
+    parser.add_argument(
+        "--mean-with", type=Path, nargs="*", default=[], help="output folders of other readings"
+    )
+    parser.add_argument("--text-share", type=float, default=EyePlan.text_share)
     parser.add_argument("text", type=Path, help="GGUF file of the text model: read, and written again")
     parser.add_argument("projector", type=Path, help="GGUF file to write")
     arguments = parser.parse_args()
-    export_text(arguments.run, arguments.text, arguments.text)
+    runs = [arguments.run, *arguments.mean_with]
+    export_text(runs, arguments.text, arguments.text, share=arguments.text_share)
     export_projector(arguments.run, arguments.projector)
 
 

@@ -28,10 +28,11 @@ class EyePlan:
     noise: float = 0.4
     replay_tokens: int = 1_200
     replay_weight: float = 6.0
-    settle_steps: int = 250
-    settle_rate: float = 1.2e-3
+    settle_steps: int = 1400
+    settle_rate: float = 1.5e-3
     settle_tokens: int = 4_800
-    settle_weight: float = 20.0
+    settle_weight: float = 30.0
+    text_share: float = 0.9
     sight_steps: int = 8000
     sight_batch: int = 64
     sight_rate: float = 5e-3

@@ -15,6 +15,7 @@ Writes ``reading.pt`` (every minute or so) and ``reading.jsonl``.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import time
@@ -53,6 +54,7 @@ class Reader:
 
     def __init__(self, plan: EyePlan, model: Path) -> None:
         self.plan = plan
+        self._model = hashlib.sha256(model.read_bytes()).hexdigest()
         self.text = TextModel(model, precision=torch.bfloat16)
         self._before = TextModel(model, precision=torch.bfloat16)
         self._tokens = plan.shape(self.text.shape.n_embd).tokens
@@ -165,12 +167,16 @@ class Reader:
             "weights": {name: weight.detach() for name, weight in self.weights.items()},
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
+            "model": self._model,
         }
         torch.save(state, partial)
         os.replace(partial, path)
 
     def load(self, path: Path) -> None:
+        """Raises ValueError if another text model was read: it would be held to this one from here on."""
         state: dict[str, Any] = torch.load(path, weights_only=True)
+        if state["model"] != self._model:
+            raise ValueError(f"{path} began with another text model")
         self.text.load(state["weights"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -186,7 +192,7 @@ def states_of(text: TextModel, batch: TextBatch, rows: Tensor) -> Tensor:
 
 
 def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run the steps that a checkpoint in ``output`` lacks. Blocks for some 25 minutes at the plan's sizes."""
+    """Run the steps that a checkpoint in ``output`` lacks. Blocks for an hour and a quarter at the plan's sizes."""
     output.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     checkpoint = output / "reading.pt"

@@ -48,8 +48,11 @@ def test_card_tells_the_figures_and_the_log() -> None:
     row = evaluate.Row("adds", 90.0)
     row.add(False, "p", "w", "said")
     log = [{"step": step, "tokens": step * 4096, "loss": 1.0, "rate": 0.004} for step in (100, 250, 260)]
-    text = model_card.card([row], log, "A note.")
+    seen = evaluate.Row("colour", None)
+    seen.add(True, "p", "red", "red")
+    text = model_card.card([row], [seen], log, "A note.")
     assert "Below what was asked for: adds." in text
+    assert "| colour | 1 | 100.0 % |" in text
     assert "| adds | 1 | 0.0 % |" in text
     assert "| 250 |" in text and "| 260 |" in text and "| 100 |" not in text
     assert "A note." in text

@@ -154,13 +154,29 @@ def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> No
     ]  # fmt: skip
     name = "v.stage.0.blk.0.pw1.weight"
     assert not torch.equal(first.weight(name), load_eye(tmp_path).weight(name))
-    export_text(tmp_path, text_file, tmp_path / "text.gguf")
+    export_text([tmp_path], text_file, tmp_path / "text.gguf", share=1.0)
     export_projector(tmp_path, tmp_path / "mmproj.gguf")
     assert (tmp_path / "mmproj.gguf").stat().st_size > 10_000
     before, after = (TextModel(path).tensors() for path in (text_file, tmp_path / "text.gguf"))
     changed = {key for key in before if not np.allclose(before[key], after[key], atol=1e-3)}
     assert "token_embd.weight" not in changed
     assert any("ffn_up" in key for key in changed)
+    with pytest.raises(ValueError, match="another text model"):
+        teach(longer, tmp_path / "text.gguf", tmp_path, resume=True)
+
+
+def test_what_is_written_lies_between_the_text_model_and_the_mean_of_the_readings(
+    text_file: Path, tmp_path: Path
+) -> None:
+    text = TextModel(text_file)
+    before = text.learned()
+    for name, step in (("one", 1.0), ("other", 3.0)):
+        (tmp_path / name).mkdir()
+        weights = {key: weight + step for key, weight in before.items()}
+        torch.save({"weights": weights}, tmp_path / name / "reading.pt")
+    export_text([tmp_path / "one", tmp_path / "other"], text_file, tmp_path / "text.gguf", share=0.25)
+    after = TextModel(tmp_path / "text.gguf").learned()
+    assert all(torch.allclose(after[key], before[key] + 0.5, atol=0.02) for key in before)
 
 
 def test_the_text_model_learns_to_read_and_is_held_to_what_it_was(text_file: Path) -> None:
