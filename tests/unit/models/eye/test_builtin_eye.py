@@ -12,13 +12,7 @@ import pytest
 BUILTIN = Path(__file__).resolve().parents[4] / "models" / "builtin"
 PROJECTOR = BUILTIN / "mmproj-jan-tiny.gguf"
 
-pytestmark = [
-    pytest.mark.model,
-    pytest.mark.skipif(
-        not PROJECTOR.is_file(),
-        reason="the projector of the built-in model has not been trained here (make model)",
-    ),
-]
+pytestmark = pytest.mark.model
 
 
 def test_header_and_size() -> None:
