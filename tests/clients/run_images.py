@@ -1,7 +1,4 @@
-"""Sends an image through a client's public API: `run_images.py CASE URL`. See run.py.
-
-The projector has random weights, so the answer's words are not looked at: what counts is that the image was read.
-"""
+"""Sends an image through a client's public API, and reads what the built-in model sees: `run_images.py CASE URL`."""
 
 from __future__ import annotations
 
@@ -14,15 +11,18 @@ from typing import Any
 
 MODEL = "jan-tiny"
 ASK = "What is in this picture?"
+SEEN = "I see a red square."
 
 
 def _png() -> bytes:
-    """A red square of 32x32."""
+    """32x32: a red square on white."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    rows = (b"\0" + b"\xff\0\0" * 32) * 32
+    blank = b"\0" + b"\xff" * 96
+    crossed = b"\0" + b"\xff" * 24 + b"\xff\0\0" * 16 + b"\xff" * 24
+    rows = blank * 8 + crossed * 16 + blank * 8
     header = struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)
     return b"".join(
         [
@@ -40,7 +40,7 @@ PARTS: Any = [
     {"type": "text", "text": ASK},
     {"type": "image_url", "image_url": {"url": URL, "detail": "low"}},
 ]
-IMAGE_TOKENS = 16
+IMAGE_TOKENS = 74
 
 
 def openai_chat(url: str) -> None:
@@ -49,17 +49,21 @@ def openai_chat(url: str) -> None:
     client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
     seen, blind = (
         client.chat.completions.create(
-            model=MODEL, messages=[{"role": "user", "content": content}], max_tokens=8
+            model=MODEL, messages=[{"role": "user", "content": content}], max_tokens=16, temperature=0
         )
         for content in (PARTS, ASK)
     )
-    assert seen.choices[0].finish_reason in ("stop", "length")
+    assert seen.choices[0].message.content == SEEN
     assert seen.usage is not None and blind.usage is not None
     assert seen.usage.prompt_tokens - blind.usage.prompt_tokens == IMAGE_TOKENS
     stream = client.chat.completions.create(
-        model=MODEL, messages=[{"role": "user", "content": PARTS}], max_tokens=8, stream=True
+        model=MODEL,
+        messages=[{"role": "user", "content": PARTS}],
+        max_tokens=16,
+        temperature=0,
+        stream=True,
     )
-    assert [chunk.choices[0].finish_reason for chunk in stream][-1] in ("stop", "length")
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == SEEN
     broken: Any = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
     try:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": broken}])
@@ -79,8 +83,9 @@ def openai_responses(url: str) -> None:
         {"type": "input_text", "text": ASK},
     ]
     first = client.responses.create(
-        model=MODEL, input=[{"role": "user", "content": content}], max_output_tokens=16
+        model=MODEL, input=[{"role": "user", "content": content}], max_output_tokens=16, temperature=0
     )
+    assert first.output_text == SEEN
     assert first.usage is not None and first.usage.input_tokens > IMAGE_TOKENS
     again = client.responses.create(
         model=MODEL, input="And which colour?", previous_response_id=first.id, max_output_tokens=16
@@ -97,7 +102,8 @@ def anthropic_messages(url: str) -> None:
     content: Any = [{"type": "image", "source": source}, {"type": "text", "text": ASK}]
     messages: Any = [{"role": "user", "content": content}]
     counted = client.messages.count_tokens(model=MODEL, messages=messages)
-    reply = client.messages.create(model=MODEL, messages=messages, max_tokens=8)
+    reply = client.messages.create(model=MODEL, messages=messages, max_tokens=16)
+    assert [block.text for block in reply.content if block.type == "text"] == [SEEN]
     cached = reply.usage.cache_read_input_tokens or 0
     assert reply.usage.input_tokens + cached == counted.input_tokens > IMAGE_TOKENS
 
@@ -107,11 +113,12 @@ def ollama_chat(url: str) -> None:
 
     client = ollama.Client(host=url.removesuffix("/v1"))
     assert "vision" in (client.show(MODEL).capabilities or [])
-    options: Any = {"num_predict": 8}
+    options: Any = {"num_predict": 16, "temperature": 0}
     image = _png()
     reply = client.chat(
         MODEL, messages=[{"role": "user", "content": ASK, "images": [image]}], options=options
     )
+    assert reply.message.content == SEEN
     assert (reply.prompt_eval_count or 0) > IMAGE_TOKENS
     generated = client.generate(MODEL, ASK, images=[image], options=options)
     assert generated.prompt_eval_count == reply.prompt_eval_count
@@ -121,7 +128,10 @@ def huggingface_chat(url: str) -> None:
     from huggingface_hub import InferenceClient
 
     client = InferenceClient(base_url=url, api_key="none")
-    reply = client.chat_completion(messages=[{"role": "user", "content": PARTS}], model=MODEL, max_tokens=8)
+    reply = client.chat_completion(
+        messages=[{"role": "user", "content": PARTS}], model=MODEL, max_tokens=16, temperature=0
+    )
+    assert reply.choices[0].message.content == SEEN
     assert reply.usage.prompt_tokens > IMAGE_TOKENS
 
 
@@ -129,9 +139,12 @@ def langchain(url: str) -> None:
     from langchain_core.messages import HumanMessage
     from langchain_openai import ChatOpenAI
 
-    model: Any = ChatOpenAI(base_url=url, api_key="none", model=MODEL, max_completion_tokens=8)  # pyright: ignore[reportArgumentType]: a text will do
+    model: Any = ChatOpenAI(
+        base_url=url, api_key="none", model=MODEL, max_completion_tokens=16, temperature=0
+    )  # pyright: ignore[reportArgumentType]: a text will do
     block: Any = {"type": "image", "base64": BASE64, "mime_type": "image/png"}
     reply = model.invoke([HumanMessage(content=[{"type": "text", "text": ASK}, block])])
+    assert reply.content == SEEN
     assert reply.usage_metadata["input_tokens"] > IMAGE_TOKENS
 
 

@@ -1,4 +1,4 @@
-"""Images through agents' libraries, against the built-in model with a projector beside it."""
+"""Images through agents' libraries, against the built-in model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.resources import builtin_model
-from models.recipe.projector_fixtures import write_tiny_projector
 from tests.clients.running import run_client
 from tests.clients.test_node_clients import FOLDER, NODE, needs_node
-from tests.integration.http.support import serving_models
+from tests.support.served import serving
 
 PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 RUN = Path(__file__).with_name("run_images.py")
@@ -26,12 +24,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def seeing_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    model = builtin_model()
-    assert model is not None
-    folder = tmp_path_factory.mktemp("seeing")
-    projector = folder / "mmproj-jan-tiny.gguf"
-    write_tiny_projector(projector, "mlp", n_embd=192)
-    with serving_models(folder, model, projector) as server:
+    with serving(tmp_path_factory.mktemp("seeing"), "--port", "0") as server:
         yield server.url()
 
 

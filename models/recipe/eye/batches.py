@@ -10,16 +10,18 @@ as in a chat, one after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from models.recipe.chat_template import THINK_LINE
+from models.recipe.corpus.conversation import ask
 from models.recipe.corpus.draw import Draw
 from models.recipe.corpus.mixture import SYSTEM_PROMPTS
 from models.recipe.eye.projector_file import AFTER, BEFORE
-from models.recipe.eye.questions import Exchange, draw_exchange
+from models.recipe.eye.questions import THOUGHT, Exchange, draw_exchange
 from models.recipe.eye.scene import Scene
 from models.recipe.tokenizer import Encoder
 from models.recipe.vocabulary import TURN_END, TURN_START
@@ -28,6 +30,7 @@ _IMAGE = -1  # stands for one row of the picture's embedding
 _SYSTEM_SHARE = 0.15
 _PICTURE_LAST_SHARE = 0.2
 _CHAT_SHARE = 0.25
+_THINKING_SHARE = 0.25
 
 
 class Token(NamedTuple):
@@ -67,24 +70,27 @@ class Writer:
         draw = self._draw
         exchanges = self._exchanges(scene)
         prompt = Prompt()
+        thinking = draw.chance(_THINKING_SHARE)
+        system = [draw.choice(SYSTEM_PROMPTS)] if draw.chance(_SYSTEM_SHARE) else []
         opening = f"{TURN_START}user\n"
-        if draw.chance(_SYSTEM_SHARE):
-            opening = f"{TURN_START}system\n{draw.choice(SYSTEM_PROMPTS)}{TURN_END}\n{opening}"
+        if thinking or system:
+            text = "\n\n".join([*system, *([THINK_LINE] if thinking else [])])
+            opening = f"{TURN_START}system\n{text}{TURN_END}\n{opening}"
         start = prompt.add(self._encode(opening), branch=0, start=0)
         if draw.chance(_PICTURE_LAST_SHARE):
             exchanges = exchanges[: max(1, self._questions // 2)]
             for branch, exchange in enumerate(exchanges, 1):
                 after = prompt.add(self._encode(exchange.question), branch=branch, start=start)
                 after = prompt.add(self._image, branch=branch, start=after)
-                self._finish(prompt, exchange, branch, after)
+                self._finish(prompt, exchange, branch, after, thinking=thinking)
             return prompt
         start = prompt.add(self._image, branch=0, start=start)
-        chat = draw.chance(_CHAT_SHARE)
+        chat = not thinking and draw.chance(_CHAT_SHARE)  # earlier answers stand there without their thoughts
         for branch, exchange in enumerate(exchanges, 1):
             if chat and branch > 1:
                 start = prompt.add(self._encode(f"\n{TURN_START}user\n"), branch=0, start=start)
             after = prompt.add(self._encode(exchange.question), branch=0 if chat else branch, start=start)
-            after = self._finish(prompt, exchange, 0 if chat else branch, after)
+            after = self._finish(prompt, exchange, 0 if chat else branch, after, thinking=thinking)
             start = after if chat else start
         return prompt
 
@@ -107,9 +113,12 @@ class Writer:
                 break
         return found
 
-    def _finish(self, prompt: Prompt, exchange: Exchange, branch: int, start: int) -> int:
+    def _finish(
+        self, prompt: Prompt, exchange: Exchange, branch: int, start: int, *, thinking: bool = False
+    ) -> int:
+        answer = replace(ask("", exchange.answer, thought=THOUGHT), thinking=thinking).answer
         start = prompt.add(self._encode(f"{TURN_END}\n{TURN_START}assistant\n"), branch=branch, start=start)
-        return prompt.add(self._encode(exchange.answer + TURN_END), branch=branch, start=start, learned=True)
+        return prompt.add(self._encode(answer + TURN_END), branch=branch, start=start, learned=True)
 
 
 @dataclass(frozen=True)

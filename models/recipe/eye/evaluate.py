@@ -3,7 +3,8 @@
     python -m models.recipe.eye.evaluate [--count 200] [--json] [--failures 3]
 
 Seeds, wordings of questions and what a picture shows (its caption) are never trained on. Half of the pictures have the
-encoder's own size, half another one. Needs llama-cpp-python and numpy; neither torch nor tokenizers.
+encoder's own size, half another one. Before some answers the model is to think. Needs llama-cpp-python and numpy;
+neither torch nor tokenizers.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from models.recipe.corpus.conversation import ask
 from models.recipe.corpus.draw import Draw
 from models.recipe.evaluate import Row, table
-from models.recipe.eye.questions import ROWS, Exchange, Skill, draw_exchange
+from models.recipe.eye.questions import ROWS, THOUGHT, Skill, draw_exchange
 from models.recipe.eye.raster import draw_size, rendered
 from models.recipe.eye.resize import Pixels
 from models.recipe.eye.scene import Kind, draw_scene
@@ -26,19 +27,22 @@ from models.recipe.eye.seeing import MARKER, SeeingModel
 
 IMAGE_SIZE = 32
 _PICTURE_LAST_SHARE = 0.2
+_THINKING_SHARE = 0.2
 _LARGE_SHARE = 0.1
 _LARGE = (224, 640)
 
 
-def questions(draw: Draw, skill: Skill, kinds: tuple[Kind, ...]) -> Iterator[tuple[Pixels, str, Exchange]]:
-    """Pictures, prompts and what was asked, without end."""
+def questions(draw: Draw, skill: Skill, kinds: tuple[Kind, ...]) -> Iterator[tuple[Pixels, str, str]]:
+    """Pictures, prompts and answers, without end."""
     while True:
         scene = draw_scene(draw, draw.choice(kinds))
         exchange = draw_exchange(draw, scene, skill)
         size = draw.between(*_LARGE) if draw.chance(_LARGE_SHARE) else draw_size(draw, IMAGE_SIZE)
         last = draw.chance(_PICTURE_LAST_SHARE)
         content = exchange.question + MARKER if last else MARKER + exchange.question
-        yield rendered(draw, scene, size), ask(content, exchange.answer).prompt(), exchange
+        chat = ask(content, exchange.answer, thought=THOUGHT)
+        chat = replace(chat, thinking=draw.chance(_THINKING_SHARE))
+        yield rendered(draw, scene, size), chat.prompt(), chat.answer
 
 
 def evaluate(model: SeeingModel, *, count: int, seed: str) -> list[Row]:
@@ -48,9 +52,9 @@ def evaluate(model: SeeingModel, *, count: int, seed: str) -> list[Row]:
         row = Row(name, threshold)
         source = questions(Draw(f"{seed}-{name}", held_out=True), skill, kinds)
         for _ in range(count):
-            pixels, prompt, exchange = next(source)
+            pixels, prompt, answer = next(source)
             said = model.answer(prompt, pixels)
-            row.add(said == exchange.answer, prompt, exchange.answer, said)
+            row.add(said == answer, prompt, answer, said)
         rows.append(row)
     return rows
 

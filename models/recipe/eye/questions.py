@@ -86,9 +86,12 @@ _WHAT_IS_THERE = (
 )
 
 
+THOUGHT = "I look at the picture."
+
+
 @dataclass(frozen=True)
 class Exchange:
-    """A question about a picture, and its answer."""
+    """A question about a picture, and its answer. ``THOUGHT`` is what the model thinks before it, if it is to think."""
 
     skill: Skill
     question: str

@@ -1,5 +1,5 @@
-// Sends an image through one client's public API: `node run_images.mjs CASE URL`. Ends with 0 where everything was right.
-// The projector has random weights, so what counts is that the image was read: it adds tokens to the prompt.
+// Sends an image through one client's public API, and reads what the built-in model sees: `node run_images.mjs CASE URL`.
+// Ends with 0 where everything was right.
 
 import assert from "node:assert/strict";
 import { crc32, deflateSync } from "node:zlib";
@@ -8,7 +8,8 @@ const [name, url] = process.argv.slice(2);
 const base = `${url}/v1`;
 const model = "jan-tiny";
 const ask = "What is in this picture?";
-const IMAGE_TOKENS = 16;
+const answer = "I see a red square.";
+const IMAGE_TOKENS = 74;
 
 function chunk(kind, body) {
   const named = Buffer.concat([Buffer.from(kind), body]);
@@ -18,11 +19,13 @@ function chunk(kind, body) {
   return Buffer.concat([length, named, check]);
 }
 
-/** A red square of 32x32. */
+/** 32x32: a red square on white. */
 function png() {
-  const row = Buffer.concat([Buffer.from([0]), ...Array(32).fill(Buffer.from([255, 0, 0]))]);
+  const blank = Buffer.concat([Buffer.from([0]), Buffer.alloc(96, 255)]);
+  const crossed = Buffer.from(blank);
+  for (let x = 8; x < 24; x += 1) crossed.set([255, 0, 0], 1 + 3 * x);
   const header = Buffer.from([0, 0, 0, 32, 0, 0, 0, 32, 8, 2, 0, 0, 0]);
-  const rows = deflateSync(Buffer.concat(Array(32).fill(row)));
+  const rows = deflateSync(Buffer.concat(Array.from({ length: 32 }, (_, y) => (y >= 8 && y < 24 ? crossed : blank))));
   const parts = [chunk("IHDR", header), chunk("IDAT", rows), chunk("IEND", Buffer.alloc(0))];
   return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), ...parts]);
 }
@@ -30,9 +33,11 @@ function png() {
 const data = png().toString("base64");
 const dataUrl = `data:image/png;base64,${data}`;
 
-/** send: asks with and without the image, and returns the tokens of its prompt. */
+/** send: asks with and without the image, and returns the answer's text and the tokens of its prompt. */
 async function compared(send) {
-  assert.equal((await send(true)) - (await send(false)), IMAGE_TOKENS);
+  const [[text, tokens], [, blind]] = [await send(true), await send(false)];
+  assert.equal(text, answer);
+  assert.equal(tokens - blind, IMAGE_TOKENS);
 }
 
 async function openaiNode() {
@@ -42,13 +47,15 @@ async function openaiNode() {
   const image = { type: "image_url", image_url: { url: dataUrl } };
   await compared(async (seen) => {
     const messages = [{ role: "user", content: seen ? [text, image] : [text] }];
-    return (await client.chat.completions.create({ model, messages, max_tokens: 8 })).usage.prompt_tokens;
+    const { choices, usage } = await client.chat.completions.create({ model, messages, max_tokens: 16, temperature: 0 });
+    return [choices[0].message.content, usage.prompt_tokens];
   });
   await compared(async (seen) => {
     const content = [{ type: "input_text", text: ask }];
     if (seen) content.push({ type: "input_image", image_url: dataUrl, detail: "auto" });
-    const reply = await client.responses.create({ model, input: [{ role: "user", content }], max_output_tokens: 16 });
-    return reply.usage.input_tokens;
+    const input = [{ role: "user", content }];
+    const reply = await client.responses.create({ model, input, max_output_tokens: 16, temperature: 0 });
+    return [reply.output_text, reply.usage.input_tokens];
   });
 }
 
@@ -60,9 +67,9 @@ async function anthropicNode() {
     const content = [{ type: "text", text: ask }, ...(seen ? [image] : [])];
     const messages = [{ role: "user", content }];
     const counted = await client.messages.countTokens({ model, messages });
-    const { usage } = await client.messages.create({ model, messages, max_tokens: 8 });
+    const { content: said, usage } = await client.messages.create({ model, messages, max_tokens: 16, temperature: 0 });
     assert.equal(usage.input_tokens + usage.cache_read_input_tokens, counted.input_tokens);
-    return counted.input_tokens;
+    return [said[0].text, counted.input_tokens];
   });
 }
 
@@ -71,7 +78,8 @@ async function ollamaNode() {
   const client = new Ollama({ host: url });
   await compared(async (seen) => {
     const messages = [{ role: "user", content: ask, ...(seen ? { images: [data] } : {}) }];
-    return (await client.chat({ model, messages, options: { num_predict: 8 } })).prompt_eval_count;
+    const reply = await client.chat({ model, messages, options: { num_predict: 16, temperature: 0 } });
+    return [reply.message.content, reply.prompt_eval_count];
   });
 }
 
@@ -87,8 +95,9 @@ async function aiSdk() {
     await compared(async (seen) => {
       const content = [{ type: "text", text: ask }];
       if (seen) content.push({ type: "image", image: new Uint8Array(png()), mediaType: "image/png" });
-      const options = { model: provider, messages: [{ role: "user", content }], maxOutputTokens: 16 };
-      return (await generateText(options)).usage.inputTokens;
+      const options = { model: provider, messages: [{ role: "user", content }], maxOutputTokens: 16, temperature: 0 };
+      const { text, usage } = await generateText(options);
+      return [text, usage.inputTokens];
     });
   }
 }

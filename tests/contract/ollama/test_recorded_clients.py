@@ -44,7 +44,7 @@ async def test_copilot(managed: Managed) -> None:
         assert info["general.basename"] == name
         context = info[f"{info['general.architecture']}.context_length"]
         assert isinstance(context, int)
-        assert "vision" not in shown["capabilities"]
+        assert ("vision" in shown["capabilities"]) == (name == "jan-tiny:latest")
         if name == "assist:latest":
             assert "tools" in shown["capabilities"]
             output = context // 2 if context < 4096 else 4096

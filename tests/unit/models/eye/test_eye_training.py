@@ -20,6 +20,7 @@ pytest.importorskip(
 
 import torch
 
+from models.recipe.chat_template import THINK_LINE
 from models.recipe.corpus.draw import Draw
 from models.recipe.eye.__main__ import teach
 from models.recipe.eye.attributes import SIZES, attributes_of
@@ -43,7 +44,7 @@ from models.recipe.eye.text_model import TextModel, read_plainly
 from models.recipe.gguf_file import LlamaShape, write_llama_gguf
 from models.recipe.model import TinyLlama, tensors_of
 from models.recipe.tokenizer import Encoder, learn_vocabulary
-from models.recipe.vocabulary import Vocabulary
+from models.recipe.vocabulary import THINK_START, Vocabulary
 
 pytestmark = pytest.mark.model
 
@@ -139,6 +140,23 @@ def test_questions_in_one_sequence_answer_as_alone(text_file: Path, seed: int) -
     parts = [states_of(text, [each], rows) for each in alone]
     assert ids == [number for _, part in parts for number in part]
     assert torch.allclose(hidden, torch.cat([part for part, _ in parts]), atol=1e-5)
+
+
+def test_what_thinks_is_asked_to_think(text_file: Path) -> None:
+    text = TextModel(text_file)
+    draw = Draw("thinking", held_out=False)
+    writer = Writer(Encoder(text.vocabulary), draw, image_tokens=4, questions=2)
+    think, line = text.vocabulary.id_of(THINK_START), Encoder(text.vocabulary).encode(THINK_LINE)
+    seen = set()
+    for _ in range(40):
+        tokens = writer.write(draw_scene(draw)).tokens
+        opening = [token.id for token in tokens if token.branch == 0 and not token.learned]
+        is_asked = any(opening[start : start + len(line)] == line for start in range(len(opening)))
+        branches = {token.branch for token in tokens if token.learned}
+        thoughts = {(token.branch, token.id == think) for token in tokens if token.learned}
+        assert {branch for branch, is_thought in thoughts if is_thought} == (branches if is_asked else set())
+        seen.add(is_asked)
+    assert seen == {True, False}
 
 
 def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> None:
