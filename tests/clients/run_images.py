@@ -113,7 +113,7 @@ def ollama_chat(url: str) -> None:
 
     client = ollama.Client(host=url.removesuffix("/v1"))
     assert "vision" in (client.show(MODEL).capabilities or [])
-    options: Any = {"num_predict": 16, "temperature": 0}
+    options: Any = {"num_predict": 40, "temperature": 0}
     image = _png()
     reply = client.chat(
         MODEL, messages=[{"role": "user", "content": ASK, "images": [image]}], options=options

@@ -78,7 +78,7 @@ async function ollamaNode() {
   const client = new Ollama({ host: url });
   await compared(async (seen) => {
     const messages = [{ role: "user", content: ask, ...(seen ? { images: [data] } : {}) }];
-    const reply = await client.chat({ model, messages, options: { num_predict: 16, temperature: 0 } });
+    const reply = await client.chat({ model, messages, options: { num_predict: 40, temperature: 0 } });
     return [reply.message.content, reply.prompt_eval_count];
   });
 }
