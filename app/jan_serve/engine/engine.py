@@ -12,6 +12,7 @@ from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
+from jan_serve.engine.compute_turns import ComputeTurns
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
@@ -47,10 +48,12 @@ class Engine:
         shelf: StateShelf | None = None,
         adapters: Adapters | None = None,
         encoder: MediaEncoder | None = None,
+        turns: ComputeTurns | None = None,
     ) -> None:
         """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
 
-        phase: its clock is the engine's. encoder: of images and sound, if the model has a projector.
+        phase: its clock is the engine's. encoder: of images and sound, if the model has a projector. turns: held by the
+        caller of `step`.
         """
         self._context = context
         self._vocab = context.model.vocab
@@ -83,6 +86,7 @@ class Engine:
         )
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._media = MediaSteps(encoder, context)
+        self._turns = turns or ComputeTurns(0, None)
         self._must_wait = False
         self._phase = phase
         self._clock = phase.clock
@@ -193,7 +197,10 @@ class Engine:
         now = self._clock()
         ready = self._media.ready(self._scheduler.running, self._fail)
         turn = self._planning.plan(
-            self._scheduler.next_turn(now, ready), cells=self._memory.cells.used, now=now
+            self._scheduler.next_turn(now, ready),
+            cells=self._memory.cells.used,
+            now=now,
+            is_contended=self._turns.is_contended,
         )
         plan = self._make_room(
             self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)

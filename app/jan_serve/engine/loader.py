@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from jan_serve.engine.cache.model_identity import model_parts
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles, state_key
+from jan_serve.engine.compute_turns import usable_cores
 from jan_serve.engine.drafting.draft_loader import load_drafting
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import Embedder
@@ -246,8 +246,7 @@ def default_threads(weight_bytes: int) -> int:
     if weight_bytes < _ONE_THREAD_BYTES:
         return 1
     physical = psutil.cpu_count(logical=False) or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(physical, usable))
+    return max(1, min(physical, usable_cores()))
 
 
 def _check_memory(settings: EngineSettings, plan: DevicePlan, beside: int) -> None:

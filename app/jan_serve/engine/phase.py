@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-PhaseName = Literal["loading", "idle", "decode", "sample", "embed", "encode", "other"]
+PhaseName = Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "other"]
 
 
 class PhaseClock:

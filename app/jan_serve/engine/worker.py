@@ -21,8 +21,10 @@ import msgspec
 import psutil
 
 from jan_serve.core.engine_stats import EngineStats
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.command_queue import Command, CommandQueue, MediaEncoded
+from jan_serve.engine.compute_turns import ComputeTurns
 from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.kept_tokens import KeptTokens
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
@@ -86,6 +88,7 @@ class Worker:
         self._intake = IntakeThread(channel.send, self._commands, self._attachments)
         self._jobs: deque[EmbedJob | OptionJob] = deque()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
+        self._turns = ComputeTurns(0, None)  # the engine thread's, for a step or a batch
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
@@ -116,6 +119,8 @@ class Worker:
 
     def _set_up(self, loaded: LoadedModel, early: EarlyTables | None) -> Intake:
         self._embedder, self._scorer = loaded.embedder, loaded.scorer
+        facts = loaded.facts
+        self._turns = self._new_turns(facts, on_cpu=facts.n_gpu_layers <= facts.n_layer)
         if loaded.context is not None:
             self._engine = Engine(
                 loaded.context,
@@ -126,6 +131,7 @@ class Worker:
                 shelf=self._transfer.shelf,
                 adapters=loaded.adapters,
                 encoder=self._start_encoder(loaded),
+                turns=self._turns,
             )
         self._interrupts = (loaded.embedder.interrupt, loaded.scorer.interrupt)
         if self._engine is not None:
@@ -140,12 +146,17 @@ class Worker:
             early=early,
         )
 
+    def _new_turns(self, facts: ModelFacts, *, on_cpu: bool) -> ComputeTurns:
+        folder = self._request.settings.cache_dir
+        return ComputeTurns(facts.threads, Path(folder) if folder and on_cpu else None)
+
     def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
         projector = loaded.projector
         if projector is None:
             return None
+        turns = self._new_turns(loaded.facts, on_cpu=projector.on_cpu)
         done = MediaEncoded()
-        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._commands.put(done))
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._commands.put(done), turns)
         threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
         return encoder
 
@@ -216,7 +227,7 @@ class Worker:
             for command in self._commands.take(wait=not busy):
                 self._handle(command)
             if engine is not None and engine.can_step:
-                with self._embed_pacing.step():
+                with self._turn(), self._embed_pacing.step():
                     events = engine.step()
                 if events:
                     for event in events:
@@ -229,8 +240,12 @@ class Worker:
                     limit=self._piece_tokens(self._jobs[0]),
                 )
                 if room:
-                    with self._embed_pacing.batch(room):
+                    with self._turn(), self._embed_pacing.batch(room):
                         self._embed(self._jobs[0], room)
+
+    def _turn(self) -> ComputeTurns:
+        self._phase.enter("turn")
+        return self._turns
 
     def _handle(self, command: Command) -> None:
         match command:

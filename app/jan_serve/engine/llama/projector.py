@@ -78,6 +78,7 @@ class Projector:
             )
         self.pointer: Any = pointer
         self._width = model.n_embd_inp
+        self.on_cpu = not use_gpu
         self.sees = bool(_lib.mtmd_support_vision(pointer))
         self.hears = bool(_lib.mtmd_support_audio(pointer))
         self.has_mrope = bool(_lib.mtmd_decode_use_mrope(pointer))

@@ -11,6 +11,8 @@ from jan_serve.engine.llama.bindings import ggml_function, llama_function
 _CPU = 0  # enum ggml_backend_dev_type
 # More than sizeof(struct ggml_threadpool_params), which is a byte for each of 512 processors and five numbers.
 _PARAMS_BYTES = 4096
+_POLL_AT = 520
+_DEFAULT_POLL = 50
 
 
 class ThreadPool:
@@ -18,7 +20,8 @@ class ThreadPool:
 
     All its contexts must be used by one thread: a pool computes one graph at a time. Without a pool, a ggml without
     OpenMP would start new threads for each graph, which then wait for a core; OpenMP keeps its own threads, and no pool
-    is created. Between graphs the threads spin for a moment (ggml's `poll`), then sleep.
+    is created. Between graphs the threads sleep: by default they would spin for a tenth of a second (ggml's `poll`), on
+    cores that other models and the server's front need.
     """
 
     def __init__(self, count: int) -> None:
@@ -31,6 +34,9 @@ class ThreadPool:
             return
         params = ctypes.create_string_buffer(_PARAMS_BYTES)
         ggml_function("ggml_threadpool_params_init", None, [ctypes.c_void_p, ctypes.c_int])(params, count)
+        poll = ctypes.c_uint32.from_buffer(params, _POLL_AT)
+        if poll.value == _DEFAULT_POLL:
+            poll.value = 0
         self._pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(new)(ctypes.addressof(params))
         if self._pointer is not None:
             free_pool = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(free)

@@ -49,9 +49,19 @@ class MediaEncoder:
     owner: any number that is one asker's, such as the id of a sequence.
     """
 
-    def __init__(self, open_piece: OpenPiece, limit_bytes: int, on_done: Callable[[], None]) -> None:
-        """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block."""
+    def __init__(
+        self,
+        open_piece: OpenPiece,
+        limit_bytes: int,
+        on_done: Callable[[], None],
+        turns: AbstractContextManager[object],
+    ) -> None:
+        """limit_bytes: of the cache. on_done: called by the encoding thread after each chunk; must not block.
+
+        turns: held while a chunk is encoded.
+        """
         self._open = open_piece
+        self._turns = turns
         self._limit = limit_bytes
         self._on_done = on_done
         self._changed = threading.Condition()
@@ -101,15 +111,19 @@ class MediaEncoder:
         """Encode the wanted chunks of a piece, which is prepared once, as long as there are any."""
         with ExitStack() as stack:
             encode: EncodeChunk | None = None
-            while (job := self._next(piece)) is not None:
-                try:
-                    if encode is None:
-                        encode = stack.enter_context(self._open(piece))
-                    self._finish(job, encode(job.chunk.number))
-                except JanServeError as error:
-                    self._finish(job, error)
-                except MemoryError:
-                    self._finish(job, EngineFailure("There was not enough memory to encode an image."))
+            while True:
+                with self._turns:
+                    job = self._next(piece)
+                    if job is None:
+                        return
+                    try:
+                        if encode is None:
+                            encode = stack.enter_context(self._open(piece))
+                        self._finish(job, encode(job.chunk.number))
+                    except JanServeError as error:
+                        self._finish(job, error)
+                    except MemoryError:
+                        self._finish(job, EngineFailure("There was not enough memory to encode an image."))
 
     def _wait(self) -> MediaPiece:
         """The piece of the oldest job that is not done."""

@@ -118,10 +118,11 @@ def plan_step(
     group: Group | None = None,
     cells: int = 0,
     stream_share: float | None = None,
+    alone_s: float = ALONE_S,
 ) -> StepPlan:
     """The next step. chunk: max tokens of a batch. group: of the plan before. cells: in use in the KV cache.
 
-    stream_share: None: by heads.
+    stream_share: None: by heads. alone_s: of a step without streams, at most.
     """
     if not prompts:
         return StepPlan()
@@ -133,7 +134,7 @@ def plan_step(
     part = _Part(costs, position, chunk, order, ordered, group)
     if not streams.count:
         newest = max(prompt.arrived for prompt in prompts)
-        return part.step(part.alone(min(ALONE_S, SOON_S + 2.0 * max(0.0, now - newest))), decodes=False)
+        return part.step(part.alone(min(alone_s, SOON_S + 2.0 * max(0.0, now - newest))), decodes=False)
     decode_s = costs.decode_s(streams.count)
     share = stream_share or min(MAX_SHARE, streams.count / (streams.count + len(prompts)))
     prompts_ratio = (1.0 - share) / share

@@ -11,7 +11,14 @@ from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.prompt_groups import Group
 from jan_serve.engine.scheduling.scheduler import PlanItem
 from jan_serve.engine.scheduling.step_costs import StepCosts
-from jan_serve.engine.scheduling.step_planner import Balance, Prompt, Streams, plan_step
+from jan_serve.engine.scheduling.step_planner import (
+    ALONE_S,
+    SOON_S,
+    Balance,
+    Prompt,
+    Streams,
+    plan_step,
+)
 from jan_serve.engine.sequence import Sequence
 
 _START = CachePosition()
@@ -41,8 +48,11 @@ class StepPlanning:
         self._group = Group()
         self._num_streams = 0
 
-    def plan(self, turn: Iterable[Sequence], *, cells: int, now: float) -> Turn:
-        """The next step of these running sequences. cells: in use in the KV cache."""
+    def plan(self, turn: Iterable[Sequence], *, cells: int, now: float, is_contended: bool = False) -> Turn:
+        """The next step of these running sequences. cells: in use in the KV cache.
+
+        is_contended: another model waits for the cores.
+        """
         streams: list[Sequence] = []
         prompts: list[Sequence] = []
         for sequence in turn:
@@ -63,6 +73,7 @@ class StepPlanning:
             group=self._group,
             cells=cells,
             stream_share=self._stream_share,
+            alone_s=SOON_S if is_contended else ALONE_S,
         )
         self._group = step.group
         reads = [(prompts[index], count) for index, count in step.reads]

@@ -15,6 +15,7 @@ from jan_serve.engine.scheduling.step_planner import (
     MAX_SHARE,
     MIN_TOKENS,
     RUN_STEPS,
+    SOON_S,
     Balance,
     Prompt,
     StepPlan,
@@ -250,6 +251,12 @@ def test_an_arrival_changes_the_group_until_a_member_is_read() -> None:
 def test_the_longer_nobody_arrived_the_longer_a_step_without_streams_is(ago: float, expected: int) -> None:
     found = plan(costs_of(0.0075), 2, streams=0, arrived=10.0 - ago)
     assert found.prefill_tokens == expected
+
+
+def test_a_step_without_streams_is_short_while_another_model_waits_for_the_cores() -> None:
+    prompt = Prompt(0, 2000, 2000, arrived=0.0)
+    found = plan_step([prompt], Streams(), Balance(), costs_of(0.0075), now=90.0, chunk=512, alone_s=SOON_S)
+    assert found.prefill_tokens == 64
 
 
 def accelerated() -> StepCosts:

@@ -34,7 +34,14 @@ def test_a_load_without_progress_is_a_stall() -> None:
 
 @pytest.mark.parametrize(
     ("phase", "limit_s"),
-    [("decode", 120.0), ("embed", 120.0), ("sample", 5.0), ("encode", 1200.0), ("other", 60.0)],
+    [
+        ("decode", 120.0),
+        ("embed", 120.0),
+        ("sample", 5.0),
+        ("encode", 1200.0),
+        ("turn", 1200.0),
+        ("other", 60.0),
+    ],
 )
 def test_each_phase_has_its_limit(phase: Phase, limit_s: float) -> None:
     for seconds, expected in (

@@ -1,0 +1,156 @@
+"""Teams exclude each other by their sizes, let each other in, and end with their processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jan_serve.engine import compute_turns as module
+from jan_serve.engine.compute_turns import ComputeTurns
+from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nobody waits there")
+
+LARGE, SMALL = 3, 2  # threads, of four cores
+
+
+class Clock:
+    """Time that passes only as told; sleeps are kept and take no time."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 6))
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(module, "time", found)
+    monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    return found
+
+
+def is_locked(path: Path) -> bool:
+    import fcntl
+
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def waiting(turns: ComputeTurns, folder: Path, then: Callable[[], object] = lambda: None) -> threading.Thread:
+    """A thread that waits for its turn, has it, and ends."""
+
+    def run() -> None:
+        with turns:
+            then()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    wait_until(lambda: is_locked(folder / "gate.lock"))
+    return thread
+
+
+def ended(thread: threading.Thread) -> None:
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("first", "second"), [(LARGE, LARGE), (LARGE, SMALL), (SMALL, LARGE)])
+def test_two_teams_that_are_too_large_for_the_cores_wait_for_each_other(
+    first: int, second: int, tmp_path: Path
+) -> None:
+    one, two, log = ComputeTurns(first, tmp_path), ComputeTurns(second, tmp_path), list[str]()
+    with one:
+        thread = waiting(two, tmp_path, lambda: log.append("second"))
+        log.append("first")
+    ended(thread)
+    assert log == ["first", "second"]
+    assert two.is_contended and not one.is_contended
+
+
+def test_small_teams_compute_at_once(tmp_path: Path) -> None:
+    one, two = ComputeTurns(SMALL, tmp_path), ComputeTurns(SMALL, tmp_path)
+    with one, two:
+        assert is_locked(tmp_path / "cores.lock")
+    assert not one.is_contended and not two.is_contended
+
+
+def test_a_team_that_waits_goes_before_one_that_asks_again(tmp_path: Path) -> None:
+    one, two, log = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path), list[str]()
+    with one:
+        thread = waiting(two, tmp_path, lambda: log.append("two"))
+    with one:
+        log.append("one")
+    ended(thread)
+    assert log == ["two", "one"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rest"), [(0.05, []), (0.5, [0.5]), (30.0, [1.0])], ids=["short", "long", "very long"]
+)
+def test_a_long_turn_while_others_waited_is_followed_by_a_rest(
+    seconds: float, rest: list[float], clock: Clock, tmp_path: Path
+) -> None:
+    one, two = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path)
+
+    def compute() -> None:
+        clock.now += seconds
+
+    with one:
+        thread = waiting(two, tmp_path, compute)
+    ended(thread)
+    for _ in range(2):
+        with two:
+            compute()
+    assert clock.slept == rest, "once: nobody waited the second time"
+
+
+def test_a_turn_ends_with_an_error(tmp_path: Path) -> None:
+    turns = ComputeTurns(LARGE, tmp_path)
+    with pytest.raises(ValueError, match="no"), turns:
+        raise ValueError("no")
+    assert not is_locked(tmp_path / "cores.lock")
+
+
+def test_a_turn_ends_with_its_process(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from jan_serve.engine.compute_turns import ComputeTurns\n"
+        "with ComputeTurns(1000, Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        assert is_locked(tmp_path / "cores.lock")
+        process.kill()
+    with ComputeTurns(LARGE, tmp_path):
+        pass
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    ComputeTurns(LARGE, folder)
+    assert {oct(path.stat().st_mode & 0o777) for path in folder.iterdir()} == {"0o600"}
+
+
+def test_without_files_nobody_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    teams = [ComputeTurns(LARGE, None), ComputeTurns(LARGE, None), ComputeTurns(LARGE, tmp_path / "file")]
+    with teams[0], teams[1], teams[2]:
+        assert not any(team.is_contended for team in teams)
+    assert "do not take turns" in caplog.text
