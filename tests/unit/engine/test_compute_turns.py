@@ -12,7 +12,6 @@ import pytest
 
 from jan_serve.engine import compute_turns as module
 from jan_serve.engine.compute_turns import ComputeTurns
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nobody waits there")
 
@@ -53,7 +52,27 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-def waiting(turns: ComputeTurns, folder: Path, then: Callable[[], object] = lambda: None) -> threading.Thread:
+@pytest.fixture
+def refusals(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Released when a team finds a lock taken: from then on it waits."""
+    import fcntl
+
+    found, flock = threading.Semaphore(0), fcntl.flock
+
+    def counted(file: int, mode: int) -> None:
+        try:
+            flock(file, mode)
+        except BlockingIOError:
+            found.release()
+            raise
+
+    monkeypatch.setattr(fcntl, "flock", counted)
+    return found
+
+
+def waiting(
+    turns: ComputeTurns, refusals: threading.Semaphore, then: Callable[[], object]
+) -> threading.Thread:
     """A thread that waits for its turn, has it, and ends."""
 
     def run() -> None:
@@ -62,7 +81,7 @@ def waiting(turns: ComputeTurns, folder: Path, then: Callable[[], object] = lamb
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    wait_until(lambda: is_locked(folder / "gate.lock"))
+    assert refusals.acquire(timeout=30)
     return thread
 
 
@@ -73,11 +92,11 @@ def ended(thread: threading.Thread) -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(LARGE, LARGE), (LARGE, SMALL), (SMALL, LARGE)])
 def test_two_teams_that_are_too_large_for_the_cores_wait_for_each_other(
-    first: int, second: int, tmp_path: Path
+    first: int, second: int, refusals: threading.Semaphore, tmp_path: Path
 ) -> None:
     one, two, log = ComputeTurns(first, tmp_path), ComputeTurns(second, tmp_path), list[str]()
     with one:
-        thread = waiting(two, tmp_path, lambda: log.append("second"))
+        thread = waiting(two, refusals, lambda: log.append("second"))
         log.append("first")
     ended(thread)
     assert log == ["first", "second"]
@@ -91,10 +110,12 @@ def test_small_teams_compute_at_once(tmp_path: Path) -> None:
     assert not one.is_contended and not two.is_contended
 
 
-def test_a_team_that_waits_goes_before_one_that_asks_again(tmp_path: Path) -> None:
+def test_a_team_that_waits_goes_before_one_that_asks_again(
+    refusals: threading.Semaphore, tmp_path: Path
+) -> None:
     one, two, log = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path), list[str]()
     with one:
-        thread = waiting(two, tmp_path, lambda: log.append("two"))
+        thread = waiting(two, refusals, lambda: log.append("two"))
     with one:
         log.append("one")
     ended(thread)
@@ -105,7 +126,7 @@ def test_a_team_that_waits_goes_before_one_that_asks_again(tmp_path: Path) -> No
     ("seconds", "rest"), [(0.05, []), (0.5, [0.5]), (30.0, [1.0])], ids=["short", "long", "very long"]
 )
 def test_a_long_turn_while_others_waited_is_followed_by_a_rest(
-    seconds: float, rest: list[float], clock: Clock, tmp_path: Path
+    seconds: float, rest: list[float], clock: Clock, refusals: threading.Semaphore, tmp_path: Path
 ) -> None:
     one, two = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path)
 
@@ -113,7 +134,7 @@ def test_a_long_turn_while_others_waited_is_followed_by_a_rest(
         clock.now += seconds
 
     with one:
-        thread = waiting(two, tmp_path, compute)
+        thread = waiting(two, refusals, compute)
     ended(thread)
     for _ in range(2):
         with two:
