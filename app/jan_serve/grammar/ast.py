@@ -52,9 +52,13 @@ class RuleRef(msgspec.Struct, frozen=True):
 
 class Token(msgspec.Struct, frozen=True):
     """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token
-    allowed at the same position starts with one of them. A lexer may read it greedily."""
+    allowed at the same position starts with one of them. A lexer may read it greedily.
+
+    is_free: it is a string of JSON in which any text of `charset.UNESCAPED` may follow the opening quote.
+    """
 
     item: Expr
+    is_free: bool = False
 
 
 class Except(msgspec.Struct, frozen=True):
@@ -173,9 +177,9 @@ def choice(items: Iterable[Expr]) -> Expr:
     return Choice(tuple(flat))
 
 
-def token(item: Expr) -> Expr:
+def token(item: Expr, *, is_free: bool = False) -> Expr:
     """`item` as a token; NEVER stays itself."""
-    return item if item == NEVER else Token(item)
+    return item if item == NEVER else Token(item, is_free)
 
 
 def brackets(opening: str, item: Expr, closing: str) -> Expr:

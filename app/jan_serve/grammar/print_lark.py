@@ -34,7 +34,7 @@ from jan_serve.grammar.ast import (
     Token,
     Until,
 )
-from jan_serve.grammar.charset import CharSet
+from jan_serve.grammar.charset import UNESCAPED, CharSet
 from jan_serve.grammar.components import components
 from jan_serve.grammar.lark_layout import (
     ALWAYS,
@@ -66,6 +66,7 @@ from jan_serve.grammar.transform import references
 _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[()]|[A-Za-z_]\w*')
 _NOTHING = "/[^\\s\\S]/"
+_OPENING = f'"\\"" {quote_class(UNESCAPED)}*'
 # Expressions up to this length are repeated in place; longer ones get a name.
 _INLINE = 60
 
@@ -243,7 +244,7 @@ class _Printer:
         if isinstance(expr, RuleRef):
             return self._reference(expr.name)
         if isinstance(expr, Token):
-            return self._token(expr.item) if self._tokens else self._rule_item(expr.item)
+            return self._token(expr) if self._tokens else self._rule_item(expr.item)
         if isinstance(expr, Except):
             raise _NeedsTerminals
         if isinstance(expr, Repeat):
@@ -342,9 +343,11 @@ class _Printer:
         text = quote_class(chars)
         return text if len(text) <= _INLINE else self._named(text, "C")
 
-    def _token(self, expr: Expr) -> str:
-        text = self._terminal(expr)
-        return self._named(text, "T")
+    def _token(self, token: Token) -> str:
+        """A terminal. For a free one, a second terminal shows llguidance at once which tokens go on with the string; in
+        rules nothing can follow it, so that no text takes it."""
+        text = self._named(self._terminal(token.item), "T")
+        return f"({text} | {self._named(_OPENING, 'T')} {_NOTHING})" if token.is_free else text
 
     def _named(self, text: str, stem: str) -> str:
         """A terminal with this body; short bodies that are a single string or class stay themselves."""

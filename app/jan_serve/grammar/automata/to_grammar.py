@@ -75,6 +75,19 @@ class DfaWriter:
             state = self._todo.pop()
             self._rules.fill(self._names[state], self._body(state, 0))
 
+    def begins_with_any(self, chars: CharSet) -> bool:
+        """Whether every text of these characters is the beginning of a word."""
+        found, todo = {0}, [0]
+        while todo:
+            targets = self.edges.get(todo.pop(), {})
+            spend(1 + len(targets))
+            if charset.intersect(charset.complement(charset.union(*targets.values())), chars):
+                return False
+            new = {target for target, taken in targets.items() if charset.intersect(taken, chars)} - found
+            found |= new
+            todo += new
+        return True
+
     def is_accepting(self, state: int) -> bool:
         """Whether a word may end in the state."""
         return state in self._dfa.accepting

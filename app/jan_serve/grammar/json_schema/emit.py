@@ -29,7 +29,7 @@ from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.emit_arrays import array_expr
 from jan_serve.grammar.json_schema.emit_objects import object_expr
-from jan_serve.grammar.json_schema.emit_strings import long_string, string_expr
+from jan_serve.grammar.json_schema.emit_strings import string_token
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.ir import (
     ANY_BOOLEAN,
@@ -170,10 +170,7 @@ class Emitter:
     def _string(self, allowed: StringSet, form: JsonText, hint: str) -> Expr:
         known = self._strings.get((allowed, form))
         if known is None:
-            long = long_string(allowed, form, self.rules)
-            if long is None:
-                long = token(sequence([Literal('"'), string_expr(allowed, form, self.rules, hint)]))
-            known = self._strings[allowed, form] = long
+            known = self._strings[allowed, form] = string_token(allowed, form, self.rules, hint)
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
                 known = self._strings[allowed, form] = self.rules.define(f"{hint}-string", known)
         return known

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence
-from jan_serve.grammar.automata.to_grammar import dfa_to_expr
+from jan_serve.grammar.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence, token
+from jan_serve.grammar.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.bounded_uri import bounded_uri
 from jan_serve.grammar.json_schema.strings import AllOf, Length, OneOfStrings, Pattern, StringSet
 from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import search_regex
-from jan_serve.grammar.text_form import PlainText, TextForm
+from jan_serve.grammar.text_form import JsonText, PlainText, TextForm
 from jan_serve.grammar.word_trie import words_expr
 
 # llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
@@ -25,8 +25,26 @@ _PIECE: Final = 1_000
 _PLAIN: Final = PlainText()
 
 
+def string_token(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr:
+    """Every string of the set, in quotes. NEVER where the set is empty."""
+    found = long_string(allowed, form, rules)
+    if found is not None:
+        return found
+    found, is_free = _structured(allowed, form, rules, hint), False
+    if found is None:
+        writer = DfaWriter(strings.string_dfa(allowed), form, rules, hint)
+        found, is_free = writer.start(), writer.begins_with_any(charset.UNESCAPED)
+    return token(sequence([Literal('"'), found]), is_free=is_free)
+
+
 def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
     """Every string of the set, followed by the form's tail. NEVER where the set is empty."""
+    found = _structured(allowed, form, rules, hint)
+    return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint) if found is None else found
+
+
+def _structured(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr | None:
+    """As `string_expr`. None for a set that is written as an automaton."""
     if isinstance(allowed, OneOfStrings):
         return words_expr(allowed.values, form, rules, hint)
     pieces = _pieces(allowed)
@@ -40,7 +58,7 @@ def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: st
         return tails[0].expr(*tails[1:], form, rules, hint)
     if strings.is_empty(allowed):
         return NEVER
-    return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint)
+    return None
 
 
 def raw_text(allowed: StringSet, stop: str, rules: RuleBuilder, hint: str) -> Expr:

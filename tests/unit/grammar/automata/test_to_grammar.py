@@ -128,3 +128,21 @@ def test_a_writer_writes_the_states_that_were_asked_for() -> None:
     assert recognizer.matches("bcdb")
     assert not recognizer.matches("ab")
     assert rules.complete == set(rules.rules)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chars", "expected"),
+    [
+        (".*ok.*", charset.ANY, True),
+        (".*", charset.ANY, True),
+        ("a.*", charset.ANY, False),
+        ("a.*", (), True),
+        ("[^a]*", ((98, 100),), True),
+        ("[^a]*", ((97, 97),), False),
+        ("b*a", ((98, 98),), True),
+        ("b{3}", ((98, 98),), False),
+    ],
+)
+def test_whether_any_text_is_the_beginning_of_a_word(pattern: str, chars: CharSet, expected: bool) -> None:
+    dfa = regex_dfa(full_regex(pattern.replace(".", "[\\s\\S]")))
+    assert DfaWriter(dfa, PlainText(), RuleBuilder(), "state").begins_with_any(chars) is expected

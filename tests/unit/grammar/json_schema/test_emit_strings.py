@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.grammar.ast import NEVER, Repeat, Sequence
+from jan_serve.grammar.ast import NEVER, Repeat, Sequence, Token
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
-from jan_serve.grammar.json_schema.emit_strings import string_expr
+from jan_serve.grammar.json_schema.emit_strings import string_expr, string_token
 from jan_serve.grammar.json_schema.strings import (
     NO_STRING,
     AllOf,
@@ -108,3 +108,23 @@ def test_no_word_of_a_long_tail_is_within_the_bound() -> None:
     assert strings.bounded_tails(allowed) is not None and strings.is_empty(allowed)
     rules = RuleBuilder()
     assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_free"),
+    [
+        (Pattern("ok"), True),
+        (Pattern("\\.js$"), True),
+        (strings.intersect(Pattern("a"), Pattern("b")), True),
+        (strings.complement(Pattern("a$")), True),
+        (Pattern("^ok"), False),
+        (strings.intersect(Pattern("ok"), Length(0, 20)), False),
+        (strings.complement(Pattern("ok")), False),
+        (OneOfStrings(("a", "b")), False),
+        (Length(2, None), False),
+    ],
+)
+def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: bool) -> None:
+    rules = RuleBuilder()
+    found = string_token(allowed, JsonText(rules), rules, "text")
+    assert isinstance(found, Token) and found.is_free is is_free

@@ -1,0 +1,54 @@
+"""The terminal that stands for the beginning of a free string changes no mask, and no text ends with it."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+from tests.unit.engine.constraint.test_remembering_executor import FACTORY, LOGITS
+
+STRINGS: dict[str, dict[str, Any]] = {
+    "a word": {"pattern": "ok"},
+    "a run": {"pattern": "[a-z]{3}"},
+    "an end": {"pattern": "\\.(js|ts)$"},
+    "two": {"allOf": [{"pattern": "a"}, {"pattern": "[0-9]"}]},
+    "no end": {"not": {"pattern": "x$"}},
+}
+
+
+def executors(schema: dict[str, Any]) -> tuple[GrammarExecutor, GrammarExecutor]:
+    """Of the grammar, and of it without the terminals of beginnings."""
+    grammar = compile_constraint(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE))
+    lark, count = re.subn(r" \| T\w* /\[\^\\s\\S\]/", "", grammar.lark)
+    assert count
+    return FACTORY.create(grammar), FACTORY.create(msgspec.structs.replace(grammar, lark=lark))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", STRINGS)
+@pytest.mark.parametrize("place", ["value", "item", "name"])
+def test_masks_are_those_of_the_grammar_without_it(name: str, place: str, seed: int) -> None:
+    random, string = Random(seed), {"type": "string", **STRINGS[name]}
+    schema = {
+        "value": string,
+        "item": {"type": "array", "items": {"anyOf": [string, {"type": "null"}]}},
+        "name": {"type": "object", "propertyNames": STRINGS[name], "additionalProperties": {"type": "null"}},
+    }[place]
+    one, other = executors(schema)
+    for _ in range(60):
+        masks = [np.isfinite(executor.mask(LOGITS)) for executor in (one, other)]
+        assert (masks[0] == masks[1]).all()
+        choices = np.flatnonzero(masks[0])
+        if not len(choices):
+            break
+        token = int(random.choice(list(choices)))
+        for executor in (one, other):
+            executor.accept(token)
