@@ -40,6 +40,12 @@ def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> Co
     """Translate and print. with_gbnf: to show it; GBNF has no memory. Raises as `translate_constraint`."""
     if with_gbnf or not isinstance(constraint, JsonSchemaConstraint | JsonObjectConstraint):
         return print_grammar(translate_constraint(constraint), with_gbnf=with_gbnf)
+    with paused_collection():
+        # In a function of its own: its objects are gone when the collector looks again.
+        return _with_memory(constraint)
+
+
+def _with_memory(constraint: JsonSchemaConstraint | JsonObjectConstraint) -> CompiledGrammar:
     schema = constraint.schema if isinstance(constraint, JsonSchemaConstraint) else _ANY_OBJECT
 
     def translated(*, complements: bool) -> tuple[grammar.Grammar, TextMemory]:
@@ -47,13 +53,12 @@ def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> Co
             schema, whitespace=constraint.whitespace or _DEFAULT, complements=complements
         )
 
-    with paused_collection():
-        found, memory = translated(complements=True)
-        try:
-            printed = print_grammar(found)
-        except GrammarTooComplex:  # as terminals, without which there are no complements
-            found, memory = translated(complements=False)
-            printed = print_grammar(found)
+    found, memory = translated(complements=True)
+    try:
+        printed = print_grammar(found)
+    except GrammarTooComplex:  # as terminals, without which there are no complements
+        found, memory = translated(complements=False)
+        printed = print_grammar(found)
     return msgspec.structs.replace(printed, memory=memory)
 
 
