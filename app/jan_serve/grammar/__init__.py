@@ -16,12 +16,13 @@ from jan_serve.grammar.json_schema.translate import translate as translate_schem
 from jan_serve.grammar.lark_quoting import spelled_out
 from jan_serve.grammar.parse_gbnf import parse_gbnf
 from jan_serve.grammar.print_gbnf import print_gbnf
-from jan_serve.grammar.print_lark import print_lark, print_lark_open
+from jan_serve.grammar.print_lark import OnlyCharacters, print_lark, print_lark_open
 from jan_serve.grammar.recognizer import Recognizer, matches
 from jan_serve.grammar.regex.translate import translate as translate_regex
 
 __all__ = [
     "Grammar",
+    "OnlyCharacters",
     "Recognizer",
     "Whitespace",
     "bundled",
@@ -57,7 +58,8 @@ def json_schema_with_memory(
 ) -> tuple[Grammar, TextMemory]:
     """As `json_schema_to_grammar`, for an executor with a memory: unique items of large sets are not refused.
 
-    complements: the grammar may have `Except`, whose masks are fast and which only Lark's terminals know.
+    complements: the grammar may have `Except` and `Both`, which are short and have fast masks, and which only Lark's
+    terminals know.
     """
     with paused_collection():
         return translate_schema(schema, whitespace=whitespace, remembers=True, complements=complements)

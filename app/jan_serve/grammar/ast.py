@@ -71,6 +71,16 @@ class Except(msgspec.Struct, frozen=True):
     words: tuple[Expr, ...]
 
 
+class Both(msgspec.Struct, frozen=True):
+    """A text of `item` that is a text of `other` too.
+
+    The item of a `Token`. Only Lark's terminals know it.
+    """
+
+    item: Expr
+    other: Expr
+
+
 class Special(msgspec.Struct, frozen=True):
     """The control token with this non-empty text; with a vocabulary that has none, the text itself.
 
@@ -120,6 +130,7 @@ Expr: TypeAlias = (
     | RuleRef
     | Token
     | Except
+    | Both
     | Special
     | Until
     | OneLayout

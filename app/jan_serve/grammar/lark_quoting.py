@@ -17,6 +17,8 @@ LAZY: Final = "[lazy]"
 
 def spelled_out(text: str) -> str:
     """The body of a rule for exactly this text, one character a terminal."""
+    if _is_plain(text):
+        return '"' + '" "'.join(text) + '"'
     return " ".join([quote_literal(c) for c in text])
 
 
@@ -30,7 +32,7 @@ def bounds(expr: Repeat) -> str:
 
 
 def quote_literal(text: str) -> str:
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+    if _is_plain(text):
         return f'"{text}"'
     parts = ['"']
     for c in text:
@@ -47,6 +49,10 @@ def quote_literal(text: str) -> str:
             parts.append(c)
     parts.append('"')
     return "".join(parts)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
 def quote_until(expr: Until) -> str:

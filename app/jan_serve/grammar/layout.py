@@ -69,7 +69,7 @@ class Place(NamedTuple):
 
 def has_layouts(grammar: Grammar) -> bool:
     """Whether some text of the grammar depends on a layout."""
-    todo = list(grammar.rules.values())
+    todo = [*grammar.rules.values(), grammar.rules[grammar.root]]  # the root, where it usually is, first
     while todo:
         item = todo.pop()
         if type(item) is Sequence or type(item) is Choice:

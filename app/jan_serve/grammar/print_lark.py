@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import (
+    Both,
     Brackets,
     CharClass,
     Choice,
@@ -107,15 +108,14 @@ def print_lark_open(
     A grammar that is too large in all layouts is printed in that of `json.dumps`.
     """
     rules = layout_rules(grammar.rules)
-    try:
-        if has_layouts(grammar):
-            try:
-                return _print(_Printer(grammar, holes or {}, LAYOUTS, rules), tokens)
-            except GrammarTooComplex:
-                pass
-        return _print(_Printer(grammar, holes or {}, (SPACED,), rules), tokens)
-    except _NeedsTerminals:
-        raise GrammarTooComplex("the grammar has words that only terminals can leave out") from None
+    if has_layouts(grammar):
+        try:
+            return _print(_Printer(grammar, holes or {}, LAYOUTS, rules), tokens)
+        except OnlyCharacters:
+            raise
+        except GrammarTooComplex:
+            pass
+    return _print(_Printer(grammar, holes or {}, (SPACED,), rules), tokens)
 
 
 def _print(printer: _Printer, tokens: bool) -> LarkText:
@@ -127,8 +127,8 @@ def _print(printer: _Printer, tokens: bool) -> LarkText:
     return printer.print(tokens=False)
 
 
-class _NeedsTerminals(Exception):
-    """An `Except` is printed without terminals: no layout helps."""
+class OnlyCharacters(GrammarTooComplex):
+    """Some parts of the grammar can only be written without terminals, and its `Except` and `Both` only with them."""
 
 
 class _Printer:
@@ -151,7 +151,7 @@ class _Printer:
         self._inner: dict[int, str] = {}
         self._todo: list[tuple[str, _Form]] = [(self._root, None)]
         self._lines: list[str] = []
-        self._size = 0
+        self._size = self._terminal_size = 0
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._specials: dict[str, str] = {}
@@ -195,6 +195,10 @@ class _Printer:
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
         self._size += len(line) + 1
+        if name[0].isupper():
+            self._terminal_size += len(line) + 1
+            if self._terminal_size > MAX_LARK_BYTES:
+                raise NotRegular  # in any layout; solved, the rules are longer
         if self._size > MAX_LARK_BYTES:
             raise GrammarTooComplex("the grammar is too large to be printed as Lark")
         self._lines.append(line)
@@ -232,27 +236,27 @@ class _Printer:
         return self._rule_item(expr)
 
     def _rule_item(self, expr: Expr) -> str:
+        if isinstance(expr, RuleRef):
+            return self._reference(expr.name)
+        if isinstance(expr, Token):
+            return self._token(expr) if self._tokens else self._rule_item(expr.item)
+        if isinstance(expr, Mark):
+            return self._mark(expr)
+        if isinstance(expr, Repeat):
+            return self._nested(self._rule, expr.item, "g") + bounds(expr)
         if isinstance(expr, Literal):
             return spelled_out(expr.text)
+        if isinstance(expr, CharClass):
+            return self._class(expr.chars)
+        if isinstance(expr, Except | Both):
+            raise OnlyCharacters("the grammar has texts that only terminals can describe")
         if isinstance(expr, Special):
             rule = self._specials.get(expr.text)
             if rule is None:
                 rule = self._specials[expr.text] = self._fresh("special")
             return rule
-        if isinstance(expr, CharClass):
-            return self._class(expr.chars)
-        if isinstance(expr, RuleRef):
-            return self._reference(expr.name)
-        if isinstance(expr, Token):
-            return self._token(expr) if self._tokens else self._rule_item(expr.item)
-        if isinstance(expr, Except):
-            raise _NeedsTerminals
-        if isinstance(expr, Repeat):
-            return self._nested(self._rule, expr.item, "g") + bounds(expr)
         if isinstance(expr, Until):
             return self._until(expr)
-        if isinstance(expr, Mark):
-            return self._mark(expr)
         if isinstance(expr, Brackets):
             return self._brackets(expr)
         if isinstance(expr, Sequence) and not expr.items:
@@ -381,6 +385,8 @@ class _Printer:
         if isinstance(expr, Except):
             words = " | ".join([self._terminal_item(word) for word in expr.words])
             return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
+        if isinstance(expr, Both):
+            return " & ".join(self._named(self._terminal(item), "T") for item in (expr.item, expr.other))
         if isinstance(expr, Repeat):
             return self._nested(self._terminal, expr.item, "G") + bounds(expr)
         if isinstance(expr, Sequence) and not expr.items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -36,9 +37,15 @@ def solve(
         for before, target in _split(body, set(bodies)):
             row.setdefault(target, []).append("" if before == EMPTY else render(before))
         rows[rule] = row
-    order = sorted(rows, key=lambda rule: len(rows[rule]))
-    for position, rule in enumerate(order):
-        _eliminate(rows, rule, order[position + 1 :], name)
+    order: list[str] = []
+    left = list(rows)
+    while left:
+        uses = Counter(target for rule in left for target in rows[rule])
+        # The texts of a rule are copied to each use of it: those that make the fewest copies go first.
+        rule = min(left, key=lambda rule: (uses[rule] - (rule in rows[rule])) * len(rows[rule]))
+        left.remove(rule)
+        order.append(rule)
+        _eliminate(rows, rule, left, name)
         if sum(len(row) for row in rows.values()) > _MAX_EDGES:
             raise NotRegular
     solved: dict[str, str] = {}

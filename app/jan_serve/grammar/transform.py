@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from jan_serve.grammar.ast import (
     NEVER,
+    Both,
     Brackets,
     Choice,
     Except,
@@ -25,7 +26,7 @@ from jan_serve.grammar.ast import (
     sequence,
 )
 
-_WITH_ITEM = (Repeat, Token, Except, OneLayout, Brackets)
+_WITH_ITEM = (Repeat, Token, Except, Both, OneLayout, Brackets)
 
 
 def references(expr: Expr) -> set[str]:
@@ -40,6 +41,8 @@ def references(expr: Expr) -> set[str]:
             todo += item.items
         elif type(item) is not Literal and isinstance(item, _WITH_ITEM):
             todo.append(item.item)
+            if type(item) is Both:
+                todo.append(item.other)
     return found
 
 
@@ -108,6 +111,8 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
         return all(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Choice):
         return any(_completes(item, productive, uses) for item in expr.items)
+    if isinstance(expr, Both):
+        return _completes(expr.item, productive, uses) and _completes(expr.other, productive, uses)
     if isinstance(expr, Token | Except | OneLayout | Brackets):
         return _completes(expr.item, productive, uses)
     if isinstance(expr, Repeat):
@@ -125,6 +130,9 @@ def _without(expr: Expr, lost: set[str]) -> Expr:
     if isinstance(expr, Token | Except | OneLayout):
         item = _without(expr.item, lost)
         return NEVER if item == NEVER else replace(expr, item=item)
+    if isinstance(expr, Both):
+        item, other = _without(expr.item, lost), _without(expr.other, lost)
+        return NEVER if NEVER in (item, other) else Both(item, other)
     if isinstance(expr, Brackets):
         return brackets(expr.opening, _without(expr.item, lost), expr.closing)
     if isinstance(expr, Repeat):
@@ -154,6 +162,8 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
         return Choice(tuple([rename(item, names) for item in expr.items]))
     if isinstance(expr, Token | Except | OneLayout):
         return replace(expr, item=rename(expr.item, names))
+    if isinstance(expr, Both):
+        return Both(rename(expr.item, names), rename(expr.other, names))
     if isinstance(expr, Brackets):
         return Brackets(expr.opening, rename(expr.item, names), expr.closing)
     if isinstance(expr, Repeat):

@@ -56,9 +56,9 @@ def _with_memory(constraint: JsonSchemaConstraint | JsonObjectConstraint) -> Com
     found, memory = translated(complements=True)
     try:
         printed = print_grammar(found)
-    except GrammarTooComplex:  # as terminals, without which there are no complements
+    except GrammarTooComplex as error:
         found, memory = translated(complements=False)
-        printed = print_grammar(found)
+        printed = print_grammar(found, tokens=not isinstance(error, grammar.OnlyCharacters))
     return msgspec.structs.replace(printed, memory=memory)
 
 
@@ -88,13 +88,15 @@ def translate_constraint(constraint: Constraint) -> grammar.Grammar:
             return grammar.parse_gbnf(text)
 
 
-def print_grammar(translated: grammar.Grammar, *, with_gbnf: bool = False) -> CompiledGrammar:
-    """Print a grammar for the engine. Raises GrammarTooComplex.
+def print_grammar(
+    translated: grammar.Grammar, *, with_gbnf: bool = False, tokens: bool = True
+) -> CompiledGrammar:
+    """Print a grammar for the engine. tokens: see `print_lark_open`. Raises GrammarTooComplex.
 
     A grammar over llguidance's limits is rejected. llama.cpp's sampler, which takes GBNF, is no substitute: it has no
     limits, and a short grammar can fill its memory or never end.
     """
-    lark = _lark(translated, tokens=True)
+    lark = _lark(translated, tokens=tokens)
     specials = tuple(SpecialText(rule, text, grammar.spelled_out(text)) for rule, text in lark.specials)
     gbnf = grammar.print_gbnf(translated) if with_gbnf else ""
     return CompiledGrammar(gbnf=gbnf, lark=lark.text, specials=specials)

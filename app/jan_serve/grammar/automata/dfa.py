@@ -278,6 +278,22 @@ def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
     return Dfa(tuple(cuts), tuple(symbols), table, accepting)
 
 
+def has_word(a: Dfa, low: int, high: int | None) -> bool:
+    """Whether a word of low..high characters exists; `high` None means no bound."""
+    live = a.live_states()
+    found = live & {0}
+    # Beyond the last state, a longer word has passed one twice: the sets of states repeat.
+    top = low + len(a.table) if high is None else min(high, low + len(a.table))
+    for length in range(top + 1):
+        spend(1 + len(found) * len(a.table[0]) // 64)
+        if length >= low and not found.isdisjoint(a.accepting):
+            return True
+        found = frozenset(target for state in found for target in a.table[state]) & live
+        if not found:
+            return False
+    return False
+
+
 def longest_word(a: Dfa) -> int | None:
     """Length of the longest word; None if the length is unbounded, -1 if there is no word."""
     live = a.live_states()

@@ -62,7 +62,7 @@ class Emitter:
         complements: bool = False,
     ) -> None:
         """remembers: names of objects and items of `unique` may repeat in the grammar; the executor sees to it that
-        they do not. complements: the grammar may have `Except`; only if it remembers."""
+        they do not. complements: the grammar may have `Except` and `Both`; only if it remembers."""
         self.expander = expander
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
@@ -170,7 +170,9 @@ class Emitter:
     def _string(self, allowed: StringSet, form: JsonText, hint: str) -> Expr:
         known = self._strings.get((allowed, form))
         if known is None:
-            known = self._strings[allowed, form] = string_token(allowed, form, self.rules, hint)
+            known = self._strings[allowed, form] = string_token(
+                allowed, form, self.rules, hint, intersections=self._complements
+            )
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
                 known = self._strings[allowed, form] = self.rules.define(f"{hint}-string", known)
         return known

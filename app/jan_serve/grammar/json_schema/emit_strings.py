@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence, token
+from jan_serve.grammar.ast import NEVER, Both, Expr, Literal, Token, choice, repeat, sequence, token
 from jan_serve.grammar.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
@@ -25,16 +25,27 @@ _PIECE: Final = 1_000
 _PLAIN: Final = PlainText()
 
 
-def string_token(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr:
-    """Every string of the set, in quotes. NEVER where the set is empty."""
+def string_token(
+    allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str, *, intersections: bool = False
+) -> Expr:
+    """Every string of the set, in quotes. NEVER where the set is empty. intersections: it may have `Both`."""
     found = long_string(allowed, form, rules)
     if found is not None:
         return found
     found, is_free = _structured(allowed, form, rules, hint), False
+    if found is None and intersections and (parts := strings.counted(allowed)) is not None:
+        texts, length = parts
+        if max(length.low, length.high or 0) <= _MOST_COUNTED:
+            both = [string_expr(texts, form, rules, hint), _any_text(length, form)]
+            return token(Both(*(sequence([Literal('"'), text]) for text in both)))
     if found is None:
         writer = DfaWriter(strings.string_dfa(allowed), form, rules, hint)
         found, is_free = writer.start(), writer.begins_with_any(charset.UNESCAPED)
     return token(sequence([Literal('"'), found]), is_free=is_free)
+
+
+def _any_text(length: Length, form: TextForm) -> Expr:
+    return sequence([repeat(form.chars(charset.ANY), length.low, length.high), form.tail])
 
 
 def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:

@@ -267,8 +267,11 @@ def is_empty(s: StringSet) -> bool:
         return not s.values
     if isinstance(s, AnyString | Length) or uri_bound(s) is not None:
         return False
-    tails = bounded_tails(s)
-    return string_dfa(s).is_empty() if tails is None else tails[0].is_empty(*tails[1:])
+    if (tails := bounded_tails(s)) is not None:
+        return tails[0].is_empty(*tails[1:])
+    if (parts := counted(s)) is not None:
+        return not automata.has_word(string_dfa(parts[0]), parts[1].low, parts[1].high)
+    return string_dfa(s).is_empty()
 
 
 @lru_cache(maxsize=128)
@@ -281,6 +284,17 @@ def bounded_tails(s: StringSet) -> tuple[LongTails, int, int] | None:
         return None
     tails = long_tails(string_dfa(intersect_all(item for item in s.items if item is not length)))
     return None if tails is None else (tails, length.low, length.high)
+
+
+@lru_cache(maxsize=128)
+def counted(s: StringSet) -> tuple[StringSet, Length] | None:
+    """Sets that are in `s` where both hold: one of any length, and a length with a great bound. None for any other."""
+    if not isinstance(s, AllOf):
+        return None
+    length = next((item for item in s.items if isinstance(item, Length)), None)
+    if length is None or max(length.low, length.high or 0) < _LONG:
+        return None
+    return intersect_all(item for item in s.items if item is not length), length
 
 
 def uri_bound(s: StringSet) -> int | None:

@@ -22,7 +22,8 @@ def translate(
 ) -> tuple[Grammar, TextMemory]:
     """The grammar of the JSON texts that satisfy `schema`, if they also obey the memory.
 
-    remembers: whether a memory is allowed; without, the grammar needs none. complements: whether it may have `Except`.
+    remembers: whether a memory is allowed; without, the grammar needs none. complements: whether it may have
+    `Except` and `Both`.
     """
     with budget():
         document = Document(schema)

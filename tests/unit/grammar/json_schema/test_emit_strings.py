@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.grammar.ast import NEVER, Repeat, Sequence, Token
+from jan_serve.grammar.ast import NEVER, Both, Repeat, Sequence, Token
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.emit_strings import string_expr, string_token
 from jan_serve.grammar.json_schema.strings import (
     NO_STRING,
     AllOf,
+    Format,
     Length,
     NotIn,
     OneOfStrings,
@@ -128,3 +129,33 @@ def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: b
     rules = RuleBuilder()
     found = string_token(allowed, JsonText(rules), rules, "text")
     assert isinstance(found, Token) and found.is_free is is_free
+
+
+@pytest.mark.parametrize(
+    ("allowed", "bounds"),
+    [
+        (AllOf((Format("email"), Length(0, 254))), (0, 254)),
+        (AllOf((Pattern("a.*b"), Length(100, None))), (100, None)),
+        (AllOf((Pattern("a.*b"), Length(1, 20))), None),
+        (Pattern("a.*b"), None),
+    ],
+)
+def test_great_bounds_beside_other_sets_are_counted_apart(
+    allowed: StringSet, bounds: tuple[int, int | None] | None
+) -> None:
+    rules = RuleBuilder()
+    found = string_token(allowed, JsonText(rules), rules, "text", intersections=True)
+    assert isinstance(found, Token) and isinstance(found.item, Both) is (bounds is not None)
+    if isinstance(found.item, Both):
+        assert isinstance(found.item.other, Sequence)
+        assert [(p.low, p.high) for p in found.item.other.items if isinstance(p, Repeat)] == [bounds]
+    plain = string_token(allowed, JsonText(rules), rules, "text") if bounds else found
+    assert isinstance(plain, Token) and not isinstance(plain.item, Both)
+
+
+@given(SETS, st.integers(0, 3), st.none() | st.integers(64, 70))
+def test_a_set_with_great_bounds_is_empty_if_no_string_is_in_it(
+    allowed: StringSet, low: int, high: int | None
+) -> None:
+    found = strings.intersect(allowed, Length(low, high))
+    assert strings.is_empty(found) is strings.string_dfa(found).is_empty()

@@ -1,4 +1,4 @@
-"""The terminal that stands for the beginning of a free string changes no mask, and no text ends with it."""
+"""Terminals that make masks fast change none: that of the beginning of a free string, and that of a length."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from tests.unit.engine.constraint.test_remembering_executor import FACTORY, LOGITS
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint, print_grammar
+from jan_serve.grammar import json_schema_to_grammar
+from tests.unit.engine.constraint.test_remembering_executor import FACTORY, LOGITS, PIECES
 
 STRINGS: dict[str, dict[str, Any]] = {
     "a word": {"pattern": "ok"},
@@ -51,4 +52,31 @@ def test_masks_are_those_of_the_grammar_without_it(name: str, place: str, seed: 
             break
         token = int(random.choice(list(choices)))
         for executor in (one, other):
+            executor.accept(token)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "string",
+    [
+        {"pattern": "^[a-z]+[.][a-z]{2,}$", "maxLength": 80},
+        {"pattern": "^[a-c]+-[a-z]*$", "maxLength": 70, "minLength": 66},
+        {"pattern": "^(ab)*$", "maxLength": 65},
+        {"pattern": "[0-9]x", "maxLength": 64},
+    ],
+)
+def test_great_bounds_have_the_masks_of_an_automaton(string: dict[str, Any], seed: int) -> None:
+    random, schema = Random(seed), {"type": "string", **string}
+    constraint = JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)
+    counted = FACTORY.create(compile_constraint(constraint))
+    automaton = FACTORY.create(print_grammar(json_schema_to_grammar(schema, whitespace=Whitespace.FLEXIBLE)))
+    for _ in range(90):
+        masks = [np.isfinite(executor.mask(LOGITS)) for executor in (counted, automaton)]
+        assert (masks[0] == masks[1]).all()
+        # Short tokens, so that some texts reach their bound; not the end of the string while it can be avoided.
+        choices = [int(token) for token in np.flatnonzero(masks[0]) if token < 60]
+        if not choices:
+            break
+        token = random.choice([each for each in choices if PIECES[each] not in (b'"', b"\\")] or choices)
+        for executor in (counted, automaton):
             executor.accept(token)
