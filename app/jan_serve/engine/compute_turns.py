@@ -39,7 +39,7 @@ class ComputeTurns:
     def __init__(self, threads: int, folder: Path | None) -> None:
         """threads: of the team. Two teams of at most half of the cores each compute at once.
 
-        folder: of the lock files. Nobody waits without it, or where files cannot be locked (Windows).
+        folder: of the lock files. Nobody waits without it, or where files cannot be locked (Windows, network drives).
         """
         self._is_exclusive = 2 * threads > usable_cores()
         self._files = None if folder is None or sys.platform == "win32" else _opened(folder)
@@ -52,9 +52,14 @@ class ComputeTurns:
             return
         if (rest_s := self._rests_until - time.monotonic()) > 0:
             time.sleep(rest_s)
-        waits = _lock(self._files.gate, fcntl.LOCK_EX)
-        waits |= _lock(self._files.cores, fcntl.LOCK_EX if self._is_exclusive else fcntl.LOCK_SH)
-        fcntl.flock(self._files.gate, fcntl.LOCK_UN)
+        try:
+            waits = _lock(self._files.gate, fcntl.LOCK_EX)
+            waits |= _lock(self._files.cores, fcntl.LOCK_EX if self._is_exclusive else fcntl.LOCK_SH)
+            fcntl.flock(self._files.gate, fcntl.LOCK_UN)
+        except OSError as error:  # on a network file system without locks
+            _warn(error)
+            self._close()
+            return
         self.is_contended = waits
         self._begun = time.monotonic()
 
@@ -66,6 +71,12 @@ class ComputeTurns:
         seconds = now - self._begun
         is_long = self.is_contended and seconds >= _LONG_S
         self._rests_until = now + min(seconds, _LONGEST_REST_S) if is_long else 0.0
+
+    def _close(self) -> None:
+        """Nobody waits any more. Closing a file unlocks it."""
+        files, self._files = self._files, None
+        for file in files or ():
+            os.close(file)
 
 
 def usable_cores() -> int:
@@ -81,8 +92,12 @@ def _opened(folder: Path) -> _Files | None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return _Files(*(os.open(folder / name, flags, 0o600) for name in ("gate.lock", "cores.lock")))
     except OSError as error:
-        logger.warning("models do not take turns at the cores: %s", error)
+        _warn(error)
         return None
+
+
+def _warn(error: OSError) -> None:
+    logger.warning("models do not take turns at the cores: %s", error)
 
 
 def _lock(file: int, mode: int) -> bool:

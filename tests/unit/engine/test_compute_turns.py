@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -167,6 +168,29 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     ComputeTurns(LARGE, folder)
     assert {oct(path.stat().st_mode & 0o777) for path in folder.iterdir()} == {"0o600"}
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_file_system_without_locks_ends_the_turns(
+    refused: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import fcntl
+
+    one, flock, calls = ComputeTurns(LARGE, tmp_path), fcntl.flock, list[int]()
+
+    def refusing(file: int, mode: int) -> None:
+        calls.append(mode)
+        if len(calls) >= refused:
+            raise OSError(errno.ENOLCK, "No locks available")
+        flock(file, mode)
+
+    monkeypatch.setattr(fcntl, "flock", refusing)
+    for _ in range(2):
+        with one:
+            assert not one.is_contended
+    assert len(calls) == refused and caplog.text.count("No locks available") == 1
+    monkeypatch.undo()
+    assert not is_locked(tmp_path / "gate.lock")
 
 
 def test_without_files_nobody_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
