@@ -57,7 +57,8 @@ class SpareWorker:
     async def close(self) -> None:
         """End it, unless it was taken. Returns once it is reaped."""
         if self._expiry is not None:
-            self._expiry.cancel()
+            if self._process is not None:  # else it was taken, or is being ended just now
+                self._expiry.cancel()
             await asyncio.gather(self._expiry, return_exceptions=True)
         await self._end()
 

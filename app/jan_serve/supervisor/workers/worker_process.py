@@ -169,7 +169,6 @@ class WorkerProcess:
         process = self._spare.take(environment) if self._spare is not None else None
         self._process = process or await ChildProcess.spawn(self._command, environment)
         self._channel = AsyncChannel(self._process.stdout, self._process.stdin)
-        self._watchdog.progressed(self._clock())
         self._set_state(WorkerState.LOADING)
         self._life = asyncio.create_task(self._live(), name=f"worker {self._process.pid}")
         self._channel.send_nowait(load)
@@ -309,10 +308,14 @@ class WorkerProcess:
 
     async def _watch(self) -> None:
         """Ping while there is work; kill the worker on a stall. An idle worker costs nothing."""
+        # From here on a suspension is noticed, so time that passed before does not count.
+        self._watchdog.progressed(self._clock())
         while self.state is WorkerState.LOADING:
             await self._pause()
             if self._end_if_stalled(None):
                 return
+        if self.state is not WorkerState.READY:
+            return  # `stop` limits the rest
         while True:
             await self._work.wait()
             self._work.clear()
