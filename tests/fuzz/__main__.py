@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.targets import GUIDED, TARGETS, Finding
+from tests.fuzz.judging import Finding
+from tests.fuzz.targets import GUIDED, TARGETS
 
 _FOLDER = Path("build/fuzz")
 _SHOWN_FINDINGS = 20
@@ -57,6 +59,7 @@ def main() -> int:
     command.add_argument("--seed", type=int, default=random.randrange(10**6))
     command.add_argument("--guided", action="store_true", help=f"by coverage: {', '.join(GUIDED)}")
     options = command.parse_args()
+    logging.getLogger("jan_serve").addHandler(logging.NullHandler())  # millions of remarks about damage
     failed = False
     for name in options.targets or (GUIDED if options.guided else TARGETS):
         if options.guided:

@@ -16,7 +16,7 @@ from typing import Final
 
 import atheris
 
-with atheris.instrument_imports(include=["jan_serve"], enable_loader_override=False):
+with atheris.instrument_imports(include=["jan_serve", "jinja2"], enable_loader_override=False):
     from tests.fuzz.targets import GUIDED
 
 

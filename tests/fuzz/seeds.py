@@ -11,6 +11,7 @@ from jan_serve.ipc.codec import encode_event, encode_request
 from jan_serve.ipc.messages import Accepted, Chunk, EmbedRequest, Step, TokenizeRequest
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
+from jan_serve.supervisor.kv_transfer.peer_messages import Fetch, Found, Refused, encode
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.sounds import flac, mp3, tone, wav
 
@@ -83,6 +84,16 @@ TEMPLATES: Final = (
     "{% set ns = namespace(n=0) %}{% for m in messages[::-1] %}{% set ns.n = ns.n + m.content | length %}{% endfor %}"
     "{{ ns.n }}{{ strftime_now('%Y') }}{{ raise_exception('no') if ns.n > 999 }}",
 )
+KWARGS_TEMPLATE: Final = (
+    "{{ date | upper }}{% if enable_thinking and not builtin_tools %}{{ level * 2 }}{% else %}{{ level ~ date }}"
+    "{% endif %}"
+    "{% for key, value in options | dictsort %}{{ key }}{{ value | tojson }}{% for x in value %}{{ x }}{% endfor %}"
+    "{% endfor %}{{ date[:level] }}{{ options.a.b.c }}{{ '%s' | format(date) }}{{ options | join(date) }}"
+)
+"""A template that uses what `chat_template_kwargs` give it."""
+KWARGS: Final[dict[str, Any]] = {
+    "enable_thinking": True, "date": "today", "level": 3, "builtin_tools": [], "options": {"a": {"b": {"c": "x"}}},
+}  # fmt: skip
 MESSAGES: Final = (
     ("system", "Be brief."),
     ("user", "Hello!"),
@@ -90,13 +101,16 @@ MESSAGES: Final = (
     ("user", "What is 2 + 2?"),
 )
 
-FRAMES: Final = tuple(
-    frame[4:]
-    for frame in (
-        encode_event(Step((Accepted(1, 3), Chunk(1, 0, "text")))),
-        encode_request(TokenizeRequest(id=3, text="some text", add_special=True, parse_special=False)),
-        encode_request(EmbedRequest(id=4, inputs=("a", (1, 2, 3)))),
-    )
+FRAMES: Final = (
+    *(
+        frame[4:]
+        for frame in (
+            encode_event(Step((Accepted(1, 3), Chunk(1, 0, "text")))),
+            encode_request(TokenizeRequest(id=3, text="some text", add_special=True, parse_special=False)),
+            encode_request(EmbedRequest(id=4, inputs=("a", (1, 2, 3)))),
+        )
+    ),
+    *(encode(message) for message in (Fetch(3), Found(70_000), Refused("no_state", {"message": "gone"}))),
 )
 
 _TOOL: Final[Any] = {

@@ -8,8 +8,7 @@ import json
 import random
 import struct
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -31,58 +30,24 @@ from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.core.template import TemplateFacts
-from jan_serve.errors import EngineCrashed, InvalidState, JanServeError, ProtocolError
+from jan_serve.errors import InvalidState, JanServeError, PeerFailed, ProtocolError
 from jan_serve.image_files.header import checked_header
 from jan_serve.image_files.limits import shown_size
 from jan_serve.ipc.codec import decode_event, decode_request
 from jan_serve.ipc.compiling import CompileConstraint, encode_request
 from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
 from jan_serve.ipc.rendering import RenderRequest
-from jan_serve.resources import builtin_model
-from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.gguf.projector_file import read_projector
 from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
+from jan_serve.supervisor.kv_transfer.peer_messages import decode_answer as decode_peer_answer
+from jan_serve.supervisor.kv_transfer.peer_messages import decode_request as decode_peer_request
 from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from tests.conformance.llguidance_oracle import LlguidanceOracle
-from tests.fuzz import seeds
+from tests.fuzz import files, seeds
 from tests.fuzz.in_process import Compiler, Decoder, InProcess, Opener, Renderer
+from tests.fuzz.judging import ANSWER_S, Finding, Fuzz, judging
 from tests.fuzz.mutate import changed, damaged, rewritten
 from tests.support.front_process import front_process
-
-ANSWER_S: Final = 20.0
-"""No answer takes longer, on a busy machine either."""
-
-Fuzz = Callable[[random.Random], Awaitable[str]]
-"""Takes one input and returns the name of the outcome. Raises Finding."""
-
-
-class Finding(Exception):
-    """A defect, with the input that shows it. seed: of its `random.Random`."""
-
-    seed = ""
-
-    def __init__(self, text: str, data: bytes) -> None:
-        super().__init__(text)
-        self.input = data
-
-
-@contextlib.contextmanager
-def judging(data: bytes) -> Generator[None]:
-    """Only errors of our tree may leave the block, and in time of the processor: helper processes limit theirs."""
-    start = time.process_time()
-    try:
-        yield
-    except (EngineCrashed, ProtocolError) as error:
-        raise Finding(f"{type(error).__name__}: {error}", data) from error
-    except (JanServeError, Finding):
-        raise
-    except Exception as error:
-        raise Finding(f"{type(error).__name__}: {error}", data) from error
-    finally:
-        if time.process_time() - start > ANSWER_S:
-            raise Finding(f"it took {time.process_time() - start:.0f} s", data)
 
 
 def _decoders() -> Decoder:
@@ -145,33 +110,6 @@ async def sounds(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
         await pool.close()
 
 
-@asynccontextmanager
-async def gguf() -> AsyncGenerator[Fuzz]:
-    """Headers of model files. Their tensors are left out: the file is sparse."""
-    builtin = builtin_model()
-    assert builtin is not None
-    header = read_gguf_header(builtin)
-    data, size = builtin.read_bytes()[: header.data_offset], builtin.stat().st_size
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.gguf"
-
-        async def one(draw: random.Random) -> str:
-            content = damaged(draw, data, (data,))
-            path.write_bytes(content)
-            with path.open("r+b") as file:
-                file.truncate(max(len(content), size) if draw.random() < 0.8 else len(content))
-            try:
-                with judging(content):
-                    read_model_file(path).facts()
-            except JanServeError as error:
-                with contextlib.suppress(JanServeError), judging(content):
-                    read_projector(path)
-                return error.code
-            return "read"
-
-        yield one
-
-
 def constraints(
     make: Callable[[random.Random], Constraint], opened: Opener[Compiler] = _compilers
 ) -> Callable[[], AbstractAsyncContextManager[Fuzz]]:
@@ -223,14 +161,18 @@ async def templates(opened: Opener[Renderer] = _renderers) -> AsyncGenerator[Fuz
     pool = opened()
 
     async def one(draw: random.Random) -> str:
-        source = rewritten(draw, draw.choice(seeds.TEMPLATES), seeds.TEMPLATES)
-        kwargs = changed(draw, {"enable_thinking": True, "date": "today"}, seeds.SCHEMAS)
+        kwargs = changed(draw, seeds.KWARGS, (*seeds.SCHEMAS, seeds.KWARGS))
+        if draw.random() < 0.3:
+            source = seeds.KWARGS_TEMPLATE
+        else:
+            templates = (*seeds.TEMPLATES, seeds.KWARGS_TEMPLATE)
+            source = rewritten(draw, draw.choice(templates), templates)
         prompt = ChatPrompt(
             messages=tuple(Message(role=role, content=text) for role, text in seeds.MESSAGES),
             template_kwargs=cast(dict[str, Any], kwargs) if isinstance(kwargs, dict) else {},
         )
         facts = TemplateFacts(source=source, bos_token="<s>", eos_token="</s>")
-        data = source.encode("utf-8", "surrogatepass")
+        data = f"{source}\n{kwargs!r}".encode("utf-8", "surrogatepass")
         try:
             with judging(data):
                 await pool.render(
@@ -248,15 +190,15 @@ async def templates(opened: Opener[Renderer] = _renderers) -> AsyncGenerator[Fuz
 
 @asynccontextmanager
 async def frames() -> AsyncGenerator[Fuzz]:
-    """Messages between the server and a worker."""
+    """Messages between the server and a worker, and between linked servers."""
 
     async def one(draw: random.Random) -> str:
         data = damaged(draw, draw.choice(seeds.FRAMES), seeds.FRAMES)
         outcomes: list[str] = []
-        for decode in (decode_request, decode_event):
+        for decode in (decode_request, decode_event, decode_peer_request, decode_peer_answer):
             try:
                 decode(data)
-            except ProtocolError:
+            except (ProtocolError, PeerFailed):
                 outcomes.append("rejected")
             except Exception as error:
                 raise Finding(f"{decode.__name__}: {type(error).__name__}: {error}", data) from error
@@ -372,7 +314,7 @@ async def _sent(port: int, data: bytes) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(ANSWER_S):
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):  # ENOTCONN of write_eof is no ConnectionError
                 writer.write(data)
                 await writer.drain()
                 writer.write_eof()
@@ -397,7 +339,7 @@ async def _sent(port: int, data: bytes) -> str:
 TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "images": images,
     "sounds": sounds,
-    "gguf": gguf,
+    "gguf": files.gguf,
     "schema": constraints(_schema),
     "regex": constraints(_regex),
     "gbnf": constraints(_gbnf),
@@ -407,12 +349,17 @@ TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "http": http,
     "bodies": bodies,
     "forms": forms,
+    "tensors": files.tensors,
+    "records": files.records,
+    "settings": files.settings,
+    "hub": files.hub,
+    "loads": files.loads,
 }
 
 GUIDED: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "images": partial(images, InProcess),
     "sounds": partial(sounds, InProcess),
-    "gguf": gguf,
+    "gguf": files.gguf,
     "schema": constraints(_schema, InProcess),
     "regex": constraints(_regex, InProcess),
     "gbnf": constraints(_gbnf, InProcess),
@@ -420,5 +367,9 @@ GUIDED: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
     "frames": frames,
     "states": states,
     "forms": forms,
+    "tensors": files.tensors,
+    "records": files.records,
+    "settings": files.settings,
+    "hub": files.hub,
 }
 """The targets whose code runs in this process: those a coverage-guided fuzzer can follow."""

@@ -68,7 +68,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
         read = msgspec.convert(tomllib.loads(content.decode()), ClusterFile)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
-    except (msgspec.ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not only of the parser: int() has a limit of digits
         raise SettingsError(f"{path}: {error}") from None
     if read.replicas.min > read.replicas.max:
         raise SettingsError(f"{path}: replicas.min is {read.replicas.min}, more than replicas.max")

@@ -28,7 +28,7 @@ def read_record(path: Path) -> ClusterRecord | None:
         return None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"{path} is damaged ({error}): delete it; `ray stop` ends the Ray processes of a machine"
         ) from None

@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from jan_serve.store.paths import user_path
+
 
 class ImportFolders(msgspec.Struct, frozen=True):
     """Folders to search, most likely first. lmstudio_home: the home folder with LM Studio's settings."""
@@ -35,7 +37,7 @@ def import_folders() -> ImportFolders:
 
 def _from_variable(variable: str) -> tuple[Path, ...]:
     value = os.environ.get(variable)
-    return (Path(value).expanduser().absolute(),) if value else ()
+    return (user_path(value).absolute(),) if value else ()
 
 
 def _ollama_defaults(home: Path) -> tuple[Path, ...]:
@@ -48,5 +50,5 @@ def _hf_home(home: Path) -> Path:
     for variable, below in (("HF_HOME", ""), ("XDG_CACHE_HOME", "huggingface")):
         value = os.environ.get(variable)
         if value:
-            return Path(value).expanduser().absolute() / below
+            return user_path(value).absolute() / below
     return home / ".cache" / "huggingface"

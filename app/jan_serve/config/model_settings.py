@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.models.model_source import MAX_ADAPTERS
+from jan_serve.store.paths import user_path
 
 MAX_ALIASES: Final = 64
 MAX_SCALE: Final = 100.0
@@ -175,19 +176,19 @@ def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path)
         own["template"] = template_value(own["template"], folder)
     projector = own.get("projector")
     if isinstance(projector, str) and projector != "none":
-        own["projector"] = str(folder / Path(projector).expanduser())
+        own["projector"] = str(folder / user_path(projector))
     draft = options.get("draft_model")
-    if isinstance(draft, str) and (folder / Path(draft).expanduser()).is_file():
-        options["draft_model"] = str(folder / Path(draft).expanduser())
+    if isinstance(draft, str) and (folder / user_path(draft)).is_file():
+        options["draft_model"] = str(folder / user_path(draft))
     settings = ModelSettings.model_validate({"options": defaults | options, **own})
     adapters = tuple(
-        each.model_copy(update={"file": folder / each.file.expanduser()}) for each in settings.lora
+        each.model_copy(update={"file": folder / user_path(each.file)}) for each in settings.lora
     )
     return settings.model_copy(update={"lora": adapters})
 
 
 def template_value(value: str, folder: Path) -> str:
     """The absolute path if the value is a file or looks like one, else the value itself."""
-    relative = Path(value).expanduser()
+    relative = user_path(value)
     path = folder / relative
     return str(path) if len(relative.parts) > 1 or relative.suffix or path.is_file() else value

@@ -23,7 +23,7 @@ from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, 
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
 from jan_serve.errors import SettingsError
-from jan_serve.store.paths import default_config_file
+from jan_serve.store.paths import default_config_file, user_path
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 URL_VARIABLE = ENV_PREFIX + "URL"
@@ -114,10 +114,10 @@ def config_path(config_file: Path | None = None) -> Path:
 
 def _config_path(config_file: Path | None) -> tuple[Path, bool]:
     if config_file is not None:
-        return config_file.expanduser().absolute(), True
+        return user_path(config_file).absolute(), True
     named = os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(named).expanduser().absolute(), True
+        return user_path(named).absolute(), True
     return default_config_file(), False
 
 
@@ -131,8 +131,11 @@ def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
             "\n".join(f"{origins[name]}: there is no setting {name!r}{_near(name)}" for name in unknown)
         )
     for name in _PATH_FIELDS:
-        if isinstance(values.get(name), str) and values[name] != "none":
-            values[name] = file.path.parent / Path(values[name]).expanduser()
+        path = (
+            user_path(values[name]) if isinstance(values.get(name), str) and values[name] != "none" else None
+        )
+        if path is not None and not str(path).startswith("~"):
+            values[name] = file.path.parent / path
     return values, origins
 
 

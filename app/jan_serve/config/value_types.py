@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+from jan_serve.store.paths import user_path
+
 HOST_NAME: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 _SIZE = re.compile(
     r"(?P<number>\d{1,15}(\.\d{1,6})?) ?((?P<prefix>[kmgt])(?P<binary>i)?)?b?\Z", re.IGNORECASE
@@ -23,7 +25,11 @@ def _split_list(value: object) -> object:
 
 
 def _absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
+    """Raises ValueError for `~` of nobody, which would be a folder of that name in the working directory."""
+    found = user_path(path)
+    if found.parts[:1] and found.parts[0].startswith("~"):
+        raise ValueError(f"is in the home of a user that this machine does not know: {found.parts[0]}")
+    return found.absolute()
 
 
 def _none_word(value: object) -> object:

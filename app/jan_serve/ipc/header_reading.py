@@ -39,7 +39,7 @@ def decode_request(body: bytes) -> ReadHeader:
     """Inverse of `frame`, without the length. Raises ProtocolError."""
     try:
         return _requests.decode(body)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProtocolError(f"not a header to read: {error}") from error
 
 
@@ -47,5 +47,5 @@ def decode_reply(body: bytes) -> HeaderRead:
     """Inverse of `frame`, without the length. Raises ProtocolError."""
     try:
         return _replies.decode(body)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProtocolError(f"not the facts of a header: {error}") from error

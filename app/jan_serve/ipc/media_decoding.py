@@ -53,7 +53,7 @@ def decode_request(body: bytes) -> DecodeMedia:
     """Inverse of `frame`, without the header. Raises ProtocolError."""
     try:
         return _requests.decode(body)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProtocolError(f"not a file to decode: {error}") from error
 
 
@@ -61,5 +61,5 @@ def decode_reply(body: bytes) -> DecodedMedia:
     """Inverse of `frame`, without the header. Raises ProtocolError."""
     try:
         return _replies.decode(body)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProtocolError(f"not a decoded file: {error}") from error

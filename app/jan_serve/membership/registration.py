@@ -95,7 +95,7 @@ class _Answer(msgspec.Struct, frozen=True):
         """None unless the answer is good and JSON."""
         try:
             return msgspec.json.decode(self.text) if self.status == HTTPStatus.OK else None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,11 @@ def default_config_file() -> Path:
 def default_data_dir() -> Path:
     """The folder for state that survives restarts."""
     return platformdirs.user_data_path(_APP, appauthor=False)
+
+
+def user_path(text: str | Path) -> Path:
+    """As Path.expanduser, but `~` of nobody stays as it is, and then is a path where nothing lies."""
+    return Path(os.path.expanduser(text))
 
 
 class StorePaths(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from jan_serve.store.name_matching import (
     exact_matches,
     without_suffix,
 )
+from jan_serve.store.paths import user_path
 from jan_serve.store.projectors import projectors_for
 from jan_serve.store.shared_scan import SharedScan
 from jan_serve.store.variants import VariantIndex, is_named
@@ -284,7 +285,7 @@ class ModelResolver:
 
     def _entry_of_path(self, text: str) -> ModelEntry | None:
         """--model as an existing file, named by its path in the models folder or, elsewhere, its stem."""
-        path = Path(text).expanduser().absolute()
+        path = user_path(text).absolute()
         if path.suffix.lower() != _SUFFIX or not path.is_file():
             return None
         inside = path.is_relative_to(self._models_dir)
@@ -363,7 +364,7 @@ def _check_is_no_path(text: str) -> None:
     """Raises SettingsError if --model, which is not a GGUF file, is written as a path."""
     if not (text.startswith(("/", "~", "./", "../")) or "\\" in text or text[1:2] == ":"):
         return
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.is_file():
         raise SettingsError(f"model: {text} is no GGUF file: its name does not end in {_SUFFIX}")
     raise SettingsError(f"model: {text} is no file" if path.exists() else f"model: there is no file {text}")

@@ -26,7 +26,7 @@ from jan_serve.store.gguf.adapter_file import check_adapter
 from jan_serve.store.gguf.projector_file import read_projector
 from jan_serve.store.memory.footprint import Footprint, footprint
 from jan_serve.store.model_entry import ModelEntry
-from jan_serve.store.paths import StorePaths
+from jan_serve.store.paths import StorePaths, user_path
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.wiring.template_files import TemplateFiles
@@ -103,7 +103,7 @@ class ModelSources:
         """name: a model of the store, or a file. Raises InvalidModel, ModelNotFound."""
         if name is None:
             return None
-        file = Path(name).expanduser()
+        file = user_path(name)
         path = file.resolve() if file.is_file() else self._resolver.resolve(name).path
         self._resolver.model_file(path, name)
         return str(path)

@@ -51,6 +51,8 @@ WRONG = [
     ("", "proxy_url"),
     ("proxy_url = 5", "proxy_url"),
     ("proxy_url = ", "end of document"),
+    ("ray_port = " + "9" * 5_000, "digits"),
+    ("serve.a = " + "[" * 5_000, "recursion"),
     (b"\xff", "utf-8"),
     (PROXY + "replica = 2", "replica"),
     (PROXY + "ray_port = 0", "ray_port"),

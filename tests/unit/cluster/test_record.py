@@ -30,7 +30,7 @@ def test_it_comes_back_and_is_for_this_user_only(tmp_path: Path) -> None:
     assert read_record(path) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"address": 5}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"address": 5}', b"\xff", b'{"x":' + b"[" * 5_000])
 def test_a_damaged_one_is_named(tmp_path: Path, content: bytes) -> None:
     path = record_file(tmp_path)
     path.write_bytes(content)

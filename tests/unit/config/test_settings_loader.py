@@ -140,3 +140,32 @@ def test_hub_settings_and_the_variables_of_the_hub(
     with pytest.raises(SettingsError) as caught:
         load_settings()
     assert "canary" not in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["data_dir", "models_dir", "grammars_dir", "log_file"])
+def test_the_home_of_nobody_is_refused_by_name(
+    key: str, config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = "~no-such-user/x"
+    refused = f"{key} is in the home of a user that this machine does not know: ~no-such-user"
+    with pytest.raises(SettingsError, match=f"^--.*{refused}"):
+        load_settings({key: nobody})
+    config_file.write_text(f'{key} = "{nobody}"\n')
+    with pytest.raises(SettingsError, match=f"config.toml:1: {refused}"):
+        load_settings()
+    config_file.write_text("")
+    monkeypatch.setenv(f"JAN_SERVE_{key.upper()}", nobody)
+    with pytest.raises(SettingsError, match=f"^JAN_SERVE_.*{refused}"):
+        load_settings()
+
+
+def test_files_of_models_in_the_home_of_nobody_are_no_files(config_file: Path) -> None:
+    names = '[models.a]\nprojector = "~no/x"\ndraft_model = "~no/y"\nlora = [{name = "a", file = "~no/z"}]\n'
+    config_file.write_text(names)
+    with pytest.raises(SettingsError, match=r"lora\[0\]\.file: there is no file .*~no/z"):
+        load_settings()
+
+
+def test_a_configuration_file_in_the_home_of_nobody_is_missing() -> None:
+    with pytest.raises(SettingsError, match="there is no configuration file"):
+        load_settings(config_file=Path("~no-such-user/config.toml"))

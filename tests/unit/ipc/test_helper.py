@@ -3,10 +3,12 @@ supervisor/test_template_renderer.py and supervisor/test_constraint_compiler.py.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc import helper
+from jan_serve.ipc import compiling, header_reading, helper, media_decoding, rendering
 from jan_serve.ipc.helper import framed, ran_out_of_memory
 
 
@@ -22,6 +24,14 @@ def test_a_frame_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert framed(b"x" * 10)
     with pytest.raises(ProtocolError, match="11 bytes"):
         framed(b"x" * 11)
+
+
+@pytest.mark.parametrize("module", [compiling, header_reading, media_decoding, rendering])
+@pytest.mark.parametrize("body", [b'{"x":' + b"[" * 9_999, b"\x81\xa1x" + b"\x91" * 9_999, b"", b"\xa1\xff"])
+def test_what_is_no_message_is_a_protocol_error(module: ModuleType, body: bytes) -> None:
+    for decode in (module.decode_request, module.decode_reply):
+        with pytest.raises(ProtocolError):
+            decode(body)
 
 
 def _chained(cause: Exception, *, explicit: bool) -> Exception:

@@ -99,3 +99,14 @@ async def test_our_proxy_is_told_every_time_and_asks_for_the_models_itself() -> 
             assert await registration.renew(Membership(front.url, node.url, "hybrid")) is None
         [found] = front.proxy.fleet
         assert not found.declares
+
+
+async def test_an_answer_that_nests_without_end_is_no_list_of_nodes() -> None:
+    async with fake_nodes(proxy := LMDeploysProxy(), node := FakeNode(models=("m1",))):
+
+        async def deep(request: Received, writer: asyncio.StreamWriter) -> None:
+            writer.write(reply(b"[" * 100_000))
+
+        proxy.routes["/nodes/status"] = deep
+        assert await Registration().renew(Membership(proxy.url, node.url, "hybrid")) is None
+        assert proxy.adds == 2

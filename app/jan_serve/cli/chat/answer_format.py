@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.core.nesting import is_deeper
+from jan_serve.store.paths import user_path
 
 _MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 200
@@ -28,7 +28,7 @@ def read_format(name: str) -> AnswerFormat:
     """name: `json`, a file with a JSON Schema or GBNF, or a grammar of the server. Raises CommandError."""
     if name == "json":
         return AnswerFormat(name, {"response_format": {"type": "json_object"}})
-    path = Path(name).expanduser()
+    path = user_path(name)
     if not path.is_file():
         if path.suffix or len(path.parts) > 1:
             raise CommandError(

@@ -9,12 +9,13 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.errors import InvalidImage
 from jan_serve.image_files.header import checked_header
 from jan_serve.image_files.limits import MAX_FILE_BYTES
+from jan_serve.store.paths import user_path
 
 
 def image_url(path: Path) -> str:
     """A data URL of the file. Raises CommandError."""
     try:
-        with path.expanduser().open("rb") as file:
+        with user_path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         header = checked_header(data)
     except OSError as error:

@@ -19,6 +19,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.cli.output import Output
+from jan_serve.store.paths import user_path
 
 
 class LeaveChat(Exception):
@@ -188,7 +189,7 @@ def _load(session: ChatSession, rest: str) -> None:
 def _path(rest: str) -> Path:
     if not rest:
         raise CommandError("Name a file.", status=WRONG_USE)
-    return Path(rest).expanduser()
+    return user_path(rest)
 
 
 def _leave(session: ChatSession, rest: str) -> None:

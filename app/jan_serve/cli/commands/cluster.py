@@ -30,7 +30,7 @@ from jan_serve.config.error_text import near_key
 from jan_serve.config.options import setting_options
 from jan_serve.config.server_url import ServerAddress, checked_url
 from jan_serve.errors import SettingsError
-from jan_serve.store.paths import default_data_dir
+from jan_serve.store.paths import default_data_dir, user_path
 
 _JOINING: Final = "Any other machine joins the same proxy with `jan-serve serve --proxy-url URL`."
 
@@ -48,7 +48,7 @@ def up(
     """Start the servers of FILE, or replace running ones by it, one after another. Starts Ray if it does not run."""
     _require_linux()
     output = Output()
-    wanted = _checked(read_cluster_file(file.expanduser().absolute()))
+    wanted = _checked(read_cluster_file(user_path(file).absolute()))
     version = _require_ray()
     with _explained():
         _check_proxy(wanted)

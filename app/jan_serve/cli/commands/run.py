@@ -25,6 +25,7 @@ from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption
 from jan_serve.cli.output import Output, on_terminal
 from jan_serve.config import load_settings
+from jan_serve.store.paths import user_path
 
 
 def run(
@@ -117,7 +118,7 @@ def _file(model: str | None) -> Path | None:
     """The path of a GGUF file; None for any other name. Raises CommandError."""
     if model is None or not model.lower().endswith(".gguf"):
         return None
-    path = Path(model).expanduser()
+    path = user_path(model)
     if path.is_file():
         return path.absolute()
     if path.is_absolute() or model.startswith(("./", "../", "~")):

@@ -18,7 +18,7 @@ from jan_serve.daemon.launchd import Launchd
 from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServiceSpec, Start
 from jan_serve.daemon.systemd import Systemd
 from jan_serve.daemon.windows import WindowsService, WindowsTask
-from jan_serve.store.paths import default_config_file
+from jan_serve.store.paths import default_config_file, user_path
 
 _DEVICE_GROUPS: Final = ("video", "render")
 
@@ -65,7 +65,7 @@ def service_spec(loaded: LoadedSettings, scope: Scope, start: Start, config: Pat
     """config: value of --config. Raises CommandError."""
     settings = loaded.settings
     if scope == "system":
-        config_file = config.expanduser().absolute() if config is not None else system_folders()[0]
+        config_file = user_path(config).absolute() if config is not None else system_folders()[0]
     else:
         config_file = loaded.config_file if loaded.config_file != default_config_file() else None
     return ServiceSpec(

@@ -274,7 +274,9 @@ class Child:
                 if (answer := self._answers.pop(request.id, None)) is not None:
                     answer.cancel()
             case EngineRequest() | TokenizeRequest() if self.fault not in (Fault.STUCK, Fault.LOSS):
-                work = self._generate(request) if isinstance(request, EngineRequest) else self._tokenize(request)
+                work = (
+                    self._generate(request) if isinstance(request, EngineRequest) else self._tokenize(request)
+                )
                 self._answers[request.id] = self._begin(work)
             case _:
                 pass
@@ -399,7 +401,9 @@ class Front:
             here = await self.worker.responds()
         assert here == (not self.worker.ending)
         if self._ending_at is not None:
-            assert asyncio.get_running_loop().time() - max(self._ending_at, began) < 0.1, "the end was not told"
+            assert asyncio.get_running_loop().time() - max(self._ending_at, began) < 0.1, (
+                "the end was not told"
+            )
 
     async def stop(self) -> None:
         await self._world.draws.moment(60.0)

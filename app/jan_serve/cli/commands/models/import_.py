@@ -17,6 +17,7 @@ from jan_serve.store.imports.finders import FINDERS, TITLES, find
 from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportState, assess, take_over
 from jan_serve.store.imports.lmstudio import lmstudio_folders
 from jan_serve.store.index import ModelIndex
+from jan_serve.store.paths import user_path
 
 _SHOWN_KIND = {"hf-cache": "hf"}
 
@@ -56,9 +57,7 @@ def import_(
     output = Output()
     other_programs = import_folders()
     searched = {
-        program: (folder.expanduser().absolute(),)
-        if folder is not None
-        else _folders(program, other_programs)
+        program: (user_path(folder).absolute(),) if folder is not None else _folders(program, other_programs)
         for program in chosen
     }
     found = [
