@@ -129,9 +129,10 @@ async def loads() -> AsyncGenerator[Fuzz]:
 
         async def one(draw: random.Random) -> str:
             header, weights = data[:offset], data[offset:]
-            if draw.random() < 0.7:
+            part = draw.choice(("header", "weights", "both"))
+            if part != "weights":
                 header = damaged(draw, header, (header,))
-            if draw.random() < 0.5:
+            if part != "header":
                 weights = damaged(draw, weights)
             path.write_bytes(header + weights)
             try:

@@ -11,7 +11,10 @@ from tests.fuzz.targets import GUIDED, TARGETS
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("name", GUIDED)
+@pytest.mark.parametrize("name", [name for name in GUIDED if GUIDED[name] is not TARGETS[name]])
+@pytest.mark.filterwarnings(
+    "default::SyntaxWarning", "default::DeprecationWarning"
+)  # of escapes in templates
 async def test_outcomes_are_those_of_helper_processes(name: str) -> None:
     outcomes: list[list[str]] = []
     for target in (TARGETS[name], GUIDED[name]):

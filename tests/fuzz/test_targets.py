@@ -9,7 +9,7 @@ from tests.fuzz.targets import TARGETS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-FEWER = {"loads": 6, "hub": 30}
+FEWER = {"loads": 8, "hub": 12}
 """Inputs of targets that take half a second each."""
 
 
