@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from filelock import FileLock, Timeout
 
-from jan_serve.errors import SettingsError, StoreError
+from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
 from jan_serve.store.files.atomic_file import write_atomically
 
@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 VERSION: Final = 1
 DELAY_S: Final = 1.0
 MAX_BYTES: Final = 64 << 20
+_ADVICE: Final = "give this proxy --fleet-file FILE or --forget"
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
@@ -52,22 +53,20 @@ class FleetFile:
         self._latest: bytes | None = None
 
     def open(self) -> tuple[list[NodeRecord], Damaged | None]:
-        """Take the file and read it. Blocks. Raises SettingsError if another proxy has it, StoreError."""
+        """Take the file and read it. Blocks. Raises SettingsError if another proxy has it, or if it cannot be used."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise SettingsError(
-                f"another proxy uses {self._path}: give this one --fleet-file FILE or --forget"
-            ) from None
+            raise SettingsError(f"another proxy uses {self._path}: {_ADVICE}") from None
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be used: {error.strerror}") from None
+            raise SettingsError(f"{self._path} cannot be used: {error.strerror}: {_ADVICE}") from None
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return [], None
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from None
+            raise SettingsError(f"{self._path} cannot be read: {error.strerror}: {_ADVICE}") from None
         try:
             return _read(content), None
         except ValueError as error:
@@ -110,7 +109,9 @@ class FleetFile:
         try:
             self._path.replace(target)
         except OSError as error:
-            raise StoreError(f"{self._path} {why}, and it cannot be moved: {error.strerror}") from None
+            raise SettingsError(
+                f"{self._path} {why}, and it cannot be moved: {error.strerror}: {_ADVICE}"
+            ) from None
         return Damaged(target, why)
 
 
