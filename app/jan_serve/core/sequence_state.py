@@ -105,7 +105,7 @@ def decode_state(data: bytes | bytearray, expected: StateIdentity) -> SequenceSt
     start = _PREFIX.size + head_bytes
     try:
         head = _heads.decode(body[_PREFIX.size : start])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidState(f"The state has another form: {error}.") from None
     if difference := expected.difference(head.identity):
         raise InvalidState(f"The state cannot be used here: {difference}.")

@@ -77,3 +77,10 @@ def test_a_forged_head_with_the_right_checksum_is_refused(changes: dict[str, obj
     body = data[:4] + struct.pack("<I", len(head)) + head + data[8 + size : -32]
     with pytest.raises(InvalidState):
         decode_state(body + blake2b(body, digest_size=32).digest(), HERE)
+
+
+def test_a_forged_head_that_nests_without_end_is_refused() -> None:
+    head = b"\x81\xa1x" + b"\x91" * 9_999
+    body = encoded()[:4] + struct.pack("<I", len(head)) + head
+    with pytest.raises(InvalidState, match="another form"):
+        decode_state(body + blake2b(body, digest_size=32).digest(), HERE)

@@ -66,7 +66,7 @@ class KeptTokens:
             return None
         try:
             return _unpacked(raw)
-        except (ValueError, msgspec.MsgspecError) as error:
+        except (ValueError, RecursionError) as error:
             logger.warning("%s is not used: %s", self._path, error)
             return None
 

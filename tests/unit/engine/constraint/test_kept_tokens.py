@@ -59,6 +59,7 @@ UNUSABLE = {
     "without a format": file_of(body_of())[8:],
     "no MessagePack": file_of(b"\xc1"),
     "of other fields": file_of(msgspec.msgpack.encode({"tokens": [b"a"]})),
+    "nested without end": file_of(b"\x81\xa1x" + b"\x91" * 9_999),
     "of other types": file_of(body_of(text=["abc"])),
     "half a length": file_of(body_of(b"\1\0")),
     "fewer bytes than tokens": file_of(body_of(text=b"ab")),
