@@ -9,7 +9,7 @@ import msgspec
 from jan_serve.cluster.cluster_file import ClusterFile
 from jan_serve.cluster.head import Head
 from jan_serve.errors import StoreError
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.atomic_file import private_folder, write_atomically
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ def read_record(path: Path) -> ClusterRecord | None:
 def write_record(path: Path, record: ClusterRecord) -> None:
     """Readable by this user only. Raises StoreError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         write_atomically(path, msgspec.json.encode(record), mode=0o600)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from None

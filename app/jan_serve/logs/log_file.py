@@ -17,6 +17,8 @@ from typing import Final
 
 import filelock
 
+from jan_serve.store.files.atomic_file import private_folder
+
 _LOCK_SUFFIX: Final = ".lock"
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
@@ -84,9 +86,9 @@ def open_log_file(path: Path, max_bytes: int, n_files: int) -> Generator[LogFile
 
     Raises LogFileUnavailable if another server writes the file, or it cannot be written.
     """
-    lock = filelock.FileLock(path.with_name(path.name + _LOCK_SUFFIX), thread_local=False)
+    lock = filelock.FileLock(path.with_name(path.name + _LOCK_SUFFIX), thread_local=False, mode=0o600)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         lock.acquire(blocking=False)
     except filelock.Timeout:
         raise LogFileUnavailable(f"another server writes to {path}") from None

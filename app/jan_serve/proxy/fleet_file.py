@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.atomic_file import private_folder, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +48,14 @@ class FleetFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        self._lock = FileLock(path.with_name(path.name + ".lock"), mode=0o600)
         self._writing: asyncio.Task[None] | None = None
         self._latest: bytes | None = None
 
     def open(self) -> tuple[list[NodeRecord], Damaged | None]:
         """Take the file and read it. Blocks. Raises SettingsError if another proxy has it, or if it cannot be used."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self._path.parent)
             self._lock.acquire(timeout=0)
         except Timeout:
             raise SettingsError(f"another proxy uses {self._path}: {_ADVICE}") from None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from jan_serve.core.self_check import SelfCheck
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.atomic_file import private_folder, write_atomically
 from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 _MAX_BYTES: Final = 1 << 16
@@ -51,6 +51,7 @@ class SelfChecks:
         content = msgspec.json.format(
             msgspec.json.encode(msgspec.structs.replace(check, format=latest(SELF_CHECK_STEPS))), indent=1
         )
+        private_folder(self._folder)
         write_atomically(self._folder / f"{name}.json", content, mode=0o600)
 
 

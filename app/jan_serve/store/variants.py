@@ -73,7 +73,7 @@ class VariantIndex:
         """Write a variant, replacing an older one of that name atomically. Raises OSError."""
         current = msgspec.structs.replace(variant, version=latest(VARIANT_STEPS))
         write_atomically(
-            self._path(variant.name), msgspec.json.format(msgspec.json.encode(current), indent=1)
+            self._path(variant.name), msgspec.json.format(msgspec.json.encode(current), indent=1), mode=0o600
         )
         with self._lock:
             self._stamp = None

@@ -18,6 +18,7 @@ from jan_serve.store.self_checks import SelfChecks
 from tests.integration.http.support import serving_models
 from tests.support.models import exact_llama, model_folder
 from tests.support.raw_http import post
+from tests.support.served import serving
 from tests.unit.core.test_self_check import OLD
 
 __all__ = ["exact_llama", "model_folder"]
@@ -66,6 +67,24 @@ def test_logs_and_cached_prompts_are_private(tmp_path: Path, exact_llama: Path) 
     assert states and logs
     assert {mode(path) for path in (*states, *logs)} == {0o600}
     assert {mode(path.parent) for path in states} == {0o700}
+
+
+def test_nothing_in_a_used_data_folder_is_for_others(tmp_path: Path) -> None:
+    """Model files and their folders follow the umask: other programs and users may read them."""
+    data, models = tmp_path / "home" / "data", tmp_path / "models"
+    (tmp_path / "config.toml").write_text(f'data_dir = "{data}"\nmodels_dir = "{models}"\n')
+    with serving(tmp_path, "--port", "0") as server:
+        body = {"messages": [{"role": "user", "content": "a secret " * 60}], "max_tokens": 2}
+        assert post(server.url(), "/v1/chat/completions", body).status == 200
+        variant = {"model": "mario", "from": "jan-tiny", "system": "a secret", "stream": False}
+        assert post(server.url(), "/api/create", variant).status == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+    SelfChecks(data).put(OLD)
+    made = [data.parent, data, *data.rglob("*"), *models.rglob("variants/*")]
+    assert {path.name for path in made} >= {"data", "logs", "server.log", "selfcheck", "cache"}
+    assert any(path.suffix == ".json" and path.parent.name == "variants" for path in made)
+    assert {str(path): oct(mode(path)) for path in made if mode(path) & 0o077} == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the limits of other processes")

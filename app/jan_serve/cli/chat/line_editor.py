@@ -17,6 +17,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from jan_serve.cli.chat.multiline import is_complete
 from jan_serve.cli.chat.parameters import PARAMETERS
 from jan_serve.cli.chat.slash_commands import COMMANDS
+from jan_serve.store.files.atomic_file import private_folder
 
 _PROMPT: Final = ">>> "
 _NEXT_LINE: Final = "... "
@@ -87,7 +88,7 @@ def _history(path: Path | None) -> History:
     if path is None:
         return InMemoryHistory()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         _trim(path)
     except OSError:

@@ -38,6 +38,17 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     flush_folder(path.parent)
 
 
+def private_folder(path: Path) -> None:
+    """Create a folder, with those above it, that this user alone may enter. One that is there stays as it is.
+
+    Blocks. Raises OSError.
+    """
+    for folder in (*reversed(path.parents), path):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    path.mkdir(exist_ok=True)  # raises if a file is in the way
+
+
 def flush_folder(folder: Path) -> None:
     """Make renames in a folder durable. Does nothing on Windows, which needs no such call."""
     if os.name != "posix":
