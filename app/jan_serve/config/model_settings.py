@@ -5,6 +5,7 @@ NAME is a full name of the model: in the models folder, the file name, `repo:qua
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -178,7 +179,7 @@ def model_settings(table: Mapping[str, Any], common: ModelOptions, folder: Path)
     if isinstance(projector, str) and projector != "none":
         own["projector"] = str(folder / user_path(projector))
     draft = options.get("draft_model")
-    if isinstance(draft, str) and (folder / user_path(draft)).is_file():
+    if isinstance(draft, str) and os.path.isfile(folder / user_path(draft)):
         options["draft_model"] = str(folder / user_path(draft))
     settings = ModelSettings.model_validate({"options": defaults | options, **own})
     adapters = tuple(
@@ -191,4 +192,4 @@ def template_value(value: str, folder: Path) -> str:
     """The absolute path if the value is a file or looks like one, else the value itself."""
     relative = user_path(value)
     path = folder / relative
-    return str(path) if len(relative.parts) > 1 or relative.suffix or path.is_file() else value
+    return str(path) if len(relative.parts) > 1 or relative.suffix or os.path.isfile(path) else value

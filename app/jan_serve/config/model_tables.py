@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -74,7 +75,7 @@ def with_templates(
         if not name or not value:
             raise SettingsError(f"chat_template: {item!r} is not MODEL=FILE or MODEL=NAME")
         template = template_value(value, Path.cwd())
-        if Path(template).is_absolute() and not Path(template).is_file():
+        if Path(template).is_absolute() and not os.path.isfile(template):
             raise SettingsError(f"chat_template: there is no file {template}")
         table = result.get(name) or ModelSettings(options=common)
         result[name] = table.model_copy(update={"template": template})
@@ -141,7 +142,7 @@ def _missing_files(file: ConfigFile, name: str, table: ModelSettings) -> Iterabl
 
 
 def _missing(file: ConfigFile, path: tuple[str | int, ...], wanted: Path) -> Iterable[str]:
-    if not wanted.is_file():
+    if not os.path.isfile(wanted):
         yield f"{file.place_of(*path)}: {key_of(path)}: there is no file {wanted}"
 
 

@@ -286,7 +286,7 @@ class ModelResolver:
     def _entry_of_path(self, text: str) -> ModelEntry | None:
         """--model as an existing file, named by its path in the models folder or, elsewhere, its stem."""
         path = user_path(text).absolute()
-        if path.suffix.lower() != _SUFFIX or not path.is_file():
+        if path.suffix.lower() != _SUFFIX or not os.path.isfile(path):
             return None
         inside = path.is_relative_to(self._models_dir)
         name = canonical_name(path.relative_to(self._models_dir) if inside else Path(path.name))
@@ -365,9 +365,11 @@ def _check_is_no_path(text: str) -> None:
     if not (text.startswith(("/", "~", "./", "../")) or "\\" in text or text[1:2] == ":"):
         return
     path = user_path(text)
-    if path.is_file():
+    if os.path.isfile(path):
         raise SettingsError(f"model: {text} is no GGUF file: its name does not end in {_SUFFIX}")
-    raise SettingsError(f"model: {text} is no file" if path.exists() else f"model: there is no file {text}")
+    raise SettingsError(
+        f"model: {text} is no file" if os.path.exists(path) else f"model: there is no file {text}"
+    )
 
 
 def _near(name: str, known: list[str]) -> list[str]:

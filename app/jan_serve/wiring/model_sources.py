@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,7 +105,7 @@ class ModelSources:
         if name is None:
             return None
         file = user_path(name)
-        path = file.resolve() if file.is_file() else self._resolver.resolve(name).path
+        path = file.resolve() if os.path.isfile(file) else self._resolver.resolve(name).path
         self._resolver.model_file(path, name)
         return str(path)
 

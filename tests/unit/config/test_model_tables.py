@@ -93,3 +93,20 @@ def test_templates_by_flag(config_file: Path, tmp_path: Path, monkeypatch: pytes
 )
 def test_keys_as_one_writes_them(path: tuple[str | int, ...], text: str) -> None:
     assert key_of(path) == text
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".jinja", "a\\u0000b.jinja"])
+def test_a_name_that_no_file_can_have_is_no_file(config_file: Path, name: str) -> None:
+    config_file.write_text("")
+    running = load_settings().book()
+    for key in (
+        f'template = "{name}"',
+        f'draft_model = "{name}"',
+        f'lora = [{{name = "a", file = "{name}"}}]',
+    ):
+        config_file.write_text(f"[models.x]\n{key}\n")
+        try:
+            load_settings()
+        except SettingsError as error:
+            assert "models.x" in error.message
+        assert isinstance(running.tables(), dict)

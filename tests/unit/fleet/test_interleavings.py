@@ -4,6 +4,7 @@ failed gets one trial at a time, and none is lost for ever.
 
 from __future__ import annotations
 
+import os
 from random import Random
 
 import pytest
@@ -15,7 +16,7 @@ _LONGEST_PAUSE_S = 120.0
 SENT = keys(LONG)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("INTERLEAVINGS", "100"))))
 def test_loads_are_given_back_and_trials_are_single(seed: int) -> None:
     draws = Random(seed)
     fleet = fleet_of(2)

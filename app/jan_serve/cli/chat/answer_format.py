@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ def read_format(name: str) -> AnswerFormat:
     if name == "json":
         return AnswerFormat(name, {"response_format": {"type": "json_object"}})
     path = user_path(name)
-    if not path.is_file():
+    if not os.path.isfile(path):
         if path.suffix or len(path.parts) > 1:
             raise CommandError(
                 f"There is no file {name}.",

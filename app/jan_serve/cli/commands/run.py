@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,7 +120,7 @@ def _file(model: str | None) -> Path | None:
     if model is None or not model.lower().endswith(".gguf"):
         return None
     path = user_path(model)
-    if path.is_file():
+    if os.path.isfile(path):
         return path.absolute()
     if path.is_absolute() or model.startswith(("./", "../", "~")):
         raise CommandError(f"There is no file {model}.", "`jan-serve ls` lists the models.", WRONG_USE)
