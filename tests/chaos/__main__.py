@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ def main() -> int:
     )
     command.add_argument("--keep", type=Path, help="a folder, not there yet, that keeps all files of the run")
     options = command.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and the server would inherit that
     faults = [
         entry
         for entry in FAULTS
