@@ -32,6 +32,7 @@ CATALOGUE_S: Final = 8.0
 _LATE: Final = any_object(
     f"the schemas of all tools take more than {CATALOGUE_S:.0f} s, so this one waits for the next request"
 )
+FREE: Final = any_object("its `strict` is false")
 _ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 
 Compile = Callable[[CompileRequest], Awaitable[Compiled]]
@@ -51,6 +52,7 @@ def catalogue_digest(
         digest.update(encode_request(CompileAnswer(form=form, constraint=constraint)))
     for tool in tools:
         digest.update(encode_request(_tool(form, tool, whitespace)))
+        digest.update(b"%d" % (tool.strict is False))
     return digest.digest()
 
 
@@ -66,7 +68,8 @@ async def compile_catalogue(
     """The grammars of calls of any of the tools, and whether every tool was ready in time.
 
     constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
-    is held to less, with a warning. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    is held to less, with a warning; so is one whose `strict` is false: the model knows its schema, and may write any
+    object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None
@@ -95,7 +98,8 @@ def _frame(form: str, tools: Sequence[Tool], parallel: bool, constraint: Constra
 
 
 def _tool(form: str, tool: Tool, whitespace: Whitespace) -> CompileTool:
-    return CompileTool(form=form, parameters=tool.parameters, strict=bool(tool.strict), whitespace=whitespace)
+    parameters = _ANY_ARGUMENTS if tool.strict is False else tool.parameters
+    return CompileTool(form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace)
 
 
 async def _compile_tools(
@@ -107,7 +111,8 @@ async def _compile_tools(
     async def one(tool: Tool) -> ToolGrammar | str:
         async with gate:
             try:
-                return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
+                grammar = cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
+                return msgspec.structs.replace(grammar, warnings=(FREE,)) if tool.strict is False else grammar
             except GrammarTooComplex as error:
                 if tool.strict:
                     raise
