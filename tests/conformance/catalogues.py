@@ -56,7 +56,9 @@ def main() -> int:
         if not options.formats or form.name in options.formats:
             found = asyncio.run(costs(form, tools))
             warnings = "; ".join(found.grammars.warnings) or "no warning"
-            sys.stdout.write(f"{form.name:16} first {found.first:.2f} s, again {1e3 * found.again:.1f} ms, {warnings}\n")
+            sys.stdout.write(
+                f"{form.name:16} first {found.first:.2f} s, again {1e3 * found.again:.1f} ms, {warnings}\n"
+            )
             sys.stdout.flush()
     return 0
 

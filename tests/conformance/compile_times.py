@@ -77,7 +77,9 @@ def report(every: int, slowest: int) -> None:
     )
     sys.stdout.write(f"compiled within ms: {', '.join(within)}\n")
     for each in sorted(times, key=lambda each: -each.total)[:slowest]:
-        sys.stdout.write(f"    {each.name}: {each.translation:.0f} + {each.llguidance:.0f} {each.refused or ''}\n")
+        sys.stdout.write(
+            f"    {each.name}: {each.translation:.0f} + {each.llguidance:.0f} {each.refused or ''}\n"
+        )
 
 
 def main() -> int:

@@ -45,9 +45,7 @@ HARD: Final[dict[str, Hard]] = {
         "a.b@example.com",
         "a..b@example.com",
     ),
-    "a bound of 65536": _with(
-        {"type": "string", "minLength": 1, "maxLength": 65_536}, "ls -l", "x" * 65_537
-    ),
+    "a bound of 65536": _with({"type": "string", "minLength": 1, "maxLength": 65_536}, "ls -l", "x" * 65_537),
     "a bound of 10000 within arrays and objects": _with(
         {
             "type": "array",
@@ -89,9 +87,7 @@ HARD: Final[dict[str, Hard]] = {
         {"definition": {"name": "a", "parts": [{"name": "b"}]}},
         {"definition": {"name": "a", "parts": [{"parts": []}]}},
     ),
-    "objects within eight objects": _with(
-        _nested({"enum": ["a", "b"]}, 8), _within("b", 8), _within("c", 8)
-    ),
+    "objects within eight objects": _with(_nested({"enum": ["a", "b"]}, 8), _within("b", 8), _within("c", 8)),
     "null in place of a type": _with(
         {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}], "default": None},
         None,
@@ -123,7 +119,11 @@ def _plain(number: int) -> dict[str, Any]:
         },
         "required": [f"path_{number}"],
     }
-    items = {"type": "array", "items": {"enum": [f"kind_{number}_{index}" for index in range(6)]}, "maxItems": 5}
+    items = {
+        "type": "array",
+        "items": {"enum": [f"kind_{number}_{index}" for index in range(6)]},
+        "maxItems": 5,
+    }
     return {
         "type": "object",
         "properties": {**scalars, f"scope_{number}": inner, f"kinds_{number}": items},

@@ -124,6 +124,16 @@ def has_free_text(chat_format: ChatFormat) -> bool:
     return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
 
 
+def answer_has_tokens(chat_format: ChatFormat) -> bool:
+    """Whether an answer beside calls may be written with terminals of several characters.
+
+    Not where a call may have unquoted strings, or no mark at its start: `{"name` would be read as the answer's key.
+    """
+    layout = chat_format.calls
+    first = layout.opening + (layout.call[0] if isinstance(layout.call[0], str) else "")
+    return not has_free_text(chat_format) and not first.startswith("{")
+
+
 def _translated(
     chat_format: ChatFormat, schema: Any, whitespace: Whitespace, complements: bool
 ) -> ArgumentsGrammar:

@@ -20,7 +20,10 @@ EASY = Tool(name="easy", parameters={"type": "object", "properties": {"x": {"typ
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 def test_every_schema_is_enforced_beside_the_others(form: ChatFormat) -> None:
-    tools = [EASY, *(Tool(name=f"hard_{n}", parameters=hard.parameters) for n, hard in enumerate(HARD.values()))]
+    tools = [
+        EASY,
+        *(Tool(name=f"hard_{n}", parameters=hard.parameters) for n, hard in enumerate(HARD.values())),
+    ]
     warnings = call_grammars(form, tools, parallel=True).warnings
     # Gemma 4's strings within arrays and objects are counted by rules, one for each character.
     uncounted = (f"tool hard_2: {long_bounds(4_096)}", f"tool hard_3: {long_bounds(256)}")
@@ -32,7 +35,7 @@ def test_calls_follow_the_schema(hard: Hard) -> None:
     whole = call_trees(HERMES, [EASY, Tool(name="hard", parameters=hard.parameters)], parallel=True)[0]
 
     def call(arguments: object) -> str:
-        return f'<tool_call>\n{json.dumps({"name": "hard", "arguments": arguments})}\n</tool_call>'
+        return f"<tool_call>\n{json.dumps({'name': 'hard', 'arguments': arguments})}\n</tool_call>"
 
     assert matches(whole, call(hard.valid))
     assert not matches(whole, call(hard.invalid))
