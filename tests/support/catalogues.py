@@ -40,7 +40,8 @@ HARD: Final[dict[str, Hard]] = {
     "zod's email, with lookaheads": _with(
         {
             "type": "string",
-            "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
+            "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]"
+            r"@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
         },
         "a.b@example.com",
         "a..b@example.com",

@@ -1,5 +1,5 @@
-"""Answers under a schema in every format: the thought is free and then the schema holds; beside tools the model calls or
-answers under the schema."""
+"""Answers under a schema in every format: the thought is free and then the schema holds; beside tools the model calls
+or answers under the schema."""
 
 from __future__ import annotations
 
