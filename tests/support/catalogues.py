@@ -107,13 +107,14 @@ def _plain(number: int) -> dict[str, Any]:
     scalars: dict[str, Any] = {
         f"field_{number}_{index}": {
             "type": kinds[index % 4],
-            "description": f"What field {index} of tool {number} is for, said in a sentence as servers of tools do.",
+            "description": f"What field {index} of tool {number} is for, said in a sentence or two, as servers of tools "
+            "do it for models.",
         }
         for index in range(8)
     }
     inner = {
         "type": "object",
-        "description": "Where to look, and how much of it to give back to the caller.",
+        "description": "Where to look, and how much of what is there to give back to whoever asked for it.",
         "properties": {
             f"path_{number}": {"type": "string", "maxLength": 200},
             f"depth_{number}": {"type": "integer", "minimum": 0, "maximum": 9},
