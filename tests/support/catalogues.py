@@ -107,8 +107,8 @@ def _plain(number: int) -> dict[str, Any]:
     scalars: dict[str, Any] = {
         f"field_{number}_{index}": {
             "type": kinds[index % 4],
-            "description": f"What field {index} of tool {number} is for, said in a sentence or two, as servers of tools "
-            "do it for models.",
+            "description": f"What field {index} of tool {number} is for, said in a sentence or two, as servers of "
+            "tools do it for models.",
         }
         for index in range(8)
     }
