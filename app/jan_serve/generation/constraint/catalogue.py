@@ -32,7 +32,6 @@ CATALOGUE_S: Final = 8.0
 _LATE: Final = any_object(
     f"the schemas of all tools take more than {CATALOGUE_S:.0f} s, so this one waits for the next request"
 )
-FREE: Final = any_object("its `strict` is false")
 _ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 
 Compile = Callable[[CompileRequest], Awaitable[Compiled]]
@@ -68,8 +67,7 @@ async def compile_catalogue(
     """The grammars of calls of any of the tools, and whether every tool was ready in time.
 
     constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
-    is held to less, with a warning; so is one whose `strict` is false: the model knows its schema, and may write any
-    object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None
@@ -111,8 +109,7 @@ async def _compile_tools(
     async def one(tool: Tool) -> ToolGrammar | str:
         async with gate:
             try:
-                grammar = cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
-                return msgspec.structs.replace(grammar, warnings=(FREE,)) if tool.strict is False else grammar
+                return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
             except GrammarTooComplex as error:
                 if tool.strict:
                     raise

@@ -112,7 +112,7 @@ async def test_a_tool_that_is_not_strict_is_called_with_any_object(form: ChatFor
     free = await compiled(schema, False)
     assert free.whole == anything.whole
     assert free.triggered == anything.triggered
-    assert (free.warnings, anything.warnings) == ((f"tool f: {catalogue.FREE}",), ())
+    assert free.warnings == anything.warnings == ()
     for strict in (None, True):
         held = await compiled(schema, strict)
         assert held.whole != anything.whole
