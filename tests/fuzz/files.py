@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, cast
 
 from jan_serve.cluster.cluster_file import read_cluster_file
 from jan_serve.cluster.record import read_record, record_file
@@ -198,7 +198,7 @@ async def _read(name: str, place: Path, path: Path, data: bytes) -> bool:
             if name in READERS:
                 raise Finding(f"{type(error).__name__}: {error}", data) from error
             return False
-    return any(found) if isinstance(found, tuple) else found is not None
+    return any(cast(tuple[object, ...], found)) if isinstance(found, tuple) else found is not None
 
 
 @asynccontextmanager
@@ -264,7 +264,12 @@ class Hub:
         writer.close()
 
 
-NO_WATCHER: Final[Any] = type("NoWatcher", (), {"received": lambda *_: None, "note": lambda *_: None})()
+class NoWatcher:
+    """As DownloadWatcher."""
+
+    def received(self, n_bytes: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
 
 
 @asynccontextmanager
@@ -283,7 +288,7 @@ async def hub() -> AsyncGenerator[Fuzz]:
                 try:
                     with judging(data):
                         plan = await puller.plan("org/repo")
-                        record = await puller.run(plan, NO_WATCHER)
+                        record = await puller.run(plan, NoWatcher())
                 except JanServeError as error:
                     return error.code
                 for file in record.files:

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.integration
 FORGER: Final = "http://127.0.0.1:1"
 KEY: Final = b"k" * 32
 _DIGEST: Final = 32
-Answer = Sequence[bytes]
+Answer = Sequence[bytes | bytearray]
 """Bodies of records, or raw bytes if they are a bytearray. After those of a tuple, it leaves."""
 
 

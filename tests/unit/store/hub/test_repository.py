@@ -36,11 +36,12 @@ class Hub:
 
     def __init__(self, content: bytes, status: int = 200) -> None:
         self.content, self.status = content, status
+        self.headers = httpx2.Headers({"content-type": "text/html"})
         self.asked: list[tuple[str, Any]] = []
 
     async def answer(self, url: str, max_bytes: int, params: Any = None) -> HubResponse:
         self.asked.append((url, params))
-        return HubResponse(self.status, httpx2.Headers({"content-type": "text/html"}), self.content, url)
+        return HubResponse(self.status, self.headers, self.content, url)
 
 
 def listing(*paths: str, **sizes: int) -> bytes:
@@ -185,3 +186,11 @@ async def test_the_projector(names: tuple[str, ...], preferred: str | None, best
     repository = await read(listing("q/m-Q4_K_M.gguf", *names))
     found: HubFile | None = best_projector(repository, repository.models[0], preferred)
     assert (found.path if found is not None else None) == best
+
+
+@pytest.mark.parametrize("name", ["x-error-code", "x-error-message", "x-request-id"])
+async def test_headers_of_an_error_that_are_not_ascii_do_not_count(name: str) -> None:
+    hub: Any = Hub(b"", status=404)
+    hub.headers = httpx2.Headers([(name.encode(), b"\xe9")])
+    with pytest.raises(HubNotFound, match="no repository org/m"):
+        await read_repository(hub, parse_reference("org/m"))
