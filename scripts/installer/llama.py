@@ -153,7 +153,7 @@ def _compiled(build: Build, requirement: str, python: Path, folder: Path, logs: 
     with_args = f" with {build.cmake_args}" if build.cmake_args else ""
     whose = "Zig's" if build.compiler == "zig" else "the system's"
     say(f"compiling llama.cpp by {whose} compiler{with_args}, once: this takes minutes")
-    with work_folder(f"compile-{folder.name}") as work:
+    with work_folder(f"compile-{folder.name}") as work, Progress("compiling llama.cpp") as progress:
         variables = {"CMAKE_ARGS": build.cmake_args, "SKBUILD_WHEEL_EXCLUDE": ";".join(_LEFT_OUT)}
         definitions = build.definitions()
         if build.compiler == "zig":
@@ -174,14 +174,13 @@ def _compiled(build: Build, requirement: str, python: Path, folder: Path, logs: 
             "llama-cpp-python",
         ]
         command = [python, "-m", "pip", "--disable-pip-version-check", "wheel", *options]
-        with Progress("compiling llama.cpp") as progress:
-            run(
-                "compiling llama.cpp",
-                [*command, "--wheel-dir", wheels, "--requirement", work / "llama.txt"],
-                logs / f"llama-{build.compiler}.log",
-                variables=variables | {"TMPDIR": str(temporary)},
-                on_line=progress.read,
-            )
+        run(
+            "compiling llama.cpp",
+            [*command, "--wheel-dir", wheels, "--requirement", work / "llama.txt"],
+            logs / f"llama-{build.compiler}.log",
+            variables=variables | {"TMPDIR": str(temporary)},
+            on_line=progress.read,
+        )
         (wheel,) = wheels.glob("*.whl")
         _check_loads(wheel, work / "unpacked", python, logs / "load.log")
         return _kept(wheel, folder)

@@ -25,7 +25,9 @@ if [ -n "${FAKE_WAITS:-}" ] && [[ "$*" == *"$FAKE_WAITS"* ]]; then
     echo >"$FAKE_HOME/begun"; read -r _ <"$FAKE_HOME/go"
 fi
 unless=${FAKE_UNLESS:-FAKE_NEVER}
-if [ -n "${FAKE_FAILS:-}" ] && [[ "$*" == *"$FAKE_FAILS"* ]] && [ -z "${!unless:-}" ]; then echo "$FAKE_SAYS"; exit 1; fi
+if [ -n "${FAKE_FAILS:-}" ] && [[ "$*" == *"$FAKE_FAILS"* ]] && [ -z "${!unless:-}" ]; then
+    echo "$FAKE_SAYS"; exit 1
+fi
 previous=
 for word; do
     case "$previous" in
