@@ -80,9 +80,9 @@ def listen(host: str, port: int) -> socket.socket:
                 raise _explain(error, host, port) from None
             time.sleep(random.uniform(0.0, pause_s))
         else:
-            break
-    sock.setblocking(False)
-    return sock
+            sock.setblocking(False)
+            return sock
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _bind(sock: socket.socket, address: Any) -> None:
