@@ -6,7 +6,9 @@ import errno
 import itertools
 import json
 import os
+import random
 import socket
+import time
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,6 +17,8 @@ import psutil
 from jan_serve.cli.errors import WRONG_USE, CommandError
 
 _BACKLOG: Final = 2048
+_PAUSES_S: Final = (0.01, 0.1, 0.5)
+"""At most so long before listen() is tried again, at random within that."""
 _HEALTH_TIMEOUT_S: Final = 2.0
 _MAX_HEALTH_BYTES: Final = 64 * 1024
 _HEALTH_FIELDS: Final = frozenset(
@@ -62,20 +66,32 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise AddressUnavailable(f"unknown host name {host}: {error.strerror}") from None
     family, _, _, _, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if os.name == "posix":
-            # Ignores connections in TIME_WAIT; a second listener still fails, at the latest in listen().
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for pause_s in (*_PAUSES_S, None):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        bound = False
+        try:
+            _bind(sock, address)
+            bound = True
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            sock.close()
+            # A port with a listener fails in bind(). Of two that are bound at once, Linux may reject both in listen().
+            if not bound or error.errno != errno.EADDRINUSE or pause_s is None:
+                raise _explain(error, host, port) from None
+            time.sleep(random.uniform(0.0, pause_s))
         else:
-            sock.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
-        sock.bind(address)
-        sock.listen(_BACKLOG)
-    except OSError as error:
-        sock.close()
-        raise _explain(error, host, port) from None
+            break
     sock.setblocking(False)
     return sock
+
+
+def _bind(sock: socket.socket, address: Any) -> None:
+    if os.name == "posix":
+        # Ignores connections in TIME_WAIT; a second listener still fails, at the latest in listen().
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    else:
+        sock.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
+    sock.bind(address)
 
 
 def listen_also(host: str, port: int) -> socket.socket:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -177,6 +179,8 @@ def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
 
 
 def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests take ports of 127.0.0.1 at the same time, perhaps the one that is free here.
+    host = "127.0.0.77" if sys.platform == "linux" else HOST
 
     def silent(host: str, port: int) -> None:
         """The winner closes at once and would not answer."""
@@ -186,7 +190,7 @@ def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch)
     def attempt(port: int, gate: threading.Barrier) -> socket.socket | None:
         gate.wait(60)
         try:
-            return listen(HOST, port)
+            return listen(host, port)
         except AddressUnavailable:
             return None
 
@@ -200,3 +204,35 @@ def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch)
             for sock in winners:
                 sock.close()
             assert len(winners) == 1
+
+
+class RejectedInListen(socket.socket):
+    """Rejected in listen(), as Linux may do with both of two sockets that were bound to a port at once."""
+
+    rejections = 0
+
+    def listen(self, backlog: int = 0, /) -> None:
+        if RejectedInListen.rejections:
+            RejectedInListen.rejections -= 1
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        super().listen(backlog)
+
+
+@pytest.mark.parametrize("rejections", [1, 3])
+def test_a_start_that_lost_to_another_that_lost_too_tries_again(
+    rejections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jan_serve.cli.server.listen._PAUSES_S", (0.0,) * 3)
+    monkeypatch.setattr(RejectedInListen, "rejections", rejections)
+    monkeypatch.setattr(socket, "socket", RejectedInListen)
+    with listen(HOST, 0) as sock:
+        assert sock.getsockname()[1] > 0
+    assert RejectedInListen.rejections == 0
+
+
+def test_a_port_that_stays_taken_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jan_serve.cli.server.listen._PAUSES_S", (0.0,) * 3)
+    monkeypatch.setattr(RejectedInListen, "rejections", 4)
+    monkeypatch.setattr(socket, "socket", RejectedInListen)
+    with pytest.raises(AddressUnavailable, match="in use"):
+        listen(HOST, 0)
