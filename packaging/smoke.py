@@ -1,4 +1,4 @@
-"""Starts an installed jan-serve: tests the page, a chat, a picture, a schema, selfcheck and a stop. Only the standard library.
+"""Starts an installed jan-serve: tests the page, chats, a schema, selfcheck and a stop. Only the standard library.
 
     python3 packaging/smoke.py PROGRAM [ARGUMENT ...]
     python3 packaging/smoke.py --service COMMAND [ARGUMENT ...]

@@ -25,7 +25,9 @@ export async function readAttachment(file: File, images: boolean): Promise<Attac
 
 /** Bytes that go with the question. */
 export function sentBytes({ kind, content }: Attachment): number {
-  return kind === "text" ? new Blob([content]).size : Math.floor((content.length - content.indexOf(",") - 1) * 0.75);
+  if (kind === "text") return new Blob([content]).size;
+  const base64 = content.slice(content.indexOf(",") + 1).replace(/=+$/, "");
+  return Math.floor(base64.length * 0.75);
 }
 
 /** A data URL of the picture, drawn again if it is large or of a format that the server does not read. */
