@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -111,7 +111,7 @@ def _verify(entry: ModelEntry, models_dir: Path) -> bool | None:
 
 def _rows(key: str, value: Any) -> list[tuple[str, str]]:
     """A row for a value that is known, one for each item of a list."""
-    items: list[Any] = value if isinstance(value, list) else [value]
+    items = cast(list[Any], value) if isinstance(value, list) else [value]
     texts = [text for item in items if (text := _text(key, item))]
     labels = (_LABELS.get(key, key.replace("_", " ")), *[""] * len(texts))
     return list(zip(labels, texts, strict=False))
