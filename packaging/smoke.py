@@ -1,4 +1,4 @@
-"""Starts an installed jan-serve: tests the page, a chat, a schema, selfcheck and a stop. Only the standard library.
+"""Starts an installed jan-serve: tests the page, chats, a schema, selfcheck and a stop. Only the standard library.
 
     python3 packaging/smoke.py PROGRAM [ARGUMENT ...]
     python3 packaging/smoke.py --service COMMAND [ARGUMENT ...]
@@ -10,11 +10,13 @@ the first failed check.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +85,26 @@ def call(url: str, path: str, body: object = None, accept: str = "*/*") -> tuple
         raise SystemExit(f"{path}: {error}: {error.read().decode()}") from None
 
 
-def chat(url: str, question: str, **fields: object) -> str:
-    """The text of an answer."""
+def chat(url: str, question: object, **fields: object) -> str:
+    """The text of an answer. question: a text, or parts."""
     message = {"role": "user", "content": question}
     _, body = call(url, "/v1/chat/completions", {"messages": [message], "temperature": 0, **fields})
     text: str = json.loads(body)["choices"][0]["message"]["content"]
     return text
+
+
+def square() -> str:
+    """A data URL: a red square on white, a PNG of 32 by 32 pixels."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    blank = b"\0" + b"\xff" * 96
+    crossed = b"\0" + b"\xff" * 24 + b"\xff\0\0" * 16 + b"\xff" * 24
+    header = struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)
+    rows = zlib.compress(blank * 8 + crossed * 16 + blank * 8)
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def check(name: str, passed: bool, value: object = "") -> None:
@@ -109,6 +126,9 @@ def use(url: str) -> None:
     check("it is the built page, whole", len(sizes) == 4 and max(sizes) > 100_000, sizes)
     answer = chat(url, "Who are you?")
     check("the built-in model answers", bool(answer.strip()), answer)
+    asked = {"type": "text", "text": "What is in this picture?"}
+    seen = chat(url, [{"type": "image_url", "image_url": {"url": square()}}, asked])
+    check("it sees a picture", seen == "I see a red square.", seen)
     number = {"n": {"enum": [1, 2]}}
     schema = {"type": "object", "properties": number, "required": ["n"], "additionalProperties": False}
     shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}

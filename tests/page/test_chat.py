@@ -6,9 +6,12 @@ import json
 from base64 import b64decode, b64encode
 
 import pytest
-from playwright.sync_api import FilePayload, Page, Route, expect
+from PIL import Image
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
-from tests.page.support import CHATS, Tab, cancelled
+from jan_serve.image_files.header import checked_header
+from tests.page.support import CHATS, KEY, Tab, cancelled, opened_tab
+from tests.support.pictures import RED, encoded, picture
 from tests.support.processes import wait_until
 from tests.support.raw_http import get
 
@@ -225,25 +228,28 @@ def seeing(tab: Tab) -> Tab:
     return tab
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        "new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true})",
-        "new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true})",
-    ],
-    ids=["pasted", "dropped"],
-)
-def test_a_picture_is_pasted_or_dropped(seeing: Tab, event: str) -> None:
-    asked = seeing.answer_chats_with({"content": "A dot."})
-    seeing.question.evaluate(
+PASTE = "new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true})"
+DROP = "new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true})"
+
+
+def bring(tab: Tab, content: bytes, event: str = PASTE) -> None:
+    """Paste or drop a picture on the field for questions, as dot.png."""
+    tab.question.evaluate(
         f"""(field, bytes) => {{
             const data = new DataTransfer();
             data.items.add(new File([new Uint8Array(bytes)], "dot.png", {{type: "image/png"}}));
             field.dispatchEvent({event});
         }}""",
-        list(PIXEL),
+        list(content),
     )
-    expect(seeing.page.locator(".attached").get_by_role("img", name="dot.png")).to_have_count(1)
+    expect(tab.page.locator(".attached").get_by_role("img", name="dot.png")).to_have_count(1)
+
+
+@pytest.mark.parametrize("event", [PASTE, DROP], ids=["pasted", "dropped"])
+def test_a_picture_is_pasted_or_dropped(seeing: Tab, event: str) -> None:
+    asked = seeing.answer_chats_with({"content": "A dot."})
+    bring(seeing, PIXEL, event)
+    expect(seeing.page.locator(".attached")).to_contain_text(f"{len(PIXEL)} B")
     seeing.ask("What is it?")
     seeing.wait_for_answer()
     url = f"data:image/png;base64,{b64encode(PIXEL).decode()}"
@@ -267,6 +273,58 @@ def test_pictures_go_to_a_model_that_sees_them(seeing: Tab) -> None:
     assert picture == {"type": "image_url", "image_url": {"url": url}}
     shown = tab.page.get_by_role("img", name="dot.png")
     assert shown.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
+
+
+def test_a_picture_needs_no_words(seeing: Tab) -> None:
+    asked = seeing.answer_chats_with({"content": "A dot."})
+    bring(seeing, PIXEL)
+    seeing.ask("")
+    seeing.wait_for_answer()
+    assert len(asked) == 1
+    expect(seeing.page.locator(".open-chat")).to_have_text(["dot.png"])
+    expect(seeing.page.locator(".bubble")).to_have_count(0)
+
+
+def test_a_large_picture_is_drawn_smaller_and_one_that_is_damaged_stays_out(seeing: Tab) -> None:
+    asked = seeing.answer_chats_with({"content": "Red."})
+    picker = seeing.page.locator("input[type=file]")
+    picker.set_input_files({"name": "broken.png", "mimeType": "image/png", "buffer": PIXEL[:30]})
+    expect(seeing.page.get_by_text("broken.png: this browser cannot read the picture")).to_be_visible()
+    large = picture(3000, 1500, "BMP")
+    picker.set_input_files({"name": "large.bmp", "mimeType": "image/bmp", "buffer": large})
+    expect(seeing.page.locator(".attached").get_by_role("img")).to_have_count(1)
+    seeing.ask("What colour is it?")
+    seeing.wait_for_answer()
+    sent = b64decode(asked[0]["messages"][0]["content"][1]["image_url"]["url"].partition("base64,")[2])
+    header = checked_header(sent)
+    assert (header.format, header.width, header.height) == ("JPEG", 2828, 1414)
+    assert len(sent) < len(large) / 50
+
+
+def test_more_files_than_go_with_a_question_are_named(seeing: Tab) -> None:
+    files: list[FilePayload] = [
+        {"name": f"{number}.txt", "mimeType": "text/plain", "buffer": b"x"} for number in range(11)
+    ]
+    seeing.page.locator("input[type=file]").set_input_files(files)
+    expect(seeing.page.get_by_text("10 files at most go with a question")).to_be_visible()
+    expect(seeing.page.locator(".attached li")).to_have_count(10)
+
+
+def test_the_built_in_model_says_what_a_pasted_picture_shows(browser: Browser, keyed_url: str) -> None:
+    drawn = Image.new("RGB", (600, 400), "white")
+    drawn.paste(RED, (200, 100, 400, 300))
+    with opened_tab(browser, keyed_url) as tab:
+        tab.expected.append("401")
+        tab.page.get_by_label("API key").fill(KEY)
+        tab.page.get_by_role("button", name="Use this key").click()
+        tab.page.get_by_role("button", name="Attach pictures or text files").wait_for()
+        tab.page.get_by_role("button", name="Settings of this chat").click()
+        tab.page.get_by_label("Temperature").fill("0")
+        bring(tab, encoded(drawn))
+        tab.ask("What is in this picture?")
+        tab.wait_for_answer()
+        expect(tab.answers.locator(".markdown")).to_have_text("I see a red square.")
+        expect(tab.page.get_by_role("article", name="Question").get_by_role("img")).to_have_count(1)
 
 
 def test_a_failure_is_shown_and_can_be_retried(tab: Tab) -> None:

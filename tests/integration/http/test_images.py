@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from models.recipe.projector_fixtures import EncoderShape, write_projector, write_tiny_projector
 from tests.integration.http.support import serving_models
-from tests.support.pictures import BLUE, RED, data_url, picture, png_bomb, png_header
+from tests.support.pictures import BLUE, RED, data_url, encoded, picture, png_bomb, png_header
 from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
 
@@ -89,10 +90,18 @@ def test_a_projector_at_which_llama_cpp_ends_its_process_costs_only_the_sight(ur
     assert "squint is served for text only: a load with its projector mmproj-squint.gguf ended" in message
 
 
+def animated(kind: str) -> bytes:
+    frames = [Image.new("RGB", (30, 20), color) for color in (RED, BLUE)]
+    return encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+
+
+NOISE = encoded(Image.effect_noise((64, 48), 50).convert("RGB"), "JPEG")
+
 HOSTILE: dict[str, tuple[list[str], str]] = {
     "bomb": ([data_url(png_header(60_000, 60_000))], "the limit is 32 million"),
     "strip": ([data_url(png_header(20_000, 1))], "200 times"),
     "cut off": ([data_url(png_bomb(64, 64)[:60])], "damaged"),
+    "half a jpeg": ([data_url(NOISE[: len(NOISE) // 2], "image/jpeg")], "damaged"),
     "no pixels": ([data_url(png_header(640, 480))], "damaged"),
     "other bytes": ([data_url(b"MZ" + bytes(500))], "not a PNG"),
     "a script": ([data_url(b"<svg onload='x'/>", "image/svg+xml")], "not a PNG"),
@@ -124,6 +133,10 @@ SERVED = {
     "gif": picture(30, 20, "GIF"),
     "webp": picture(30, 20, "WEBP"),
     "bmp": picture(30, 20, "BMP"),
+    "labelled as png": NOISE,
+    "animated gif": animated("GIF"),
+    "animated webp": animated("WEBP"),
+    "animated png": animated("PNG"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,6 +113,53 @@ async def test_answers_that_are_no_image(
         path = "302/to/" * 9 + "200"
     with pytest.raises(InvalidImage, match=reason):
         await fetched(f"http://{host}/{path}", host)
+
+
+@pytest.fixture
+def asked_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are looked up. Those of `.example` have the address before it: a-b-c-d.example."""
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(host, bytes) or not host.endswith(".example"):
+            return real(host, port, *args, **kwargs)
+        asked.append(host)
+        address = host.removesuffix(".example")
+        address = address.replace("-", ":" if address.startswith("-") else ".")
+        return real(address, port, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "name", ["127-0-0-1", "127-9-9-9", "0-0-0-0", "169-254-169-254", "--1", "--ffff-127.0.0.1", "224-0-0-1"]
+)
+async def test_a_name_of_this_machine_is_not_asked(host: str, asked_names: list[str], name: str) -> None:
+    port = host.partition(":")[2]
+    named = f"{name}.example:{port}"
+    with pytest.raises(
+        InvalidImage, match=rf"{named}, which leads to .* \(image_hosts names such an address itself\)"
+    ):
+        await fetched(f"http://{named}/", named)
+    # `host` is an address of this machine that the configuration names, at one port.
+    with pytest.raises(InvalidImage, match=f"{name}.example, which leads to "):
+        await fetched(f"http://{host}/302/to/http://{name}.example/", f"{name}.example", host)
+    assert [path for path, _ in Handler.asked] == [f"/302/to/http://{name}.example/"]
+
+
+async def test_a_name_is_looked_up_once_and_its_host_is_told_it(host: str, asked_names: list[str]) -> None:
+    """Between two answers a name may change to an address of this machine."""
+    named = f"127-0-0-1.example:{host.partition(':')[2]}"
+    assert await fetched(f"http://{named}/a.png", named, host) == FILE
+    assert asked_names == ["127-0-0-1.example"]
+    assert Handler.asked[0][1]["host"] == named
+
+
+async def test_a_name_that_nobody_knows() -> None:
+    with pytest.raises(InvalidImage, match=r"cannot be fetched: nowhere\.invalid is not known"):
+        await fetched("http://nowhere.invalid/", "nowhere.invalid")
 
 
 async def test_a_host_that_sends_nothing(host: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,10 @@ import { ask, edit, isAnswering, open, stop } from "../state/conversations";
 import type { Attachment } from "../state/conversation";
 import { currentModel, seesImages } from "../state/models";
 import { useFocus } from "../ui/focus";
+import { bytes } from "../ui/format";
 import { Icon } from "../ui/icons";
 import { say } from "../ui/notice";
-import { MAX_ATTACHMENTS, readAttachment } from "./attachments";
+import { MAX_ATTACHMENTS, readAttachment, sentBytes } from "./attachments";
 
 export function Composer() {
   const [text, setText] = useState("");
@@ -52,6 +53,7 @@ export function Composer() {
         say(error instanceof Error ? error.message : String(error), true);
       }
     }
+    if (attached.length + added.length > MAX_ATTACHMENTS) say(`${MAX_ATTACHMENTS} files at most go with a question`, true);
     setAttached((known) => [...known, ...added].slice(0, MAX_ATTACHMENTS));
   };
   const paste = (event: ClipboardEvent) => {
@@ -74,6 +76,7 @@ export function Composer() {
           {attached.map((file, index) => (
             <li key={index}>
               {file.kind === "image" ? <img src={file.content} alt={file.name} /> : <span>{file.name}</span>}
+              <span class="hint">{bytes(sentBytes(file))}</span>
               <button type="button" class="quiet small" aria-label={`Remove ${file.name}`} onClick={() => setAttached(attached.filter((_, at) => at !== index))}>
                 <Icon name="close" />
               </button>

@@ -68,7 +68,7 @@ function Question({ message }: { message: Message }) {
       {message.attachments?.map((file, index) =>
         file.kind === "image" ? <img key={index} class="picture" src={file.content} alt={file.name} /> : <div key={index} class="file">{file.name}</div>,
       )}
-      <div class="bubble">{message.text}</div>
+      {message.text !== "" && <div class="bubble">{message.text}</div>}
       <div class="tools">
         <CopyButton text={message.text} label="Copy question" />
         <button type="button" class="quiet" disabled={isAnswering.value} onClick={() => setDraft(message.text)}>

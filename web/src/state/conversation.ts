@@ -103,9 +103,15 @@ export function toolsOf(settings: ChatSettings): unknown[] {
   return tools;
 }
 
+// What the server takes of one request (docs/images.md): base64 in a body of 32 MiB.
+const MAX_IMAGES = 16;
+const MAX_IMAGE_CHARS = 30_000_000;
+
+/** Of more pictures than one request may have, the newest ones go, and the names of the others. */
 export function chatRequest(conversation: Conversation, model: string): ChatRequest {
   const { settings } = conversation;
-  const request: ChatRequest = { model, messages: conversation.messages.flatMap(wireMessage) };
+  const sent = newestImages(conversation.messages);
+  const request: ChatRequest = { model, messages: conversation.messages.flatMap((message) => wireMessage(message, sent)) };
   if (settings.system.trim()) request.messages.unshift({ role: "system", content: settings.system });
   if (settings.temperature !== null) request.temperature = settings.temperature;
   if (settings.maxTokens !== null) request.max_tokens = settings.maxTokens;
@@ -115,10 +121,17 @@ export function chatRequest(conversation: Conversation, model: string): ChatRequ
   return request;
 }
 
-function wireMessage(message: Message): WireMessage[] {
+function newestImages(messages: readonly Message[]): Set<Attachment> {
+  const images = messages.flatMap(({ attachments }) => attachments ?? []).filter(({ kind }) => kind === "image");
+  let chars = 0;
+  const newest = images.reverse().slice(0, MAX_IMAGES);
+  return new Set(newest.filter(({ content }) => (chars += content.length) <= MAX_IMAGE_CHARS));
+}
+
+function wireMessage(message: Message, sent: ReadonlySet<Attachment>): WireMessage[] {
   switch (message.role) {
     case "user":
-      return [{ role: "user", content: userContent(message) }];
+      return [{ role: "user", content: userContent(message, sent) }];
     case "tool":
       return [{ role: "tool", content: message.text, tool_call_id: message.callId ?? "" }];
     case "assistant": {
@@ -138,11 +151,13 @@ function wireMessage(message: Message): WireMessage[] {
   }
 }
 
-function userContent(message: Message): string | WirePart[] {
+function userContent(message: Message, sent: ReadonlySet<Attachment>): string | WirePart[] {
   const attachments = message.attachments ?? [];
-  const files = attachments.filter(({ kind }) => kind === "text").map(({ name, content }) => `${name}:\n\n${content}`);
+  const files = attachments
+    .filter((file) => !sent.has(file))
+    .map(({ kind, name, content }) => (kind === "text" ? `${name}:\n\n${content}` : `[${name}]`));
   const text = [...files, message.text].join("\n\n");
-  const images = attachments.filter(({ kind }) => kind === "image");
+  const images = attachments.filter((file) => sent.has(file));
   if (images.length === 0) return text;
   return [{ type: "text", text }, ...images.map(({ content }): WirePart => ({ type: "image_url", image_url: { url: content } }))];
 }

@@ -139,7 +139,7 @@ function prepared(conversation: Conversation, prepare: (messages: Message[]) => 
   const messages = prepare(conversation.messages);
   const first = messages.find(({ role }) => role === "user");
   const untitled = conversation.messages.length === 0 && conversation.title === "New chat";
-  return { ...conversation, messages, title: untitled && first ? titleOf(first.text) : conversation.title };
+  return { ...conversation, messages, title: untitled && first ? titleOf(first.text || (first.attachments?.[0]?.name ?? "")) : conversation.title };
 }
 
 function indexOf(messages: Message[], id: string): number {

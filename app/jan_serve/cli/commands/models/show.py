@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -63,8 +63,7 @@ def show(
     if as_json:
         output.json(facts)
     else:
-        rows = [(_LABELS.get(key, key.replace("_", " ")), _text(key, value)) for key, value in facts.items()]
-        output.table(("", entry.name), [row for row in rows if row[1]])
+        output.table(("", entry.name), [row for key, value in facts.items() for row in _rows(key, value)])
     if verify and facts["verified"] is False:
         raise CommandError(
             f"A file of {entry.name} differs from the downloaded one.",
@@ -110,13 +109,19 @@ def _verify(entry: ModelEntry, models_dir: Path) -> bool | None:
     return all(asyncio.run(file_matches(path, size, digest)) for path, size, digest in known)
 
 
+def _rows(key: str, value: Any) -> list[tuple[str, str]]:
+    """A row for a value that is known, one for each item of a list."""
+    items = cast(list[Any], value) if isinstance(value, list) else [value]
+    texts = [text for item in items if (text := _text(key, item))]
+    labels = (_LABELS.get(key, key.replace("_", " ")), *[""] * len(texts))
+    return list(zip(labels, texts, strict=False))
+
+
 def _text(key: str, value: Any) -> str:
-    if value is None or value == []:
+    if value is None:
         return "unknown" if key == "verified" else ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, list):
-        return "\n".join(str(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if key.endswith("_bytes"):
         return size_text(value)
     if key == "parameters":

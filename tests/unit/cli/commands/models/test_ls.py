@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from jan_serve.cli.main import main
+from jan_serve.resources import builtin_model
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -28,3 +30,15 @@ def test_ls(capsys: pytest.CaptureFixture[str], own_folders: Path) -> None:
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out
     assert "bad\\x1b[31m" in captured.out
+
+
+def test_a_model_that_sees_says_so_and_its_projector_is_no_model(
+    capsys: pytest.CaptureFixture[str], own_folders: Path
+) -> None:
+    model = builtin_model()
+    assert model is not None
+    for name in (model.name, f"mmproj-{model.name}"):
+        shutil.copy(model.with_name(name), own_folders)
+    assert main(["ls", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["models"]
+    assert (row["name"], row["modalities"], row["note"]) == ("jan-tiny", ["text", "vision"], "sees")

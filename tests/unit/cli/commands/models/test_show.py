@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.resources import builtin_model
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from tests.unit.cli.conftest import Run
 from tests.unit.store.gguf_builder import GgufBytes, Tensor, string_key, uint_key
@@ -61,6 +63,19 @@ def test_a_row_for_what_is_known(run: Run, model: Path) -> None:
     for row in ("context 2048", "chat template yes", "parameters 64", f"size {len(CONTENT)} B"):
         assert row in rows
     assert not {"revision", "sha256", "links", "aliases"} & {row.partition(" ")[0] for row in rows}
+
+
+def test_each_item_of_a_list_is_a_row(run: Run, own_folders: Path) -> None:
+    """Of a model that sees: its senses."""
+    model = builtin_model()
+    assert model is not None
+    for name in (model.name, f"mmproj-{model.name}"):
+        shutil.copy(model.with_name(name), own_folders)
+    answer = run("show", "jan-tiny")
+    rows = [" ".join(line.split()) for line in answer.out.splitlines()]
+    senses = rows.index("modalities text")
+    assert rows[senses + 1] == "vision"
+    assert rows[senses - 1].startswith("projector ") and rows[senses - 1].endswith("mmproj-jan-tiny.gguf")
 
 
 def test_the_template_alone(run: Run, model: Path) -> None:

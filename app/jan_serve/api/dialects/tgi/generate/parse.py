@@ -137,7 +137,7 @@ def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
 
 
 def with_images(inputs: str, *, add_special: bool) -> PartsPrompt | None:
-    """The prompt of a model that sees: images are Markdown's. None if there are none."""
+    """The prompt with the images of its Markdown. None if there are none."""
     pieces = _IMAGE.split(inputs)
     if len(pieces) == 1:
         return None
@@ -145,6 +145,11 @@ def with_images(inputs: str, *, add_special: bool) -> PartsPrompt | None:
         ImagePart(piece, "inputs") if index % 2 else TextPart(piece) for index, piece in enumerate(pieces)
     ]
     return PartsPrompt(tuple(part for part in parts if isinstance(part, ImagePart) or part.text), add_special)
+
+
+def holds_image(prompt: PartsPrompt) -> bool:
+    """Whether one of its images is a data URL."""
+    return any(isinstance(part, ImagePart) and part.url[:5].lower() == "data:" for part in prompt.parts)
 
 
 def generation_request(
