@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -55,7 +56,10 @@ class SharedDownloads:
                 # Later callers start a new transfer rather than join the cancelled one.
                 self._forget(target, shared)
                 shared.task.cancel()
-                await asyncio.wait([shared.task])
+                # The caller may be cancelled again meanwhile; the first cancellation is on its way already.
+                while not shared.task.done():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait([shared.task])
 
     async def _run(self, target: Path, shared: _Shared, start: Start) -> None:
         try:

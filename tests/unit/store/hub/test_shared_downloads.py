@@ -118,3 +118,19 @@ async def test_the_last_caller_that_leaves_ends_the_transfer_and_waits_for_its_e
     again.release.set()
     await asyncio.gather(late, later)
     assert (transfers.started, again.started, again.ended) == (1, 1, ["done"])
+
+
+async def test_a_caller_that_is_cancelled_again_still_waits_for_the_end() -> None:
+    transfers, shared = Transfers(), SharedDownloads()
+    transfers.cleaned.clear()
+    caller = asyncio.create_task(shared.join(TARGET, Watcher(), transfers.start))
+    await transfers.running.wait()
+    for _ in range(3):
+        caller.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert not caller.done()
+    transfers.cleaned.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert transfers.ended == ["cancelled"]
