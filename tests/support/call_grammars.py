@@ -12,7 +12,7 @@ from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, 
 from jan_serve.generation.constraint.call_join import JoinedTool, join_calls
 from jan_serve.generation.constraint.constraint_grammar import print_piece, translate_constraint
 from jan_serve.generation.constraint.tool_grammar import (
-    has_free_text,
+    answer_has_tokens,
     tool_arguments,
     tool_grammar,
 )
@@ -36,7 +36,7 @@ def call_grammars(
     answer = (
         None
         if constraint is None
-        else print_piece(translate_constraint(constraint), tokens=not has_free_text(form))
+        else print_piece(translate_constraint(constraint), tokens=answer_has_tokens(form))
     )
     return join_calls(frame, joined, tool_grammar(form, {"type": "object"}).piece, answer)
 

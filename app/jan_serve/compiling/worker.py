@@ -16,7 +16,7 @@ from jan_serve.generation.constraint.constraint_grammar import (
     print_piece,
     translate_constraint,
 )
-from jan_serve.generation.constraint.tool_grammar import has_free_text, tool_grammar
+from jan_serve.generation.constraint.tool_grammar import answer_has_tokens, tool_grammar
 from jan_serve.ipc.compiling import (
     CompileAnswer,
     CompileConstraint,
@@ -79,9 +79,8 @@ def _compiled(body: bytes) -> CompileReply:
         case CompileFrame(names=names, parallel=parallel, answer=answer):
             return CompileReply(frame=call_frame(form, names, parallel=parallel, answer=answer))
         case CompileAnswer(constraint=constraint):
-            return CompileReply(
-                piece=print_piece(translate_constraint(constraint), tokens=not has_free_text(form))
-            )
+            tokens = answer_has_tokens(form)
+            return CompileReply(piece=print_piece(translate_constraint(constraint), tokens=tokens))
 
 
 def _refused(error: JanServeError, *, last: bool = False) -> CompileReply:

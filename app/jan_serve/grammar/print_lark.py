@@ -154,6 +154,7 @@ class _Printer:
         self._size = self._terminal_size = 0
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
+        self._tokens_written: dict[int, str] = {}
         self._specials: dict[str, str] = {}
         self._groups = 0
         while self._todo:
@@ -350,8 +351,13 @@ class _Printer:
     def _token(self, token: Token) -> str:
         """A terminal. For a free one, a second terminal shows llguidance at once which tokens go on with the string; in
         rules nothing can follow it, so that no text takes it."""
-        text = self._named(self._terminal(token.item), "T")
-        return f"({text} | {self._named(_OPENING, 'T')} {_NOTHING})" if token.is_free else text
+        text = self._tokens_written.get(id(token))  # the rules hold it: it is written in more than one form
+        if text is None:
+            text = self._named(self._terminal(token.item), "T")
+            if token.is_free:
+                text = f"({text} | {self._named(_OPENING, 'T')} {_NOTHING})"
+            self._tokens_written[id(token)] = text
+        return text
 
     def _named(self, text: str, stem: str) -> str:
         """A terminal with this body; short bodies that are a single string or class stay themselves."""

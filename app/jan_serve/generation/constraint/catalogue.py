@@ -51,6 +51,7 @@ def catalogue_digest(
         digest.update(encode_request(CompileAnswer(form=form, constraint=constraint)))
     for tool in tools:
         digest.update(encode_request(_tool(form, tool, whitespace)))
+        digest.update(b"%d" % (tool.strict is False))
     return digest.digest()
 
 
@@ -66,7 +67,7 @@ async def compile_catalogue(
     """The grammars of calls of any of the tools, and whether every tool was ready in time.
 
     constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
-    is held to less, with a warning. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None
@@ -95,7 +96,8 @@ def _frame(form: str, tools: Sequence[Tool], parallel: bool, constraint: Constra
 
 
 def _tool(form: str, tool: Tool, whitespace: Whitespace) -> CompileTool:
-    return CompileTool(form=form, parameters=tool.parameters, strict=bool(tool.strict), whitespace=whitespace)
+    parameters = _ANY_ARGUMENTS if tool.strict is False else tool.parameters
+    return CompileTool(form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace)
 
 
 async def _compile_tools(

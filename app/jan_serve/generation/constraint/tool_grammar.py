@@ -5,8 +5,8 @@ Pure and slow (milliseconds a tool): runs in the compiling process; the server c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -37,6 +37,8 @@ from jan_serve.grammar.json_schema.arguments import (
 )
 from jan_serve.grammar.layout import has_layouts, with_optional_spaces
 
+T = TypeVar("T")
+
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
 BOUNDS: Final = (4_096, 256)
 """Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once:
@@ -62,20 +64,20 @@ def tool_grammar(
     whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
     InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
-    complements = isinstance(chat_format.calls.arguments, JsonArguments)
+    tokens = not has_free_text(chat_format)
 
-    def printed(*, complements: bool) -> tuple[GrammarPiece, ArgumentsGrammar, tuple[str, ...]]:
-        made, warnings = tool_arguments(
-            chat_format, parameters, strict=strict, whitespace=whitespace, complements=complements
-        )
-        return print_piece(made.grammar, tokens=not has_free_text(chat_format)), made, warnings
+    def printed(schema: Any) -> tuple[GrammarPiece, ArgumentsGrammar]:
+        complements = isinstance(chat_format.calls.arguments, JsonArguments)
+        made = _translated(chat_format, schema, whitespace, complements)
+        try:
+            return print_piece(made.grammar, tokens=tokens), made
+        except GrammarTooComplex:  # as terminals, without which there are no complements
+            if not complements:
+                raise
+        made = _translated(chat_format, schema, whitespace, False)
+        return print_piece(made.grammar, tokens=tokens), made
 
-    try:
-        piece, made, warnings = printed(complements=complements)
-    except GrammarTooComplex:  # as terminals, without which there are no complements
-        if not complements:
-            raise
-        piece, made, warnings = printed(complements=False)
+    (piece, made), warnings = _enforced(parameters, strict, printed)
     return ToolGrammar(piece, warnings, made.most, made.memory)
 
 
@@ -85,16 +87,20 @@ def tool_arguments(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
-    complements: bool = False,
 ) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
-    """As `tool_grammar`, not printed. complements: whether JSON may have `Except`."""
+    """As `tool_grammar`, not printed."""
+    return _enforced(
+        parameters, strict, lambda schema: _translated(chat_format, schema, whitespace, complements=False)
+    )
+
+
+def _enforced(
+    parameters: dict[str, Any], strict: bool, make: Callable[[Any], T]
+) -> tuple[T, tuple[str, ...]]:
+    """What `make` makes of the schema, or of as much of it as can be enforced, and the warnings."""
     schema = _object_schema(parameters)
-
-    def translated(schema: Any) -> ArgumentsGrammar:
-        return _translated(chat_format, schema, whitespace, complements)
-
     try:
-        return translated(schema), ()
+        return make(schema), ()
     except _REFUSALS as error:
         if strict:
             raise
@@ -102,12 +108,10 @@ def tool_arguments(
     for bound in BOUNDS:
         if (shorter := without_large_bounds(schema, bound)) != schema:
             try:
-                loosened = translated(shorter)
+                return make(shorter), (long_bounds(bound),)
             except _REFUSALS as error:
                 refused = error
-            else:
-                return loosened, (long_bounds(bound),)
-    return translated(ANY_ARGUMENTS), (any_object(str(refused)),)
+    return make(ANY_ARGUMENTS), (any_object(str(refused)),)
 
 
 def long_bounds(bound: int) -> str:
@@ -118,6 +122,16 @@ def long_bounds(bound: int) -> str:
 def has_free_text(chat_format: ChatFormat) -> bool:
     """Whether the format's arguments have unquoted strings."""
     return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
+
+
+def answer_has_tokens(chat_format: ChatFormat) -> bool:
+    """Whether an answer beside calls may be written with terminals of several characters.
+
+    Not where a call may have unquoted strings, or no mark at its start: `{"name` would be read as the answer's key.
+    """
+    layout = chat_format.calls
+    first = layout.opening + (layout.call[0] if isinstance(layout.call[0], str) else "")
+    return not has_free_text(chat_format) and not first.startswith("{")
 
 
 def _translated(

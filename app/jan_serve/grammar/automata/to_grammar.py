@@ -8,6 +8,7 @@ ambiguous the pattern was. States used once are written in place, loops on one s
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import NEVER, Expr, RuleRef, choice, repeat, sequence
@@ -19,6 +20,27 @@ from jan_serve.grammar.text_form import TextForm
 
 # A state that is written in place nests a group; llama.cpp parses groups recursively.
 _MAX_INLINE_DEPTH = 12
+
+
+# Of a state that counts: further ones lead to what may follow at any time.
+_MOST_EDGES = 4
+
+
+class _Run(NamedTuple):
+    """A chain of states that count `length` of the same characters. next: its second state."""
+
+    chars: CharSet
+    length: int
+    next: int
+    end: int
+
+
+class _Link(NamedTuple):
+    """The first step of a run. onward: where the next step leads; None at the end."""
+
+    target: int
+    chars: CharSet
+    onward: int | None
 
 
 def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
@@ -38,6 +60,7 @@ class DfaWriter:
         self.edges = self._live_edges()
         """Per live state, the characters that lead to each live state."""
         self._uses = self._count_uses()
+        self._optional: dict[int, _Run | None] = {}
         self._names: dict[int, str] = {}
         self._todo: list[int] = []
 
@@ -105,6 +128,9 @@ class DfaWriter:
         if self._uses[state] > 1 or depth >= _MAX_INLINE_DEPTH:
             if not self.edges[state]:
                 return self._form.tail
+            run = self._optional_run(state)
+            if run is not None and not self.edges[run.end]:
+                return sequence([repeat(self._form.chars(run.chars), 0, run.length), self._form.tail])
             return self.reference(state)
         return self._body(state, depth)
 
@@ -117,15 +143,12 @@ class DfaWriter:
                 parts.append(repeat(self._form.chars(loop), 0, None))
             onward = [(target, chars) for target, chars in targets.items() if target != state]
             final = state in self._dfa.accepting
-            run = self._counting_run(state)
-            if run is not None:
-                chars, length, end = run
-                item = self._form.chars(chars)
-                if final:
-                    parts += [repeat(item, 0, length), self._form.tail]
-                    return sequence(parts)
-                parts.append(repeat(item, length, length))
-                state = end
+            if (run := self._optional_run(state)) is not None:
+                parts.append(repeat(self._form.chars(run.chars), 0, run.length))
+                state = run.end
+            elif (run := self._counting_run(state)) is not None:
+                parts.append(repeat(self._form.chars(run.chars), run.length, run.length))
+                state = run.end
             elif len(onward) == 1 and not final:
                 target, chars = onward[0]
                 parts.append(self._form.chars(chars))
@@ -142,24 +165,61 @@ class DfaWriter:
         parts.append(choice(options))
         return sequence(parts)
 
-    def _counting_run(self, state: int) -> tuple[CharSet, int, int] | None:
-        """(characters, length, last state) of a chain of states that only count the same characters.
-
-        In an accepting chain every state accepts and the last one ends it; otherwise none accepts but the last.
-        """
-        final = state in self._dfa.accepting
+    def _counting_run(self, state: int) -> _Run | None:
+        """A chain of states that only count the same characters, and of which none but the last accepts."""
         chars: CharSet | None = None
-        length = 0
-        while True:
-            targets = self.edges[state]
-            if len(targets) != 1:
-                break
-            target, step = next(iter(targets.items()))
+        first, length = state, 0
+        while state not in self._dfa.accepting and len(self.edges[state]) == 1:
+            target, step = next(iter(self.edges[state].items()))
             if target == state or self._uses[target] > 1 or (chars is not None and step != chars):
                 break
-            if (state in self._dfa.accepting) != final or (final and target not in self._dfa.accepting):
-                break
+            first = target if length == 0 else first
             chars, state, length = step, target, length + 1
-        if chars is None or length < 2 or (final and self.edges[state]):
+        return None if chars is None or length < 2 else _Run(chars, length, first, state)
+
+    def _optional_run(self, state: int) -> _Run | None:
+        """A chain of states that count the same characters, in each of which the same may follow.
+
+        What follows has a use in every state, so it is written once, wherever a word enters the chain.
+        """
+        path: list[tuple[int, _Link]] = []
+        found: _Run | None = None
+        at: int | None = state
+        while at is not None:
+            if at in self._optional:
+                found = self._optional[at]
+                break
+            self._optional[at] = None  # also where the chain comes back to itself
+            link = self._link(at)
+            if link is None:
+                break
+            path.append((at, link))
+            at = None if link.onward is None else link.target
+        for own, link in reversed(path):
+            if link.onward is None:
+                found = _Run(link.chars, 1, link.target, link.target)
+            elif found is not None and found.next == link.onward:
+                found = _Run(link.chars, found.length + 1, link.target, found.end)
+            else:
+                found = None
+            self._optional[own] = found
+        run = self._optional[state]
+        return run if run is not None and run.length > 1 else None
+
+    def _link(self, state: int) -> _Link | None:
+        """A step of an optional run: the next state has the same edges but for its own step, or the run's end none."""
+        targets = self.edges[state]
+        if state in targets or not 0 < len(targets) <= _MOST_EDGES:
             return None
-        return chars, length, state
+        for target, chars in targets.items():
+            spend()
+            theirs = self.edges[target]
+            if target in theirs or (target in self._dfa.accepting) != (state in self._dfa.accepting):
+                continue
+            rest = {other: taken for other, taken in targets.items() if other != target}
+            if theirs == rest:
+                return _Link(target, chars, None)
+            onward = [other for other in theirs if theirs[other] != rest.get(other)]
+            if len(theirs) == len(targets) and len(onward) == 1 and theirs[onward[0]] == chars:
+                return _Link(target, chars, onward[0])
+        return None

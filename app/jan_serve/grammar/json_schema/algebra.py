@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -25,11 +25,12 @@ from jan_serve.grammar.json_schema.ir import (
 )
 from jan_serve.grammar.json_schema.keywords import ASSERTIONS, VALUE_KEYWORDS
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
-from jan_serve.grammar.json_schema.strings import OneOfStrings
+from jan_serve.grammar.json_schema.strings import NO_STRING, OneOfStrings
 from jan_serve.grammar.json_schema.terms import Terms
 from jan_serve.grammar.limits import MAX_SPECS, spend
 
 _FEW_NAMES = 16
+_FEW_SPECS = 8
 # One operation on type sets costs about this much.
 _STEPS = 4
 
@@ -71,6 +72,56 @@ class Algebra:
             _union(a.array, b.array, ANY_ARRAY),
             self._union_objects(a.object, b.object),
         )
+
+    def unite_all(self, sets: Sequence[TypeSets]) -> TypeSets:
+        """As `unite` one after the other; many objects are compared at once."""
+        result = NO_VALUE
+        for each in sets:
+            result = self.unite(result, msgspec.structs.replace(each, object=()))
+        objects = [each.object for each in sets if each.object]
+        if any(each is ANY_OBJECT for each in objects):
+            return msgspec.structs.replace(result, object=ANY_OBJECT)
+        if len(objects) == 1:
+            return msgspec.structs.replace(result, object=objects[0])
+        specs = self._absorbed([spec for each in objects for spec in each])
+        return msgspec.structs.replace(result, object=_capped(specs))
+
+    def told_apart(self, sets: Sequence[TypeSets]) -> list[frozenset[str]] | None:
+        """Of many sets of objects, strings one of which the objects of each have in one property: sets that share none
+        have nothing in common. None where no property tells them apart."""
+        specs = [spec for each in sets for spec in each.object]
+        if any(msgspec.structs.replace(each, object=()) != NO_VALUE for each in sets):
+            return None
+        told = self._told_apart(specs)
+        if told is None:
+            return None
+        left = iter(told)
+        return [frozenset[str]().union(*(next(left) for _ in each.object)) for each in sets]
+
+    def _told_apart(self, specs: Sequence[ObjectSpec]) -> list[frozenset[str]] | None:
+        if len(specs) <= _FEW_SPECS:
+            return None
+        for name in specs[0].required:
+            spend(1 + len(specs) // 4)
+            found: list[frozenset[str]] = []
+            for spec in specs:
+                strings_of = self._listed(spec.props.get(name, TRUE)) if name in spec.required else None
+                if strings_of is None:
+                    break
+                found.append(strings_of)
+            else:
+                return found
+        return None
+
+    def _listed(self, conj: Conj) -> frozenset[str] | None:
+        """The strings that a value is one of."""
+        if not conj or not all(_lists_constants(term) for term in conj):
+            return None
+        sets = self._expand(conj)
+        if not isinstance(sets.string, OneOfStrings):
+            return None
+        only = msgspec.structs.replace(sets, string=NO_STRING) == NO_VALUE
+        return frozenset(sets.string.values) if only else None
 
     def _numbers(self, a: tuple[NumberSpec, ...], b: tuple[NumberSpec, ...]) -> tuple[NumberSpec, ...]:
         if a is ANY_NUMBER:
@@ -168,12 +219,21 @@ class Algebra:
 
     def _absorbed(self, specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
         """The specs without those that lie within another one."""
-        kept: list[ObjectSpec] = []
-        for spec in specs:
-            if not any(self._is_within(spec, other) for other in kept):
-                kept = [other for other in kept if not self._is_within(other, spec)]
-                kept.append(spec)
-        return tuple(kept)
+        told = self._told_apart(specs)
+        kept: dict[int, ObjectSpec] = {}
+        by_string: dict[str, list[int]] = {}
+        for number, spec in enumerate(specs):
+            near = list(kept)
+            if told is not None:
+                near = [other for text in told[number] for other in by_string.get(text, ()) if other in kept]
+                for text in told[number]:
+                    by_string.setdefault(text, []).append(number)
+            if not any(self._is_within(spec, kept[other]) for other in near):
+                for other in near:
+                    if other in kept and self._is_within(kept[other], spec):
+                        del kept[other]
+                kept[number] = spec
+        return tuple(kept.values())
 
     def _is_within(self, a: ObjectSpec, b: ObjectSpec) -> bool:
         """Whether every object of `a` is certainly one of `b`, with as much of it evaluated."""
@@ -246,7 +306,11 @@ class Algebra:
             return ANY_OBJECT
         if not a or not b:
             return a or b
-        return _capped(self._absorbed([*a, *b]))
+        # Each of them is absorbed.
+        own = [spec for spec in b if not any(self._is_within(spec, other) for other in a)]
+        return _capped(
+            (*(spec for spec in a if not any(self._is_within(spec, other) for other in own)), *own)
+        )
 
     def lookup(self, spec: ObjectSpec, name: str) -> Conj:
         """All that applies to the value of one property."""

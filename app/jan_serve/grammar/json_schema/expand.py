@@ -193,10 +193,7 @@ class Expander:
         conjs = list(dict.fromkeys(self.terms.positive(child) for child in children))
         if self._tracks and 1 < len(conjs) <= _MAX_SPLIT:
             return self._split(children)
-        result = NO_VALUE
-        for conj in conjs:
-            result = self.algebra.unite(result, self.expand(conj))
-        return result
+        return self.algebra.unite_all([self.expand(conj) for conj in conjs])
 
     def _split(self, children: list[Node]) -> TypeSets:
         """anyOf by which branches hold exactly: all that hold add to the evaluated set."""
@@ -225,20 +222,20 @@ class Expander:
         taken out."""
         count = len(children)
         sets = [self.algebra.intersect(others, self.expand(self.terms.positive(child))) for child in children]
+        told = self.algebra.told_apart(sets)
         clashes: list[list[int]] = [[] for _ in range(count)]
         for i in range(count):
             for j in range(i + 1, count):
+                if told is not None and told[i].isdisjoint(told[j]):
+                    continue
                 spend()
                 if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
                     clashes[i].append(j)
                     clashes[j].append(i)
-        result = NO_VALUE
         for i in range(count):
-            own = sets[i]
             for j in clashes[i]:
-                own = self.algebra.intersect(own, self.expand(self.terms.negative(children[j])))
-            result = self.algebra.unite(result, own)
-        return result
+                sets[i] = self.algebra.intersect(sets[i], self.expand(self.terms.negative(children[j])))
+        return self.algebra.unite_all(sets)
 
     def _conditional(self, node: Node) -> TypeSets:
         condition = self._document.child(node, "if")

@@ -19,6 +19,7 @@ from jan_serve.core.constraint import (
     JsonObjectConstraint,
     RegexConstraint,
 )
+from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint import call_join, catalogue
 from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
@@ -34,19 +35,6 @@ pytestmark = pytest.mark.anyio
 
 QWEN = next(form for form in FORMATS if form.name == "qwen3-coder")
 SAMPLES = 10
-
-# Schemas of the kinds for which other servers refuse all tools of a request.
-HARD: dict[str, dict[str, Any]] = {
-    "email with lookaheads": {
-        "type": "string",
-        "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
-    },
-    "a bound of 65536": {"type": "string", "maxLength": 65_536},
-    "a bound of 10000 within arrays": {
-        "type": "array",
-        "items": {"type": "object", "properties": {"text": {"type": "string", "maxLength": 10_000}}},
-    },
-}
 
 
 def tool(number: int, n_properties: int = 3, *, strict: bool | None = None) -> Tool:
@@ -89,14 +77,6 @@ def test_joined_grammars_take_the_texts_of_their_trees(form: ChatFormat) -> None
         assert not oracle.accepts(matcher, texts[0][:-1] + "\0")
 
 
-@pytest.mark.parametrize("form", (HERMES, QWEN), ids=lambda form: form.name)
-@pytest.mark.parametrize("schema", HARD.values(), ids=HARD)
-def test_a_hard_schema_never_fails_the_request(form: ChatFormat, schema: dict[str, Any]) -> None:
-    hard = Tool(name="hard", parameters={"type": "object", "properties": {"x": schema}})
-    grammars = call_grammars(form, (tool(1), hard), parallel=True)
-    assert all(warning.startswith("tool hard: ") for warning in grammars.warnings)
-
-
 async def test_a_changed_tool_is_the_only_one_that_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)
     translator = Counting()
@@ -116,6 +96,27 @@ async def test_a_changed_tool_is_the_only_one_that_is_compiled_again(monkeypatch
     assert await compile_all() == 0
     tools.reverse()
     assert await compile_all() == 0
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+async def test_a_tool_that_is_not_strict_is_called_with_any_object(form: ChatFormat) -> None:
+    """If its `strict` is false: without one, its schema is enforced."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    cache = GrammarCache(translate_inline)
+
+    async def compiled(parameters: dict[str, Any], strict: bool | None) -> CallGrammars:
+        tools = [Tool(name="f", parameters=parameters, strict=strict), tool(1)]
+        return await cache.compile_calls(form, tools, parallel=True, constraint=None)
+
+    anything = await compiled({"type": "object"}, None)
+    free = await compiled(schema, False)
+    assert free.whole == anything.whole
+    assert free.triggered == anything.triggered
+    assert free.warnings == anything.warnings == ()
+    for strict in (None, True):
+        held = await compiled(schema, strict)
+        assert held.whole != anything.whole
+        assert held.warnings == ()
 
 
 @pytest.mark.parametrize(("form", "count"), [(HERMES, 30), (QWEN, 20)], ids=["hermes", "qwen3-coder"])

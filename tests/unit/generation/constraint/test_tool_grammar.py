@@ -142,6 +142,14 @@ def test_a_schema_that_cannot_be_enforced_becomes_any_object(
         tool_grammar(form, parameters, strict=True)
 
 
+def test_a_length_whose_print_is_too_large_is_dropped_alone() -> None:
+    words: dict[str, Any] = {"type": "array", "items": {"type": "string", "maxLength": 2_000}}
+    schema: dict[str, Any] = {"type": "object", "properties": {"words": words, "n": {"type": "integer"}}}
+    assert tool_grammar(BY_NAME["gemma4"], schema).warnings == (long_bounds(256),)
+    with pytest.raises(GrammarTooComplex, match="too large to be printed"):
+        tool_grammar(BY_NAME["gemma4"], schema, strict=True)
+
+
 @pytest.mark.parametrize(
     ("name", "warnings"),
     [

@@ -92,6 +92,49 @@ def test_counting_is_a_repetition(pattern: str, counts: list[tuple[int, int]]) -
     assert list(rules.rules) == ["root"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "counts"),
+    [
+        ("c|[ab][abc]{0,77}", [(0, 77)]),
+        ("a[ab]{0,30}c?", [(0, 30)]),
+        ("a[ab]{0,9}|b[ab]{0,5}", [(0, 5), (0, 9)]),
+        ("(a|b{5}c)a{0,6}", [(0, 6), (0, 6), (4, 4)]),
+    ],
+)
+def test_characters_that_may_follow_are_counted_wherever_words_enter(
+    pattern: str, counts: list[tuple[int, int]]
+) -> None:
+    expr, rules = written(regex_dfa(full_regex(pattern)))
+    found: list[tuple[int, int | None]] = []
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Repeat):
+            found.append((part.low, part.high))
+        todo += part.items if isinstance(part, Sequence | Choice) else ()
+    assert sorted(found) == counts
+    assert list(rules.rules) == ["root"]
+
+
+@given(*(st.integers(0, 4) for _ in range(4)), st.sampled_from(["", "c?", "(b|)", "a{0,2}", "(ca{0,3})?"]))
+def test_counted_words_stay(first: int, second: int, third: int, fourth: int, then: str) -> None:
+    dfa = regex_dfa(
+        full_regex(f"(a{{0,{first}}}{then}|b[ab]{{0,{second}}}|c{{{third}}}a{{0,{fourth}}}){then}")
+    )
+    recognizer = Recognizer(written(dfa)[1].grammar("root"))
+    for text in texts("abc", 6):
+        assert recognizer.matches(text) is dfa.matches(text), text
+
+
+@pytest.mark.parametrize("accepting", [(0, 1), (0, 1, 2), (1,)])
+def test_states_that_lead_to_one_another_count_nothing(accepting: tuple[int, ...]) -> None:
+    """Such automata are not minimal."""
+    dfa = _dfa([(1, 2, 4), (0, 2, 4), (4, 4, 4), (4, 4, 4), (4, 4, 4)], frozenset(accepting))
+    recognizer = Recognizer(written(dfa)[1].grammar("root"))
+    for text in texts("abc", 5):
+        assert recognizer.matches(text) is dfa.matches(text), text
+
+
 def test_a_loop_is_a_star() -> None:
     expr, rules = written(regex_dfa(full_regex("a*b")))
     assert expr == Sequence((Repeat(Literal("a"), 0, None), Literal("b")))

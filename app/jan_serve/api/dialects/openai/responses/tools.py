@@ -95,7 +95,8 @@ class ToolBook:
                 name=name,
                 description=tool.description,
                 parameters=tool.parameters or {"type": "object", "properties": {}},
-                strict=tool.strict,
+                # OpenAI's strict mode takes few schemas, so agents send false with all others. Invalid calls help nobody.
+                strict=tool.strict or None,
             )
         else:
             self._tools[name] = self._function_of(tool, name, field)

@@ -40,12 +40,13 @@ def input_of(**fields: Any) -> dict[str, Any]:
 
 
 def test_functions_are_shown_as_they_are() -> None:
-    tools, choice = book(FUNCTION, {"type": "function", "name": "bare"}).chosen("auto")
+    tools, choice = book(FUNCTION, {"type": "function", "name": "bare", "strict": False}).chosen("auto")
     assert tools == (
         Tool(name="f", description="d", parameters=SCHEMA, strict=True),
         Tool(name="bare", parameters={"type": "object", "properties": {}}),
     )
     assert choice == ToolChoice("auto")
+    assert tools[1].strict is None, "Codex sends false for all its functions"
 
 
 def test_namespaces_are_before_names_and_found_again() -> None:

@@ -1,0 +1,67 @@
+"""How long large catalogues of tools take: `python -m tests.conformance.catalogues [--count N] [FORMAT ...]`.
+
+CPU time of the compiling process and the front together, for tools that are new and for the same ones again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.core.guide import CallGrammars
+from jan_serve.core.messages import Tool
+from jan_serve.generation.constraint import catalogue
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from tests.support.catalogues import plain_tools
+from tests.support.compiling import translate_inline
+
+
+class Costs(NamedTuple):
+    """Seconds of CPU time."""
+
+    first: float
+    again: float
+    grammars: CallGrammars
+
+
+async def costs(form: ChatFormat, tools: Sequence[Tool]) -> Costs:
+    """Compile a catalogue twice, in this process."""
+    cache = GrammarCache(translate_inline)
+    started = time.process_time()
+    await cache.compile_calls(form, tools, parallel=True, constraint=None)
+    between = time.process_time()
+    grammars = await cache.compile_calls(form, tools, parallel=True, constraint=None)
+    return Costs(between - started, time.process_time() - between, grammars)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help="all, if none is named")
+    parser.add_argument("--count", type=int, default=200, help="tools")
+    options = parser.parse_args()
+    catalogue.CATALOGUE_S = 600.0  # the machine may be busy
+    tools = plain_tools(options.count)
+    kib = sum(len(json.dumps(tool.parameters)) for tool in tools) / 1024
+    sys.stdout.write(f"{len(tools)} tools, {kib:.0f} KiB of schemas\n")
+    for form in FORMATS:
+        if not options.formats or form.name in options.formats:
+            found = asyncio.run(costs(form, tools))
+            warnings = "; ".join(found.grammars.warnings) or "no warning"
+            sys.stdout.write(
+                f"{form.name:16} first {found.first:.2f} s, again {1e3 * found.again:.1f} ms, {warnings}\n"
+            )
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Answers under a schema in every format: the thought is free and then the schema holds; beside tools the model calls
+or answers under the schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import FORMATS
+from jan_serve.core.constraint import JsonSchemaConstraint
+from jan_serve.core.guide import Guide, ThoughtGuide
+from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.models.model_facts import SpecialToken
+from jan_serve.core.request import ChatPrompt
+from jan_serve.engine.constraint.grammar_factory import GrammarFactory
+from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.generation.answer_plan import constrain_answer, thought_guide
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from tests.support.compiling import translate_inline
+
+pytestmark = pytest.mark.anyio
+
+forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "integer", "maximum": 99}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+"""Its name is that of the first key in the calls of some formats."""
+CONSTRAINT = JsonSchemaConstraint(SCHEMA)
+TOOLS = (
+    Tool(name="add", parameters=SCHEMA),
+    Tool(name="now", parameters={"type": "object", "properties": {}}),
+)
+THOUGHT = 'Hm, {"name": "no number"} or 7?'
+
+
+class Bytes:
+    """A vocabulary of single bytes."""
+
+    n_tokens = 258
+    eog_ids = (1,)
+    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
+
+    def is_eog(self, token: int) -> bool:
+        return token in self.eog_ids
+
+    def is_control(self, token: int) -> bool:
+        return token < 2
+
+    def control_token(self, text: str) -> int | None:
+        return None
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        return bytes((token - 2,)) if token > 1 else b""
+
+    def pieces(self, tokens: range) -> list[bytes]:
+        return [self.piece(token, special=True) for token in tokens]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        return [2 + byte for byte in text.encode()]
+
+
+FACTORY = GrammarFactory(cast(Vocab, Bytes()))
+END = 1
+
+
+def takes(guide: Guide, text: str) -> bool:
+    """Whether the answer may be this text, to its end."""
+    executor = FACTORY.guided(guide)
+    data = text.encode()
+    while True:
+        for token in executor.forced():
+            if not data or token != 2 + data[0]:
+                return False
+            data = data[1:]
+        if not data:
+            return executor.is_complete or executor.allows(END)
+        if not executor.allows(2 + data[0]):
+            return False
+        executor.accept(2 + data[0])
+        data = data[1:]
+
+
+def call(form: ChatFormat, n: Any) -> str:
+    return write_calls(form.calls, [ToolCall("call00000", FunctionCall("add", json.dumps({"name": n})))])
+
+
+def thinking(form: ChatFormat, prompt: ChatPrompt, *, is_open: bool) -> tuple[ThoughtGuide, str, str]:
+    """A model that thinks, and the marks around its thought."""
+    assert form.thought is not None
+    opens, closes = form.thought.opens[0].strip(), form.thought.closes[0].strip()
+    guide = thought_guide(prompt, form, f"{opens} {closes}", form.thought.opens[0] if is_open else "Hi")
+    assert guide is not None
+    return guide, "" if is_open else opens, closes
+
+
+def prompt_of(*tools: Tool) -> ChatPrompt:
+    return ChatPrompt(
+        messages=(Message(role="user", content="Hi"),), tools=tools, template_kwargs={"enable_thinking": True}
+    )
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["opened by the prompt", "opened by the model"])
+@pytest.mark.parametrize(
+    "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
+)
+async def test_a_thought_is_free_and_then_the_schema_holds(form: ChatFormat, is_open: bool) -> None:
+    prompt = prompt_of()
+    thought, opens, closes = thinking(form, prompt, is_open=is_open)
+    plan = await constrain_answer(prompt, form, thought, CONSTRAINT, GrammarCache(translate_inline))
+    assert plan.guide is not None
+    before = opens + THOUGHT + closes + plan.guide.lead_after_thought
+    assert takes(plan.guide, before + '{"name": 7}')
+    for wrong in ('{"name": "7"}', '{"name": 100}', "Seven.", ""):
+        assert not takes(plan.guide, before + wrong), wrong
+
+
+@forms
+async def test_without_a_thought_the_schema_holds_from_the_start(form: ChatFormat) -> None:
+    plan = await constrain_answer(prompt_of(), form, None, CONSTRAINT, GrammarCache(translate_inline))
+    guide = plan.guide or Guide(grammar=plan.grammar)
+    assert takes(guide, form.text_opens + '{"name": 7}')
+    for wrong in ('{"name": "7"}', "Seven.", ""):
+        assert not takes(guide, form.text_opens + wrong), wrong
+
+
+@forms
+async def test_beside_tools_the_model_calls_or_answers_under_the_schema(form: ChatFormat) -> None:
+    prompt = prompt_of(*TOOLS)
+    plan = await constrain_answer(prompt, form, None, CONSTRAINT, GrammarCache(translate_inline))
+    assert plan.guide is not None
+    assert takes(plan.guide, form.text_opens + '{"name": 7}')
+    assert takes(plan.guide, call(form, 7))
+    for wrong in (form.text_opens + '{"name": 100}', form.text_opens + "Seven.", call(form, 100), ""):
+        assert not takes(plan.guide, wrong), wrong
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
+)
+async def test_a_thought_precedes_a_call_or_an_answer_under_the_schema(form: ChatFormat) -> None:
+    prompt = prompt_of(*TOOLS)
+    thought, opens, closes = thinking(form, prompt, is_open=False)
+    plan = await constrain_answer(prompt, form, thought, CONSTRAINT, GrammarCache(translate_inline))
+    assert plan.guide is not None
+    before = opens + THOUGHT + closes + plan.guide.lead_after_thought
+    assert takes(plan.guide, before + form.text_opens + '{"name": 7}')
+    assert takes(plan.guide, before + call(form, 7))
+    for wrong in (form.text_opens + '{"name": 100}', call(form, 100)):
+        assert not takes(plan.guide, before + wrong), wrong
