@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -44,5 +45,31 @@ def locked(folder: Path, waiting: str) -> Generator[None]:
             say(waiting)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def work_folder(name: str) -> Generator[Path]:
+    """A temporary folder, removed at the end. Those of this name that killed installations left are removed first.
+
+    name: who has it holds a lock, as of two that begin at once the second one may take the first one's folder for a
+    left one.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"jan-serve-{name}-*"):
+        # An error shows that it is another user's, or in use.
+        with contextlib.suppress(OSError):
+            _remove_unlocked(left)
+    with tempfile.TemporaryDirectory(prefix=f"jan-serve-{name}-") as folder:
+        path = Path(folder)
+        with locked(path, f"waiting for {path}"):
+            yield path
+
+
+def _remove_unlocked(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
     finally:
         os.close(handle)

@@ -11,16 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from scripts.installer.cache import locked
+from scripts.installer.cache import locked, work_folder
 from scripts.installer.commands import run, say
-from scripts.installer.errors import InstallError, of_os_error
+from scripts.installer.errors import Cause, InstallError, of_os_error
 from scripts.installer.progress import Progress
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -126,9 +124,11 @@ def wheel_of(builds: list[Build], python: Path, kept: Path) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder, "another installation compiles llama.cpp: waiting for it"):
                 wheel = next((path for path in folder.glob("*.whl") if zipfile.is_zipfile(path)), None)
-                return wheel or _kept(_compiled(build, requirement, python, kept / "logs"), folder)
+                return wheel or _compiled(build, requirement, python, folder, kept / "logs")
         except InstallError as error:
             failures.append(error)
+            if error.cause is not Cause.OTHER:
+                break
             if build is not builds[-1]:
                 say(f"{error}; trying the system's compiler (LLAMA_COMPILER=system does so at once)")
         except OSError as error:
@@ -145,16 +145,15 @@ def _kept(wheel: Path, folder: Path) -> Path:
         os.replace(partial, folder / wheel.name)
     finally:
         partial.unlink(missing_ok=True)
-        shutil.rmtree(wheel.parent, ignore_errors=True)
     return folder / wheel.name
 
 
-def _compiled(build: Build, requirement: str, python: Path, logs: Path) -> Path:
-    """A new wheel, in a temporary folder of its own, whose library this machine can load."""
+def _compiled(build: Build, requirement: str, python: Path, folder: Path, logs: Path) -> Path:
+    """A new wheel in `folder`, whose library this machine can load."""
     with_args = f" with {build.cmake_args}" if build.cmake_args else ""
-    say(f"compiling llama.cpp by {build.compiler}'s compiler{with_args}, once: this takes minutes")
-    with tempfile.TemporaryDirectory(prefix="jan-serve-build-") as name:
-        work = Path(name)
+    whose = "Zig's" if build.compiler == "zig" else "the system's"
+    say(f"compiling llama.cpp by {whose} compiler{with_args}, once: this takes minutes")
+    with work_folder(f"compile-{folder.name}") as work, Progress("compiling llama.cpp") as progress:
         variables = {"CMAKE_ARGS": build.cmake_args, "SKBUILD_WHEEL_EXCLUDE": ";".join(_LEFT_OUT)}
         definitions = build.definitions()
         if build.compiler == "zig":
@@ -163,7 +162,9 @@ def _compiled(build: Build, requirement: str, python: Path, logs: Path) -> Path:
             definitions |= more_definitions
         variables["SKBUILD_CMAKE_DEFINE"] = ";".join(f"{name}={value}" for name, value in definitions.items())
         (work / "llama.txt").write_text(requirement, encoding="utf-8")
-        wheels = Path(tempfile.mkdtemp(prefix="jan-serve-wheel-"))
+        wheels, temporary = work / "wheels", work / "tmp"
+        wheels.mkdir()
+        temporary.mkdir()
         options = [
             "--verbose",
             "--require-hashes",
@@ -173,18 +174,16 @@ def _compiled(build: Build, requirement: str, python: Path, logs: Path) -> Path:
             "llama-cpp-python",
         ]
         command = [python, "-m", "pip", "--disable-pip-version-check", "wheel", *options]
-        with _removed_on_failure(wheels):
-            with Progress("compiling llama.cpp") as progress:
-                run(
-                    "compiling llama.cpp",
-                    [*command, "--wheel-dir", wheels, "--requirement", work / "llama.txt"],
-                    logs / f"llama-{build.compiler}.log",
-                    variables=variables,
-                    on_line=progress.read,
-                )
-            (wheel,) = wheels.glob("*.whl")
-            _check_loads(wheel, work / "unpacked", python, logs / "load.log")
-        return wheel
+        run(
+            "compiling llama.cpp",
+            [*command, "--wheel-dir", wheels, "--requirement", work / "llama.txt"],
+            logs / f"llama-{build.compiler}.log",
+            variables=variables | {"TMPDIR": str(temporary)},
+            on_line=progress.read,
+        )
+        (wheel,) = wheels.glob("*.whl")
+        _check_loads(wheel, work / "unpacked", python, logs / "load.log")
+        return _kept(wheel, folder)
 
 
 def _zig(build: Build, work: Path, python: Path, logs: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -242,15 +241,6 @@ def _check_loads(wheel: Path, unpacked: Path, python: Path, log: Path) -> None:
         libraries += found
     load = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]"
     run("loading the compiled llama.cpp", [python, "-c", load, *libraries], log)
-
-
-@contextlib.contextmanager
-def _removed_on_failure(folder: Path) -> Generator[None]:
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _processor() -> str:

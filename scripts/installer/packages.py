@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from scripts.installer.cache import locked
 from scripts.installer.commands import run, say
-from scripts.installer.errors import InstallError
+from scripts.installer.errors import Cause, InstallError
 
 # Settings of pip that uv has under another name.
 _UV_NAMES: Final = {
@@ -40,16 +42,23 @@ class Installer:
         logs = self._kept / "logs"
         uv = self._find_uv()
         if uv is not None:
+            command = [uv, "pip", "install", "--python", self._python, *options]
+            log, variables = logs / "install-by-uv.log", self._for_uv()
             try:
-                run(
-                    what,
-                    [uv, "pip", "install", "--python", self._python, *options],
-                    logs / "install-by-uv.log",
-                    variables=self._for_uv(),
-                )
+                run(what, command, log, variables=variables)
                 return
             except InstallError as error:
-                say(f"{error}; trying pip")
+                if error.cause is Cause.FULL_DISK:
+                    raise
+                failure = error
+            if failure.cause is Cause.NO_NETWORK:
+                # What an earlier installation fetched is enough for the same pins.
+                with contextlib.suppress(InstallError):
+                    run(
+                        what, command, logs / "install-offline.log", variables=variables | {"UV_OFFLINE": "1"}
+                    )
+                    return
+            say(f"{failure}; trying pip")
         run(what, [*self._pip(), "install", "--no-input", *options], logs / "install-by-pip.log")
 
     def _pip(self) -> list[str | Path]:
@@ -61,8 +70,9 @@ class Installer:
             self._tried = True
             folder = self._kept / f"uv-{hashlib.sha256(self._pin.read_bytes()).hexdigest()[:16]}"
             try:
-                if not (folder / "bin" / "uv").is_file():
-                    self._install_uv(folder)
+                with locked(self._kept, "another installation fetches uv: waiting for it"):
+                    if not (folder / "bin" / "uv").is_file():
+                        self._install_uv(folder)
                 self._uv = folder / "bin" / "uv"
             except (InstallError, OSError) as error:
                 say(f"without uv, which would be faster: {error}")

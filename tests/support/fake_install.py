@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ("constraints.txt", "constraints-dev.txt", "constraints-cluster.txt")
 
 # Runs the installer itself with the real Python. FAKE_FAILS: a part of the command to fail at; FAKE_SAYS: what it
-# prints then. FAKE_WAITS: a part of the command at which it writes to the pipe `begun` and reads from the pipe `go`.
+# prints then; FAKE_UNLESS: a variable with which it does not fail. FAKE_WAITS: a part of the command at which it writes
+# to the pipe `begun` and reads from the pipe `go`.
 _PYTHON = """#!/usr/bin/env bash
 case "$*" in "-m scripts.installer"*) exec "$FAKE_REAL" "$@" ;; "-c "*) exit 0 ;; esac
 exec "$FAKE_HOME/tool" python "$@"
@@ -23,7 +24,10 @@ echo "$*" >>"$FAKE_HOME/calls"
 if [ -n "${FAKE_WAITS:-}" ] && [[ "$*" == *"$FAKE_WAITS"* ]]; then
     echo >"$FAKE_HOME/begun"; read -r _ <"$FAKE_HOME/go"
 fi
-if [ -n "${FAKE_FAILS:-}" ] && [[ "$*" == *"$FAKE_FAILS"* ]]; then echo "$FAKE_SAYS"; exit 1; fi
+unless=${FAKE_UNLESS:-FAKE_NEVER}
+if [ -n "${FAKE_FAILS:-}" ] && [[ "$*" == *"$FAKE_FAILS"* ]] && [ -z "${!unless:-}" ]; then
+    echo "$FAKE_SAYS"; exit 1
+fi
 previous=
 for word; do
     case "$previous" in

@@ -50,6 +50,7 @@ CAUSES = [
     ("wheel", "OSError: [Errno 28] No space left on device", "the disk is full"),
     ("wheel", "Temporary failure in name resolution", "check the network"),
     ("wheel", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "pinned hash"),
+    ("wheel", "ERROR: No matching distribution found for cmake", "lacks a pinned version"),
     ("wheel", "No CMAKE_CXX_COMPILER could be found.", "install one"),
     ("wheel", "clang: error: unable to execute command: Killed", "memory was short"),
     ("install", "error: Read-only file system (os error 30)", "cannot be written"),
@@ -67,6 +68,23 @@ def test_a_failure_is_one_line_and_the_next_try_works(
     assert messages[-1].startswith("error: ")
     assert advice in messages[-1]
     assert checkout.install()[0] == 0
+
+
+@pytest.mark.parametrize("output", ["No space left on device", "Temporary failure in name resolution"])
+def test_no_other_compiler_is_tried_without_a_disk_or_a_network(checkout: FakeCheckout, output: str) -> None:
+    assert checkout.install(FAKE_FAILS="/zig.txt", FAKE_SAYS=output)[0] == 1
+    assert not any(" wheel " in call for call in checkout.calls())
+
+
+def test_pip_does_not_try_what_filled_the_disk(checkout: FakeCheckout) -> None:
+    assert checkout.install(FAKE_FAILS="uv pip", FAKE_SAYS="No space left on device (os error 28)")[0] == 1
+    assert not any("pip install --no-input" in call for call in checkout.calls())
+
+
+def test_without_a_network_kept_downloads_are_installed(checkout: FakeCheckout) -> None:
+    status, messages = checkout.install(FAKE_FAILS="uv pip", FAKE_SAYS="dns error", FAKE_UNLESS="UV_OFFLINE")
+    assert status == 0
+    assert not any("trying pip" in line for line in messages)
 
 
 def test_pip_installs_where_uv_cannot(checkout: FakeCheckout) -> None:
@@ -114,24 +132,40 @@ def test_after_a_cut_compilation_the_next_try_works(checkout: FakeCheckout) -> N
         first.kill()
     checkout.go.write_text("\n", encoding="utf-8")  # the tool outlives it
     checkout.calls()
+    assert list(checkout.temporary.iterdir())
     assert checkout.install()[0] == 0
     assert sum(" wheel " in call for call in checkout.calls()) == 1
+    assert not list(checkout.temporary.iterdir())
 
 
-def test_an_old_python_is_told_what_to_install(checkout: FakeCheckout, tmp_path: Path) -> None:
+OLD = '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12 && exit 0\nexit 1\n'
+WITHOUT_VENV = '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.12.1\ncase "$2" in *venv*) exit 1 ;; esac\n'
+SHIM = "#!/bin/sh\necho no such version >&2\nexit 127\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "variables", "said"),
+    [
+        (OLD, {}, "but python3 is Python 3.10.12: install it"),
+        (WITHOUT_VENV, {}, "but python3 has no venv module: install it"),
+        (SHIM, {}, "but it is not there: install it"),
+        (WITHOUT_VENV, {"PYTHON": "a python"}, "but a python is not there: install it"),
+    ],
+)
+def test_a_python_that_does_not_do_is_told_what_to_install(
+    checkout: FakeCheckout, tmp_path: Path, program: str, variables: dict[str, str], said: str
+) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("bash", "dirname", "env", "tail"):
+    for name in ("bash", "dirname", "env"):
         (tools / name).symlink_to(str(shutil.which(name)))
-    old = tools / "python3"
-    old.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12 && exit 0\nexit 1\n', encoding="utf-8"
-    )
-    old.chmod(0o755)
+    python = tools / "python3"
+    python.write_text(program, encoding="utf-8")
+    python.chmod(0o755)
     done = subprocess.run(
         [checkout.root / "scripts" / "install"],
-        env={"PATH": str(tools)},
+        env={"PATH": str(tools), **variables},
         capture_output=True,
         text=True,
         timeout=30,
@@ -139,7 +173,7 @@ def test_an_old_python_is_told_what_to_install(checkout: FakeCheckout, tmp_path:
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "3.11 or newer" in line
-    assert "python3 is Python 3.10.12" in line
+    assert said in line
     assert "apt install python3-venv" in line
 
 

@@ -66,7 +66,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise AddressUnavailable(f"unknown host name {host}: {error.strerror}") from None
     family, _, _, _, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
-    for pause_s in (*_PAUSES_S, None):
+    pauses = iter(_PAUSES_S)
+    while True:
         sock = socket.socket(family, socket.SOCK_STREAM)
         bound = False
         try:
@@ -75,6 +76,7 @@ def listen(host: str, port: int) -> socket.socket:
             sock.listen(_BACKLOG)
         except OSError as error:
             sock.close()
+            pause_s = next(pauses, None)
             # A port with a listener fails in bind(). Of two that are bound at once, Linux may reject both in listen().
             if not bound or error.errno != errno.EADDRINUSE or pause_s is None:
                 raise _explain(error, host, port) from None
@@ -82,7 +84,6 @@ def listen(host: str, port: int) -> socket.socket:
         else:
             sock.setblocking(False)
             return sock
-    raise AssertionError("the last try returns or raises")
 
 
 def _bind(sock: socket.socket, address: Any) -> None:

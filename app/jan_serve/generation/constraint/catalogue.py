@@ -67,7 +67,8 @@ async def compile_catalogue(
     """The grammars of calls of any of the tools, and whether every tool was ready in time.
 
     constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
-    is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as ConstraintTranslator: for `constraint`, and for tools with `strict`.
+    is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as
+    ConstraintTranslator: for `constraint`, and for tools with `strict`.
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None

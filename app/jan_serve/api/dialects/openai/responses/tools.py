@@ -95,7 +95,7 @@ class ToolBook:
                 name=name,
                 description=tool.description,
                 parameters=tool.parameters or {"type": "object", "properties": {}},
-                # OpenAI's strict mode takes few schemas, so agents send false with all others. Invalid calls help nobody.
+                # OpenAI's strict mode takes few schemas, so agents send false with all others.
                 strict=tool.strict or None,
             )
         else:
