@@ -72,7 +72,7 @@ check: install-dev ## lint, format, types, import rules, sizes, derived document
 	@scripts/check
 
 format: install-dev ## format the code and sort imports
-	$(BIN)/ruff check --fix-only --select I,UP,RUF100 .
+	$(BIN)/ruff check --fix-only --select I,UP .
 	$(BIN)/ruff format .
 
 docs: install-dev ## write docs/cli.md, docs/settings.md and the packages' bill of materials
