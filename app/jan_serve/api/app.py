@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
@@ -24,13 +23,12 @@ from jan_serve.api.dialect import Dialect, Services
 from jan_serve.api.dialect_registry import DIALECTS, DialectFactory
 from jan_serve.api.errors import (
     CLIENT_CLOSED,
-    INTERNAL_MESSAGE,
     ClientGone,
     Envelopes,
     HttpError,
     Problem,
     http_problem,
-    problem_of,
+    logged_problem,
     validation_problem,
 )
 from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
@@ -71,8 +69,6 @@ from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import Profiles
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
-
-logger = logging.getLogger(__name__)
 
 
 class AppParts(msgspec.Struct, frozen=True):
@@ -253,10 +249,7 @@ def _exception_handlers(
         return envelopes.render(request.scope["path"], problem, record.request_id)
 
     async def ours(request: Request, error: JanServeError) -> Response:
-        problem = problem_of(error)
-        if problem.message is INTERNAL_MESSAGE:
-            logger.error("request %s failed: %s", record_of(request.scope).request_id, error.message)
-        return answer(request, problem)
+        return answer(request, logged_problem(error, record_of(request.scope).request_id))
 
     async def rejected(request: Request, error: HttpError) -> Response:
         return answer(request, error.problem)

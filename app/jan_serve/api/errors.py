@@ -6,6 +6,7 @@ in the form that clients of that path read.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -34,6 +35,8 @@ from jan_serve.errors import (
     StoreError,
     Unavailable,
 )
+
+logger = logging.getLogger(__name__)
 
 INTERNAL_MESSAGE: Final = (
     "The server failed to answer this request. The log has the reason under the request id."
@@ -135,17 +138,26 @@ def status_of(error: JanServeError) -> int:
 
 
 def problem_of(error: JanServeError) -> Problem:
-    """Messages of internal failures stay in the log."""
-    status = status_of(error)
-    hidden = status == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _SPEAKING)
+    """Without the message of an internal failure."""
     return Problem(
-        status=status,
+        status=status_of(error),
         code=error.code,
-        message=INTERNAL_MESSAGE if hidden else error.message,
+        message=INTERNAL_MESSAGE if _is_hidden(error) else error.message,
         param=error.param,
         headers=_retry_header(error),
         error=error,
     )
+
+
+def logged_problem(error: JanServeError, request_id: str) -> Problem:
+    """As `problem_of`. The message of an internal failure goes to the log, under the request id."""
+    if _is_hidden(error):
+        logger.error("request %s failed: %s", request_id, error.message)
+    return problem_of(error)
+
+
+def _is_hidden(error: JanServeError) -> bool:
+    return status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _SPEAKING)
 
 
 def internal_problem() -> Problem:

@@ -20,7 +20,7 @@ from jan_serve.api.dialects.anthropic.claude_names import names_for
 from jan_serve.api.dialects.anthropic.paths import MESSAGES, rewrite_head
 from jan_serve.api.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
 from jan_serve.api.dialects.ollama.paths import GREETING
-from jan_serve.api.errors import ClientGone, Envelopes, HttpError, http_problem, problem_of
+from jan_serve.api.errors import ClientGone, Envelopes, HttpError, http_problem, logged_problem
 from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
@@ -147,7 +147,7 @@ class Router:
         except HttpError as error:
             problem = error.problem
         except JanServeError as error:
-            problem = problem_of(error)
+            problem = logged_problem(error, record_of(scope).request_id)
         except ClientGone:
             return
         else:

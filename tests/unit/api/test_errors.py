@@ -13,6 +13,7 @@ from jan_serve.api.errors import (
     Problem,
     http_problem,
     internal_problem,
+    logged_problem,
     problem_of,
     status_of,
     validation_problem,
@@ -84,6 +85,15 @@ def test_when_to_come_back(error: JanServeError, status: int, retry_after: str |
 def test_our_own_failures_say_nothing_of_the_inside() -> None:
     for problem in (problem_of(ProtocolError("frame at 0x7f00 in /home/x")), internal_problem()):
         assert (problem.status, problem.message) == (500, INTERNAL_MESSAGE)
+
+
+def test_what_an_answer_hides_is_in_the_log_under_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    error = ProtocolError("frame at 0x7f00 in /home/x")
+    assert logged_problem(error, "req_7") == problem_of(error)
+    assert caplog.messages == ["request req_7 failed: frame at 0x7f00 in /home/x"]
+    caplog.clear()
+    logged_problem(InvalidModel("bad"), "req_8")
+    assert caplog.messages == []
 
 
 def test_an_error_of_a_subclass_that_the_table_does_not_name() -> None:

@@ -16,7 +16,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
-from jan_serve.api.errors import INTERNAL_MESSAGE, Problem, internal_problem, problem_of
+from jan_serve.api.errors import Problem, internal_problem, logged_problem
 from jan_serve.api.http.connection_hooks import abort_connection
 from jan_serve.api.http.replies import json_bytes
 from jan_serve.api.http.request_record import RequestRecord
@@ -119,10 +119,7 @@ async def frames_of(
             except JanServeError as error:
                 marked = done_after_error
                 record.error = error.code
-                problem = problem_of(error)
-                if problem.message is INTERNAL_MESSAGE:
-                    logger.error("request %s failed while streaming: %s", record.request_id, error.message)
-                yield framed(render_error(problem))
+                yield framed(render_error(logged_problem(error, record.request_id)))
             except Exception:
                 marked = done_after_error
                 logger.exception("request %s failed while streaming", record.request_id)

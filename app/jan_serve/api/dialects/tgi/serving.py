@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final
 
@@ -27,6 +27,7 @@ from jan_serve.api.dialects.tgi.headers import stream_headers
 from jan_serve.api.dialects.tgi.job import Job, NativeRequest
 from jan_serve.api.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.api.dialects.tgi.metrics import TgiMetrics
+from jan_serve.api.errors import Problem, logged_problem
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import EventStream, frame
@@ -87,9 +88,13 @@ class Serving:
         finally:
             self._open -= jobs
 
-    def failed_stream(self, request: Request, error: JanServeError, body: object, *, done: bytes) -> Response:
+    def failed_stream(
+        self, request: Request, error: JanServeError, render: Callable[[Problem], object], *, done: bytes
+    ) -> Response:
         """A stream of one error. done: the bytes that end it."""
-        record_of(request.scope).error = error.code
+        record = record_of(request.scope)
+        record.error = error.code
+        body = render(logged_problem(error, record.request_id))
 
         async def frames() -> AsyncIterator[bytes]:
             yield frame(body)

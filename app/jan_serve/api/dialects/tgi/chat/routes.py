@@ -29,7 +29,6 @@ from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import Job, NativeRequest
 from jan_serve.api.dialects.tgi.reply_head import ReplyHead, requested_model
 from jan_serve.api.dialects.tgi.serving import RequestLease, Serving
-from jan_serve.api.errors import problem_of
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.request_record import record_of
@@ -183,7 +182,7 @@ async def _streamed(request: Request, chat: _Chat, native: NativeRequest, *, cal
         )
         response.headers.update(stream_headers([job]))
     except JanServeError as error:
-        return chat.serving.failed_stream(request, error, in_band_error(problem_of(error)), done=DONE)
+        return chat.serving.failed_stream(request, error, in_band_error, done=DONE)
     return response
 
 

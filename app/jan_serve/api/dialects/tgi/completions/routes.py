@@ -15,7 +15,6 @@ from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import NativeRequest
 from jan_serve.api.dialects.tgi.reply_head import ReplyHead, requested_model
 from jan_serve.api.dialects.tgi.serving import RequestLease, Serving
-from jan_serve.api.errors import problem_of
 from jan_serve.api.http.sse import DONE
 from jan_serve.api.shared.answers import answer_stream, answer_whole
 from jan_serve.core.events import Timings
@@ -60,5 +59,5 @@ async def _streamed(
         )
         response.headers.update(stream_headers(jobs))
     except JanServeError as error:
-        return serving.failed_stream(request, error, in_band_error(problem_of(error)), done=DONE)
+        return serving.failed_stream(request, error, in_band_error, done=DONE)
     return response

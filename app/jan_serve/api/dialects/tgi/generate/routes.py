@@ -21,7 +21,6 @@ from jan_serve.api.dialects.tgi.generate.wire import (
 from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import NativeRequest
 from jan_serve.api.dialects.tgi.serving import Serving
-from jan_serve.api.errors import problem_of
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
@@ -94,5 +93,5 @@ async def _stream(request: Request, serving: Serving, body: GenerateRequest, *, 
             )
             response.headers.update(stream_headers([job]))
         except JanServeError as error:
-            return serving.failed_stream(request, error, stream_error_body(problem_of(error)), done=b"")
+            return serving.failed_stream(request, error, stream_error_body, done=b"")
         return response
