@@ -23,7 +23,7 @@ from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, 
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
 from jan_serve.errors import SettingsError
-from jan_serve.store.paths import default_config_file, user_path
+from jan_serve.store.paths import default_config_file, in_unknown_home, user_path
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 URL_VARIABLE = ENV_PREFIX + "URL"
@@ -131,10 +131,9 @@ def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
             "\n".join(f"{origins[name]}: there is no setting {name!r}{_near(name)}" for name in unknown)
         )
     for name in _PATH_FIELDS:
-        path = (
-            user_path(values[name]) if isinstance(values.get(name), str) and values[name] != "none" else None
-        )
-        if path is not None and not str(path).startswith("~"):
+        value = values.get(name)
+        # The field rejects the home of an unknown user.
+        if isinstance(value, str) and value != "none" and not in_unknown_home(path := user_path(value)):
             values[name] = file.path.parent / path
     return values, origins
 

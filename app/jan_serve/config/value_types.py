@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-from jan_serve.store.paths import user_path
+from jan_serve.store.paths import in_unknown_home, user_path
 
 HOST_NAME: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?\Z")
 _SIZE = re.compile(
@@ -25,9 +25,9 @@ def _split_list(value: object) -> object:
 
 
 def _absolute(path: Path) -> Path:
-    """Raises ValueError for `~` of nobody, which would be a folder of that name in the working directory."""
+    """Raises ValueError for the home of an unknown user: it would be a folder `~name` in the working directory."""
     found = user_path(path)
-    if found.parts[:1] and found.parts[0].startswith("~"):
+    if in_unknown_home(found):
         raise ValueError(f"is in the home of a user that this machine does not know: {found.parts[0]}")
     return found.absolute()
 

@@ -22,8 +22,13 @@ def default_data_dir() -> Path:
 
 
 def user_path(text: str | Path) -> Path:
-    """As Path.expanduser, but `~` of nobody stays as it is, and then is a path where nothing lies."""
+    """As Path.expanduser, but the home of an unknown user stays as it is written. Does not raise."""
     return Path(os.path.expanduser(text))
+
+
+def in_unknown_home(path: Path) -> bool:
+    """Whether `user_path` found no home for the user that the path names."""
+    return path.parts[:1] != () and path.parts[0].startswith("~")
 
 
 class StorePaths(msgspec.Struct, frozen=True):

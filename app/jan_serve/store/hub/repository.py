@@ -257,7 +257,7 @@ def _no_repository(http: HubHttp, repo: str) -> HubNotFound:
 def _error_headers(headers: httpx2.Headers) -> dict[str, str]:
     """The headers that huggingface_hub needs to classify errors, as far as httpx takes them again."""
     names = ("x-error-code", "x-error-message", "x-request-id")
-    return {name: headers[name] for name in names if headers.get(name, "é").isascii()}
+    return {name: headers[name] for name in names if name in headers and headers[name].isascii()}
 
 
 def _kind(answer: HubResponse) -> str:
