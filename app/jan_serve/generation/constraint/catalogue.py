@@ -51,7 +51,6 @@ def catalogue_digest(
         digest.update(encode_request(CompileAnswer(form=form, constraint=constraint)))
     for tool in tools:
         digest.update(encode_request(_tool(form, tool, whitespace)))
-        digest.update(b"%d" % (tool.strict is False))
     return digest.digest()
 
 

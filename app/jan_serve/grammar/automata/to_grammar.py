@@ -20,10 +20,8 @@ from jan_serve.grammar.text_form import TextForm
 
 # A state that is written in place nests a group; llama.cpp parses groups recursively.
 _MAX_INLINE_DEPTH = 12
-
-
-# Of a state that counts: further ones lead to what may follow at any time.
-_MOST_EDGES = 4
+# Edges of a state in an optional run: its own step, and what may follow.
+_MAX_RUN_EDGES = 4
 
 
 class _Run(NamedTuple):
@@ -209,7 +207,7 @@ class DfaWriter:
     def _link(self, state: int) -> _Link | None:
         """A step of an optional run: the next state has the same edges but for its own step, or the run's end none."""
         targets = self.edges[state]
-        if state in targets or not 0 < len(targets) <= _MOST_EDGES:
+        if state in targets or not 0 < len(targets) <= _MAX_RUN_EDGES:
             return None
         for target, chars in targets.items():
             spend()

@@ -86,19 +86,21 @@ class Algebra:
         specs = self._absorbed([spec for each in objects for spec in each])
         return msgspec.structs.replace(result, object=_capped(specs))
 
-    def told_apart(self, sets: Sequence[TypeSets]) -> list[frozenset[str]] | None:
-        """Of many sets of objects, strings one of which the objects of each have in one property: sets that share none
-        have nothing in common. None where no property tells them apart."""
+    def discriminators(self, sets: Sequence[TypeSets]) -> list[frozenset[str]] | None:
+        """The values that one property, the same in all, may have in each of many sets of objects.
+
+        Sets that share no value have no object in common. None if no property has listed strings in all of them.
+        """
         specs = [spec for each in sets for spec in each.object]
         if any(msgspec.structs.replace(each, object=()) != NO_VALUE for each in sets):
             return None
-        told = self._told_apart(specs)
-        if told is None:
+        values = self._discriminators(specs)
+        if values is None:
             return None
-        left = iter(told)
+        left = iter(values)
         return [frozenset[str]().union(*(next(left) for _ in each.object)) for each in sets]
 
-    def _told_apart(self, specs: Sequence[ObjectSpec]) -> list[frozenset[str]] | None:
+    def _discriminators(self, specs: Sequence[ObjectSpec]) -> list[frozenset[str]] | None:
         if len(specs) <= _FEW_SPECS:
             return None
         for name in specs[0].required:
@@ -219,15 +221,17 @@ class Algebra:
 
     def _absorbed(self, specs: list[ObjectSpec]) -> tuple[ObjectSpec, ...]:
         """The specs without those that lie within another one."""
-        told = self._told_apart(specs)
+        values = self._discriminators(specs)
         kept: dict[int, ObjectSpec] = {}
-        by_string: dict[str, list[int]] = {}
+        by_value: dict[str, list[int]] = {}
         for number, spec in enumerate(specs):
             near = list(kept)
-            if told is not None:
-                near = [other for text in told[number] for other in by_string.get(text, ()) if other in kept]
-                for text in told[number]:
-                    by_string.setdefault(text, []).append(number)
+            if values is not None:
+                near = [
+                    other for value in values[number] for other in by_value.get(value, ()) if other in kept
+                ]
+                for value in values[number]:
+                    by_value.setdefault(value, []).append(number)
             if not any(self._is_within(spec, kept[other]) for other in near):
                 for other in near:
                     if other in kept and self._is_within(kept[other], spec):

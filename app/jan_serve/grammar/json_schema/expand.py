@@ -222,11 +222,11 @@ class Expander:
         taken out."""
         count = len(children)
         sets = [self.algebra.intersect(others, self.expand(self.terms.positive(child))) for child in children]
-        told = self.algebra.told_apart(sets)
+        values = self.algebra.discriminators(sets)
         clashes: list[list[int]] = [[] for _ in range(count)]
         for i in range(count):
             for j in range(i + 1, count):
-                if told is not None and told[i].isdisjoint(told[j]):
+                if values is not None and values[i].isdisjoint(values[j]):
                     continue
                 spend()
                 if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
