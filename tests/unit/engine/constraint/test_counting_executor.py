@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +13,13 @@ from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
-from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.text_bounds import TextBounds
 from jan_serve.engine.constraint.counting_executor import CountingExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.text_counter import State, TextCounter
-from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.constraint.call_marks import call_marks, starts
+from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
 
 MOST = 5_000
@@ -39,30 +38,7 @@ _LONGER = (
     "a\n</",
     "😀",
 )
-PIECES = (b"<s>", b"</s>", *(bytes((byte,)) for byte in range(256)), *(text.encode() for text in _LONGER))
-
-
-class Vocabulary:
-    """All bytes, and tokens that hold several characters of a text and parts of its stop."""
-
-    n_tokens = len(PIECES)
-    eog_ids = (1,)
-    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
-
-    def is_eog(self, token: int) -> bool:
-        return token in self.eog_ids
-
-    def is_control(self, token: int) -> bool:
-        return token < 2
-
-    def control_token(self, text: str) -> int | None:
-        return None
-
-    def pieces(self, tokens: range) -> list[bytes]:
-        return [PIECES[token] for token in tokens]
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        return tokens_of(text)
+PIECES = pieces_of(_LONGER)
 
 
 def tokens_of(text: str) -> list[int]:
@@ -115,7 +91,7 @@ def executor(form: ChatFormat) -> CountingExecutor:
     tools = [Tool(name="Flow", parameters=schema), Tool(name="Read", parameters=schema | {"required": ["n"]})]
     grammars = call_grammars(form, tools, parallel=True)
     assert grammars.warnings == ()
-    made = GrammarFactory(cast(Vocab, Vocabulary())).create(grammars.whole)
+    made = GrammarFactory(byte_vocabulary(PIECES)).create(grammars.whole)
     assert isinstance(made, CountingExecutor)
     return made
 

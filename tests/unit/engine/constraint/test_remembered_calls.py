@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import ClassVar, cast
 
 import numpy as np
 import pytest
@@ -15,11 +14,10 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
-from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
-from jan_serve.engine.llama.vocab import Vocab
+from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
 
 JSON = [form for form in FORMATS if isinstance(form.calls.arguments, JsonArguments)]
@@ -47,34 +45,11 @@ _LONGER = (
     "</tool_call>",
     "note",
 )
-PIECES = (b"<s>", b"</s>", *(bytes((byte,)) for byte in range(256)), *(text.encode() for text in _LONGER))
+PIECES = pieces_of(_LONGER)
 LOGITS = np.zeros(len(PIECES), np.float32)
 
 
-class Vocabulary:
-    """All bytes, and tokens that hold names and parts of calls."""
-
-    n_tokens = len(PIECES)
-    eog_ids = (1,)
-    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
-
-    def is_eog(self, token: int) -> bool:
-        return token in self.eog_ids
-
-    def is_control(self, token: int) -> bool:
-        return token < 2
-
-    def control_token(self, text: str) -> int | None:
-        return None
-
-    def pieces(self, tokens: range) -> list[bytes]:
-        return [PIECES[token] for token in tokens]
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        return [2 + byte for byte in text.encode()]
-
-
-FACTORY = GrammarFactory(cast(Vocab, Vocabulary()))
+FACTORY = GrammarFactory(byte_vocabulary(PIECES))
 
 
 def written(form: ChatFormat, *calls: tuple[str, str]) -> str:

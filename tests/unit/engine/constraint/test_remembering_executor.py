@@ -5,20 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 from random import Random
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
 
 from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
-from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
-from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
 _BYTES = [bytes((byte,)) for byte in range(0x80, 0x100)]
@@ -92,30 +91,10 @@ _LONGER = (
     '": []',
     "],[[",
 )
-PIECES = (b"<s>", b"</s>", *_CHARACTERS, *_BYTES, *(text.encode() for text in _LONGER))
+PIECES = pieces_of(_LONGER, single=(*_CHARACTERS, *_BYTES))
 
 
-class Vocabulary:
-    """All bytes, and tokens that hold parts of several items."""
-
-    n_tokens = len(PIECES)
-    eog_ids = (1,)
-    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
-
-    def is_eog(self, token: int) -> bool:
-        return token in self.eog_ids
-
-    def is_control(self, token: int) -> bool:
-        return token < 2
-
-    def pieces(self, tokens: range) -> list[bytes]:
-        return [PIECES[token] for token in tokens]
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        return [PIECES.index(bytes((byte,))) for byte in text.encode()]
-
-
-FACTORY = GrammarFactory(cast(Vocab, Vocabulary()))
+FACTORY = GrammarFactory(byte_vocabulary(PIECES))
 LOGITS = np.zeros(len(PIECES), np.float32)
 
 # Each with the values that items are drawn from.

@@ -4,7 +4,7 @@ or answers under the schema."""
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytest
 
@@ -14,12 +14,11 @@ from jan_serve.chat.detect import FORMATS
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.guide import Guide, ThoughtGuide
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
-from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import ChatPrompt
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.generation.answer_plan import constrain_answer, thought_guide
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.compiling import translate_inline
 
 pytestmark = pytest.mark.anyio
@@ -41,34 +40,7 @@ TOOLS = (
 THOUGHT = 'Hm, {"name": "no number"} or 7?'
 
 
-class Bytes:
-    """A vocabulary of single bytes."""
-
-    n_tokens = 258
-    eog_ids = (1,)
-    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
-
-    def is_eog(self, token: int) -> bool:
-        return token in self.eog_ids
-
-    def is_control(self, token: int) -> bool:
-        return token < 2
-
-    def control_token(self, text: str) -> int | None:
-        return None
-
-    def piece(self, token: int, *, special: bool) -> bytes:
-        return bytes((token - 2,)) if token > 1 else b""
-
-    def pieces(self, tokens: range) -> list[bytes]:
-        return [self.piece(token, special=True) for token in tokens]
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        return [2 + byte for byte in text.encode()]
-
-
-FACTORY = GrammarFactory(cast(Vocab, Bytes()))
-END = 1
+FACTORY = GrammarFactory(byte_vocabulary(pieces_of()))
 
 
 def takes(guide: Guide, text: str) -> bool:
@@ -77,14 +49,14 @@ def takes(guide: Guide, text: str) -> bool:
     data = text.encode()
     while True:
         for token in executor.forced():
-            if not data or token != 2 + data[0]:
+            if not data or token != FIRST_BYTE + data[0]:
                 return False
             data = data[1:]
         if not data:
-            return executor.is_complete or executor.allows(END)
-        if not executor.allows(2 + data[0]):
+            return executor.is_complete or executor.allows(EOS)
+        if not executor.allows(FIRST_BYTE + data[0]):
             return False
-        executor.accept(2 + data[0])
+        executor.accept(FIRST_BYTE + data[0])
         data = data[1:]
 
 
