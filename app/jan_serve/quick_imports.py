@@ -15,6 +15,10 @@ UNUSED_BY_SERVERS: Final = (
     "fastapi.security",
     "fastapi.security.base",
     "fastapi.security.oauth2",
+    "opentelemetry._logs",
+    "opentelemetry.metrics",
+    "opentelemetry.propagate",
+    "opentelemetry.trace",
     "prometheus_client.exposition",
     "uvicorn.supervisors",
 )

@@ -19,11 +19,11 @@ from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
 from jan_serve.api.server import run
+from jan_serve.cli.server.head_start import HeadStart
 from jan_serve.config import Settings
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.wiring.parts import build_compiler, manager_limits
 from tests.support.compiling import translate_inline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
@@ -66,8 +66,6 @@ def main() -> None:
     arguments = json.loads(sys.argv[1])
     settings, manager = build(Path(arguments["folder"]), arguments["names"], arguments["settings"])
     configure_logging(settings.log_level, as_json=settings.log_json)
-    with socket.create_server((settings.host, 0), backlog=2048) as sock:
+    with socket.create_server((settings.host, 0), backlog=2048) as sock, HeadStart() as parts:
         print(f"url http://{settings.host}:{sock.getsockname()[1]}", file=sys.stderr, flush=True)
-        sys.exit(
-            run(settings, manager, TemplateRendererPool(default_render_command()), build_compiler(), sock)
-        )
+        sys.exit(run(settings, manager, parts.renderer, build_compiler(), sock, parts.runner))

@@ -31,11 +31,11 @@ def main() -> int:
     """The process."""
     from jan_serve.api.http.connection import HttpConnection
     from jan_serve.api.server import run
+    from jan_serve.cli.server.head_start import HeadStart
     from jan_serve.logs.log_lines import configure_logging
     from jan_serve.proxy.server import run as run_proxy
     from jan_serve.proxy.settings import ProxySettings
     from jan_serve.supervisor.models.model_manager import ModelManager
-    from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
     from jan_serve.wiring.parts import build_compiler
     from tests.support.fronts import make_settings
 
@@ -44,7 +44,7 @@ def main() -> int:
     api_keys, timeout_s, is_proxy = json.loads(sys.argv[3])
     if timeout_s:
         HttpConnection.timeout_s = timeout_s
-    with socket.create_server(("127.0.0.1", 0)) as sock:
+    with socket.create_server(("127.0.0.1", 0)) as sock, HeadStart() as parts:
         if timeout_s:  # else megabytes of answers are on their way before a reader that is stuck is seen
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         print(sock.getsockname()[1], flush=True)
@@ -52,7 +52,7 @@ def main() -> int:
             return run_proxy(ProxySettings(api_keys=tuple(api_keys), drain_timeout_s=drain_s), sock, print)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
         settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
-        return run(settings, manager, TemplateRendererPool(default_render_command()), build_compiler(), sock)
+        return run(settings, manager, parts.renderer, build_compiler(), sock, parts.runner)
 
 
 class FrontProcess:

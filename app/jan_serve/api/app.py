@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter, FastAPI
@@ -69,6 +69,9 @@ from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.profiles import Profiles
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
+
+NO_TELEMETRY: Final = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""For FastAPI: requests stay on this machine, whatever exporters the environment names."""
 
 
 class AppParts(msgspec.Struct, frozen=True):
@@ -183,6 +186,7 @@ def _application(
         docs_url=None,  # these two pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
         middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
         exception_handlers=_exception_handlers(envelopes, routes),
     )

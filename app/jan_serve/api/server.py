@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from typing import Final
 
 import uvicorn
 
 from jan_serve.api.app import AppParts, create_app
-from jan_serve.api.daemon_threads import DaemonThreads
 from jan_serve.api.guards.drain import RETRY_AFTER_S
 from jan_serve.api.http.draining_server import DrainingServer, server_config
 from jan_serve.api.management import Management
@@ -21,7 +19,7 @@ from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.config import Settings
 from jan_serve.control.control_plane import ServerControl
 from jan_serve.daemon.observer import ServerObserver
-from jan_serve.errors import Draining, JanServeError
+from jan_serve.errors import Draining
 from jan_serve.generation.profiles import Profiles
 from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
@@ -32,8 +30,6 @@ from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.template_renderer import TemplateRendererPool
 from jan_serve.wiring.grammar_files import GrammarFiles
 from jan_serve.wiring.schema_files import SchemaFiles
-
-logger = logging.getLogger(__name__)
 
 _IN_MEMORY: Final = frozenset({"loading", "ready", "stopping"})
 _HELPERS_KEPT_S: Final = 60.0
@@ -99,11 +95,11 @@ def run(
     renderer: TemplateRendererPool,
     translator: ConstraintCompilerPool,
     sock: socket.socket,
+    runner: asyncio.Runner,
     library: ModelLibrary | None = None,
     observer: ServerObserver | None = None,
     profiles: Profiles | None = None,
     control: ServerControl | None = None,
-    runner: asyncio.Runner | None = None,
     more_sockets: Sequence[socket.socket] = (),
     decoder: MediaDecoderPool | None = None,
 ) -> int:
@@ -111,9 +107,9 @@ def run(
 
     Returns the exit status.
 
-    library: None disables the management routes. profiles: configuration of single models. control: None disables the
-    control plane. decoder: None rejects media. runner: of the event loop on which parts of the server already live; it
-    stays open. None makes one.
+    runner: of the event loop, on which parts of the server may live already; it stays open. library: None disables the
+    management routes. profiles: configuration of single models. control: None disables the control plane. decoder: None
+    rejects media.
     """
     with recent_log() as log:
         with quick_imports():
@@ -131,27 +127,23 @@ def run(
                 control=control,
                 decoder=None if decoder is None else decoder.decode,
             )
-        config = server_config(app)
-        with (
-            nullcontext(runner) if runner else asyncio.Runner(loop_factory=config.get_loop_factory()) as loop
-        ):
-            parts: AppParts = app.state.parts
-            drain_s = settings.drain_timeout_s
-            helpers = (renderer, translator, *(() if decoder is None else (decoder,)))
-            server = ModelServer(config, parts, models, drain_s, observer, helpers)
-            sockets = [sock, *more_sockets]
-            serving = serve_and_close(
+        parts: AppParts = app.state.parts
+        drain_s = settings.drain_timeout_s
+        helpers = (renderer, translator, *(() if decoder is None else (decoder,)))
+        server = ModelServer(server_config(app), parts, models, drain_s, observer, helpers)
+        sockets = [sock, *more_sockets]
+        return runner.run(
+            serve_and_close(
                 server,
                 models,
                 renderer,
                 translator,
                 sockets,
-                settings.model,
                 library=library,
                 control=control,
                 decoder=decoder,
             )
-            return loop.run(serving)
+        )
 
 
 async def serve_and_close(
@@ -160,7 +152,6 @@ async def serve_and_close(
     renderer: TemplateRendererPool,
     translator: ConstraintCompilerPool,
     sockets: list[socket.socket],
-    preload: str | None,
     *,
     library: ModelLibrary | None = None,
     control: ServerControl | None = None,
@@ -168,12 +159,8 @@ async def serve_and_close(
 ) -> int:
     """Serve until the server stops, then close every part.
 
-    preload: the default model is loaded before the first request. library: its headers are read in advance.
+    library: its headers are read in advance.
     """
-    asyncio.get_running_loop().set_default_executor(DaemonThreads())
-    preparing: list[asyncio.Task[None]] = []
-    if preload is not None:
-        preparing.append(asyncio.create_task(_load(models), name="preload"))
     if library is not None:
         library.start_reading()
     async with AsyncExitStack() as closing:  # the others close even if an interrupt cancels one
@@ -187,22 +174,5 @@ async def serve_and_close(
             closing.push_async_callback(library.close)
         # Returns at once after a drain; after a failed start it ends what was started.
         closing.push_async_callback(models.shutdown, 0.0)
-        closing.push_async_callback(_cancelled, preparing)
         await server.serve(sockets=sockets)
     return 0 if server.started else 1
-
-
-async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel them and wait for their end."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _load(models: ModelManager) -> None:
-    """Load the default model. A failure is only logged here; the first request reports it."""
-    try:
-        async with models.lease(None):
-            pass
-    except JanServeError as error:
-        logger.warning("the model is not ready: %s", error.message)

@@ -7,6 +7,7 @@ message is a ProtocolError. The format has no versions: both ends are the same b
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -24,8 +25,6 @@ _LENGTH: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _LENGTH.size
 
 _encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(WorkerRequest)
-_events: msgspec.msgpack.Decoder[WorkerEvent] = msgspec.msgpack.Decoder(WorkerEvent)
 
 
 def encode_request(request: WorkerRequest) -> bytes:
@@ -51,7 +50,7 @@ def decode_length(header: bytes, limit: int) -> int:
 def decode_request(body: bytes) -> WorkerRequest:
     """Inverse of `encode_request`, without the header. Raises ProtocolError."""
     try:
-        return _requests.decode(body)
+        return _request_decoder().decode(body)
     except _BAD_BODY as error:
         raise ProtocolError(f"a frame is not a known request: {error}") from error
 
@@ -59,9 +58,20 @@ def decode_request(body: bytes) -> WorkerRequest:
 def decode_event(body: bytes) -> WorkerEvent:
     """Inverse of `encode_event`, without the header. Raises ProtocolError."""
     try:
-        return _events.decode(body)
+        return _event_decoder().decode(body)
     except _BAD_BODY as error:
         raise ProtocolError(f"a frame is not a known event: {error}") from error
+
+
+# Made on use: each end needs one of them, and a decoder of so many messages takes milliseconds.
+@cache
+def _request_decoder() -> msgspec.msgpack.Decoder[WorkerRequest]:
+    return msgspec.msgpack.Decoder(WorkerRequest)
+
+
+@cache
+def _event_decoder() -> msgspec.msgpack.Decoder[WorkerEvent]:
+    return msgspec.msgpack.Decoder(WorkerEvent)
 
 
 # MsgspecError: not msgpack, or none of the messages. UnicodeError: not UTF-8. RecursionError: too deep.

@@ -53,10 +53,14 @@ _name_of: Final = operator.attrgetter("name")
 
 
 class DefaultModel(msgspec.Struct, frozen=True):
-    """The model of requests that name none. reason: for people. entry: None if there is no model."""
+    """The model of requests that name none. reason: for people. entry: None if there is no model.
+
+    is_expected: it is configured, or no other model is there, so that it is worth loading before the first request.
+    """
 
     entry: ModelEntry | None
     reason: str
+    is_expected: bool = False
 
 
 class ModelResolver:
@@ -182,7 +186,7 @@ class ModelResolver:
     def default(self) -> DefaultModel:
         """The model of requests that name none. Raises as `resolve` if --model is missing."""
         if self._default_name is not None:
-            return DefaultModel(self.resolve(self._default_name), "as configured")
+            return DefaultModel(self.resolve(self._default_name), "as configured", is_expected=True)
         entries = self.entries()
         own = [entry for entry in entries if entry.origin != "built in"]
         if len(own) == 1:
@@ -192,7 +196,7 @@ class ModelResolver:
             return DefaultModel(
                 built_in, f"{len(own)} models are in the models folder and none is configured"
             )
-        return DefaultModel(built_in, "the models folder has no model")
+        return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
 
     def model_file(self, path: Path, name: str) -> ModelFile:
         """The header facts of the file of `name`. Blocks on the disk.

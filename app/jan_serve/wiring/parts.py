@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from jan_serve.store.hub.pull import Puller
     from jan_serve.supervisor.template_renderer import TemplateRendererPool
     from jan_serve.supervisor.workers.spare_worker import SpareWorker
+
+_COMPILER_AFTER_S = 0.5
+"""It starts this long after a load, so that the first answer of a small model does not share its cores."""
 
 
 def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelResolver:
@@ -99,20 +103,21 @@ def build_decoder() -> MediaDecoderPool:
 def build_manager(
     sources: SourceResolver,
     settings: Settings,
-    free_memory: Callable[[], FreeMemory] | None = None,
-    helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool] = (),
-    spare: SpareWorker | None = None,
+    free_memory: Callable[[], FreeMemory] | None,
+    renderer: TemplateRendererPool,
+    compiler: ConstraintCompilerPool,
+    spare: SpareWorker,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.
 
-    free_memory: called in a thread before a load; None disables the memory check. helpers: have a process ready when a
-    model is loaded. spare: the first load takes it.
+    free_memory: called in a thread before a load; None disables the memory check. renderer, compiler: have a process
+    ready when a model is loaded. spare: the first load takes it.
     """
     meter = free_memory if settings.memory_budget != "off" else None
     limits = manager_limits(settings)
 
     def on_load() -> None:
-        for pool in helpers:
-            pool.start_soon()
+        renderer.start_soon()
+        asyncio.get_running_loop().call_later(_COMPILER_AFTER_S, compiler.start_soon)
 
     return ModelManager(sources, default_worker_command(), limits, meter=meter, on_load=on_load, spare=spare)

@@ -47,7 +47,7 @@ async def test_an_interrupt_of_the_end_skips_nothing(slow: str) -> None:
     models, renderer, translator, control = map(part.named, ("models", "renderer", "translator", "control"))
     sock: Any = None
     serving = asyncio.ensure_future(
-        serve_and_close(server, models, renderer, translator, [sock], None, control=control)
+        serve_and_close(server, models, renderer, translator, [sock], control=control)
     )
     await part.is_slow.wait()
     serving.cancel()

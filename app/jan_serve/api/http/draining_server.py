@@ -145,7 +145,7 @@ def server_config(
         app,
         http=connection,
         ws="none",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -35,14 +35,13 @@ def own_server(
     }
     loaded = load_settings(flags, config)
     settings = loaded.settings
-    if no_default:
-        settings = settings.model_copy(update={"model": None})
     book = loaded.book()
     resolver = build_resolver(settings, book)
+    preloads = not no_default and resolver.default().is_expected
     with listen(settings.host, settings.port) as sock:
         configure_logging(settings.log_level, as_json=settings.log_json)
         sys.stdout.write(url_of(sock) + "\n")
         sys.stdout.flush()
         stop_at_end_of_input()
         sources = ModelSources(resolver, settings, book)
-        raise typer.Exit(run_server(settings, resolver, sources, sock))
+        raise typer.Exit(run_server(settings, resolver, sources, sock, preloads=preloads))

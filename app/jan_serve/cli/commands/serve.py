@@ -111,7 +111,7 @@ def serve_on(
 
                 observer = ProxyMember(partial(_membership, settings, sock.getsockname()[1]), observer)
             print_banner(output, settings, default, sock, more)
-        return run_server(settings, resolver, sources, sock, observer, more)
+        return run_server(settings, resolver, sources, sock, observer, more, preloads=default.is_expected)
 
 
 def _membership(settings: Settings, port: int) -> Membership:
@@ -154,17 +154,24 @@ def run_server(
     sock: socket.socket,
     observer: ServerObserver | None = None,
     more: Sequence[socket.socket] = (),
+    *,
+    preloads: bool,
 ) -> int:
-    """Build the server and run it until it stops. Returns the exit status. more: further sockets that listen."""
+    """Build the server and run it until it stops. Returns the exit status.
+
+    more: further sockets that listen. preloads: the default model is loaded before the first request.
+    """
     with ExitStack() as opened:
         with interrupts_end_at_once():
             updated = UpdatedSources(sources)
             started = opened.enter_context(head_start.take())
             renderer, compiler = started.renderer, build_compiler()
             meter = partial(free_memory, settings.rpc)
-            manager = build_manager(updated, settings, meter, (renderer, compiler), started.worker)
+            manager = build_manager(updated, settings, meter, renderer, compiler, started.worker)
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
+            if preloads:
+                started.runner.run(manager.preload(None))
             with quick_imports(), classes_on_use(*UNUSED_BY_SERVERS):
                 from jan_serve.api.server import run
                 from jan_serve.control.control_plane import ServerControl
@@ -179,11 +186,11 @@ def run_server(
             renderer,
             compiler,
             sock,
+            started.runner,
             library,
             observer,
             profiles,
             control,
-            started.runner,
             more,
             build_decoder(),
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from jan_serve.api.daemon_threads import DaemonThreads
 from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import default_worker_command
@@ -21,6 +22,7 @@ class HeadStart:
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner(loop_factory=event_loop_factory())
+        self.runner.get_loop().set_default_executor(DaemonThreads())
         self.worker = SpareWorker()
         self.renderer = TemplateRendererPool(default_render_command())
 

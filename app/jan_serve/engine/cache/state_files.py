@@ -43,7 +43,8 @@ class StateFile(Tokenised, frozen=True, eq=False):
 def state_key(model: Iterable[Path], *layout: str) -> str:
     """A folder name for everything that a state depends on: the weights, and `layout` (KV types, llama.cpp build, …).
 
-    Digests size, modification time and sampled blocks of each file: reads 4 MiB instead of gigabytes. Raises OSError.
+    Digests size, modification time and at most 4 MiB of each file: the whole of a small one, sampled blocks of others.
+    Raises OSError.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in layout:
@@ -52,6 +53,9 @@ def state_key(model: Iterable[Path], *layout: str) -> str:
         status = path.stat()
         digest.update(struct.pack("<QQ", status.st_size, status.st_mtime_ns))
         with path.open("rb") as file:
+            if status.st_size <= _SAMPLES * _SAMPLE_BYTES:
+                digest.update(file.read())
+                continue
             for number in range(_SAMPLES):
                 file.seek(max(0, status.st_size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
                 digest.update(file.read(_SAMPLE_BYTES))

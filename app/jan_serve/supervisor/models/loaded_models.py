@@ -56,7 +56,7 @@ class LoadedModels:
         spare: SpareWorker,
         on_load: Callable[[], None],
     ) -> None:
-        """on_change makes the manager's task call `advance` again; on_load: a load begins. They must not block."""
+        """on_change makes the manager's task call `advance` again; on_load: a worker has its order. Both return at once."""
         self.slots: dict[str, ModelSlot] = {}
         """By name: loaded, loading or unloading models."""
         self.histories: dict[str, ModelHistory] = {}
@@ -302,8 +302,7 @@ class LoadedModels:
         logger.info("loading %s", source.name)
         if reason := prepared.settings.unused_heads:
             logger.info("%s: its head for further tokens (MTP) is not used: %s", source.name, reason)
-        slot.load()
-        self._on_load()
+        slot.load(self._on_load)
 
 
 def _summary(facts: ModelFacts) -> str:

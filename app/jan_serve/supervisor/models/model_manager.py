@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 Timer = Callable[[asyncio.Event, float | None], Awaitable[None]]
 """Returns when the event is set or after these seconds; None is no limit."""
 
+_BEGINS_S = 0.1
+"""A header is read within this time, unless its disk is slow; then the server starts first."""
+
 _RETRY_AFTER_STOP_S = 5.0
 """A stopped server is often being restarted."""
 
@@ -58,7 +61,7 @@ class ModelManager:
     ) -> None:
         """worker_command: see `worker_process.default_worker_command`. clock: monotonic seconds; timer follows it.
 
-        meter: None does not measure memory. on_load: called when a load begins; it must not block.
+        meter: None does not measure memory. on_load: called when a worker has its order; it must not block.
         spare: the first load takes its process. The manager closes it.
         """
         self._resolver = resolver
@@ -66,9 +69,12 @@ class ModelManager:
         self._clock = clock
         preparation = LoadPreparation(resolver, meter, self._notify, clock)
         self._spare = spare or SpareWorker()
+        self._on_load = on_load
+        self._load_begun = asyncio.Event()
         self._loaded = LoadedModels(
-            tuple(worker_command), self._limits, clock, preparation, self._notify, self._spare, on_load
+            tuple(worker_command), self._limits, clock, preparation, self._notify, self._spare, self._begin
         )
+        self._preload: asyncio.Task[None] | None = None
         self._draining = False
         self._closed: JanServeError | None = None
         self._idle = asyncio.Event()
@@ -137,6 +143,26 @@ class ModelManager:
         """Load a model; returns its canonical name. Raises as `lease`; cancelling stops the load."""
         async with self.lease(name, keep_alive_s) as client:
             return client.name
+
+    async def preload(self, name: str | None) -> None:
+        """Load a model before its first request, which reports a failure. Returns when the load has begun, or soon.
+
+        None is the default model. Call it once.
+        """
+        self._preload = asyncio.create_task(self._try_load(name), name="preload")
+        begun = asyncio.create_task(self._load_begun.wait())
+        await asyncio.wait({self._preload, begun}, timeout=_BEGINS_S, return_when=asyncio.FIRST_COMPLETED)
+        begun.cancel()
+
+    async def _try_load(self, name: str | None) -> None:
+        try:
+            await self.load(name)
+        except JanServeError as error:
+            logger.warning("the model is not ready: %s", error.message)
+
+    def _begin(self) -> None:
+        self._load_begun.set()
+        self._on_load()
 
     async def unload(self, name: str, *, force: bool = False) -> bool:
         """Unload a model; False if it was not loaded. Returns when its memory is free.
@@ -220,9 +246,10 @@ class ModelManager:
             Draining("The server is shutting down.", retry_after=_RETRY_AFTER_STOP_S), drain_s
         )
         await self._spare.close()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._preload, self._task) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._loaded.forget()
 
     async def _end_all(self, error: JanServeError, drain_s: float) -> None:

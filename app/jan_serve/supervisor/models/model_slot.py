@@ -85,9 +85,9 @@ class ModelSlot:
         saved = pong.stats.cache_ram_bytes if pong is not None else 0
         return msgspec.structs.replace(self._memory, total=self._memory.total + saved)
 
-    def load(self) -> None:
-        """Start the load; `outcome` gets its result."""
-        self._loading = asyncio.create_task(self._load(), name=f"load {self.source.name}")
+    def load(self, on_begun: Callable[[], None]) -> None:
+        """Start the load; `outcome` gets its result. on_begun: called once the worker has its order; must not block."""
+        self._loading = asyncio.create_task(self._load(on_begun), name=f"load {self.source.name}")
 
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
         """The load succeeded: route the worker's events to a client."""
@@ -134,9 +134,10 @@ class ModelSlot:
             self._stopping = asyncio.create_task(self._stop(), name=f"unload {self.source.name}")
         return self._stopping
 
-    async def _load(self) -> None:
+    async def _load(self, on_begun: Callable[[], None]) -> None:
         try:
             await self.worker.start(LoadModel(path=self.source.path, settings=self._prepared.settings))
+            on_begun()
         except OSError as error:
             # Out of processes or descriptors, or no interpreter. Counts as a crash, so that back-off applies.
             self._early_outcome = WorkerEnd(

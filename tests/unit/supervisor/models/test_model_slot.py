@@ -151,7 +151,7 @@ async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path)
     worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
     made = ModelSlot(ModelSource(name="m", path="/m"), PREPARED, worker, changed.set, TurnedClock())
     assert made.outcome is None
-    made.load()
+    made.load(lambda: None)
     await changed.wait()
     assert isinstance(made.outcome, WorkerEnd) and not made.outcome.requested
     assert str(made.outcome) == "could not be started (No such file or directory)"
@@ -160,7 +160,7 @@ async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path)
 
 async def test_a_stop_during_the_load_frees_the_memory_once() -> None:
     made, _ = slot()
-    made.load()
+    made.load(lambda: None)
     stopping = made.stop()
     assert made.stop() is stopping
     assert (made.state, made.gone.is_set()) == (SlotState.STOPPING, False)
