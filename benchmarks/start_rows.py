@@ -138,7 +138,7 @@ def rest(server: Running, seed: int) -> Figures:
     _only_ours(server)
     if sys.platform != "linux":
         raise Skipped("the counts are those of Linux")
-    command = Command(server.name, f"{' '.join(_PROGRAM)} serve --port {{port}}")
+    command = Command(server.name, f"{' '.join(_PROGRAM)} serve --port {{port}} --ttl-s 1")
     with started(command, Path()) as resting:
         time.sleep(_SETTLED_S)
         assert resting.process is not None

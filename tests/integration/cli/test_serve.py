@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import urllib.request
@@ -51,6 +52,18 @@ def test_banner_answer_and_orderly_end(tiny_llama: Path, tmp_path: Path) -> None
         assert server.wait() == 0
         assert "Traceback" not in server.log
         wait_until(lambda: not any(worker.is_running() for worker in workers), 5)
+
+
+def test_the_model_that_is_expected_loads_before_the_first_request(tiny_llama: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "models"
+    folder.mkdir(parents=True)
+    for flags, loaded in ((("--model", str(tiny_llama)), "tiny-llama"), ((), "jan-tiny")):
+        with serving(tmp_path, "--port", "0", *flags) as server:
+            wait_until(lambda server=server, loaded=loaded: f"{loaded} is ready" in server.log)
+    shutil.copy(tiny_llama, folder / "own.gguf")
+    with serving(tmp_path, "--port", "0") as server:
+        ask(server.url(), "/health")
+        assert "loading" not in server.log
 
 
 def test_a_second_start_reports_that_it_already_runs(tiny_llama: Path, tmp_path: Path) -> None:

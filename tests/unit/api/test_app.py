@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import httpx
+import opentelemetry._logs
+import opentelemetry.metrics
+import opentelemetry.trace
 import pytest
 
 import jan_serve
@@ -51,6 +54,21 @@ def test_a_server_starts_with_few_modules() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert int(run.stdout) <= _MOST_MODULES
+
+
+async def test_no_request_asks_for_telemetry(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FastAPI would trace requests with whatever the environment configures."""
+    asked: list[str] = []
+    for module, name in (
+        (opentelemetry.trace, "get_tracer_provider"),
+        (opentelemetry.metrics, "get_meter_provider"),
+        (opentelemetry._logs, "get_logger_provider"),
+    ):
+        monkeypatch.setattr(module, name, lambda name=name: asked.append(name))
+    assert (await client.get("/health")).status_code == 200
+    assert asked == []
 
 
 @pytest.mark.parametrize("process", ["engine", "rendering", "compiling"])

@@ -180,13 +180,16 @@ def test_default_without_configuration(tmp_path: Path, builtin: tuple[str, Path]
     models = tmp_path / "models"
     resolver = ModelResolver(models, builtin=builtin)
     assert resolver.resolve(None).name == "jan-tiny"
+    assert resolver.default().is_expected
     models.mkdir()
     (models / "one.gguf").write_bytes(b"GGUF")
     assert resolver.resolve(None).name == "one"
+    assert not resolver.default().is_expected
     assert "only model" in resolver.default().reason
     (models / "two.gguf").write_bytes(b"GGUF")
     assert resolver.resolve(None).name == "jan-tiny"
     assert "2 models" in resolver.default().reason
+    assert not resolver.default().is_expected
     (models / "jan-tiny.gguf").write_bytes(b"GGUF")
     assert resolver.resolve("jan-tiny").path == models / "jan-tiny.gguf"
 

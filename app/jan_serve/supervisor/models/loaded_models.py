@@ -56,7 +56,7 @@ class LoadedModels:
         spare: SpareWorker,
         on_load: Callable[[], None],
     ) -> None:
-        """on_change makes the manager's task call `advance` again; on_load: a worker has its order. Both return at once."""
+        """on_change makes the manager's task call `advance` again; on_load: a load has begun. Both return at once."""
         self.slots: dict[str, ModelSlot] = {}
         """By name: loaded, loading or unloading models."""
         self.histories: dict[str, ModelHistory] = {}

@@ -61,7 +61,7 @@ class ModelManager:
     ) -> None:
         """worker_command: see `worker_process.default_worker_command`. clock: monotonic seconds; timer follows it.
 
-        meter: None does not measure memory. on_load: called when a worker has its order; it must not block.
+        meter: None does not measure memory. on_load: called when a load has begun; it must not block.
         spare: the first load takes its process. The manager closes it.
         """
         self._resolver = resolver

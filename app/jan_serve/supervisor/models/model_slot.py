@@ -86,7 +86,7 @@ class ModelSlot:
         return msgspec.structs.replace(self._memory, total=self._memory.total + saved)
 
     def load(self, on_begun: Callable[[], None]) -> None:
-        """Start the load; `outcome` gets its result. on_begun: called once the worker has its order; must not block."""
+        """Start the load; `outcome` gets its result. on_begun: called once the worker has it; returns at once."""
         self._loading = asyncio.create_task(self._load(on_begun), name=f"load {self.source.name}")
 
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:

@@ -85,6 +85,32 @@ async def test_a_model_is_loaded_by_its_first_request_and_stays(tmp_path: Path) 
         assert status(manager, "fake").leases == 0
 
 
+async def test_a_preloaded_model_serves_the_first_request(tmp_path: Path) -> None:
+    async with fake_manager(tmp_path) as manager:
+        await manager.preload(None)
+        [begun] = manager.snapshot().models
+        assert (begun.name, begun.state in ("loading", "ready")) == ("fake", True)
+        assert await ask(manager, None, "!pid") == str(status(manager, "fake").pid)
+        assert status(manager, "fake").loads_total == 1
+
+
+async def test_a_preload_that_fails_is_left_to_the_first_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fake_manager(tmp_path, ("fail-load",)) as manager:
+        await manager.preload("fail-load")
+        await until(lambda: any("the model is not ready" in line for line in caplog.messages))
+        with pytest.raises(InvalidModel):
+            await ask(manager, "fail-load", "hello")
+
+
+async def test_a_preload_does_not_outlive_the_manager(tmp_path: Path) -> None:
+    async with fake_manager(tmp_path, ("hang-on-load",)) as manager:
+        await manager.preload("hang-on-load")
+        assert status(manager, "hang-on-load").state == "loading"
+    assert children() == []
+
+
 async def test_the_same_model_for_many_at_once_is_loaded_once(tmp_path: Path) -> None:
     async with fake_manager(tmp_path) as manager:
         answers = await asyncio.gather(*(ask(manager, "fake", "!pid") for _ in range(20)))
