@@ -51,3 +51,38 @@ function(jan_serve_join_sources)
     endif()
 endfunction()
 cmake_language(DEFER CALL jan_serve_join_sources)
+
+# One cache holds the cells of all sequences, so most tiles of its attention belong to others. llama.cpp converts the mask
+# of a tile, element by element and for each head, before it finds that nothing in it is visible. With this it looks at the
+# half-precision mask first, in which -inf is 0xFC00.
+function(jan_serve_skip_hidden_tiles)
+    set(file ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu/ops.cpp)
+    file(READ ${file} text)
+    set(before "            if (mask) {\n                bool can_skip = true;\n")
+    set(hidden "            if (mask) {
+                bool hidden = true;
+                for (int tq = 0; hidden && tq < tile_rows; tq++) {
+                    const uint16_t * row = (const uint16_t *)((const char *) mask->data + (iq1 + tq)*mask->nb[1] + (iq2%mask->ne[2])*mask->nb[2] + (iq3%mask->ne[3])*mask->nb[3]) + ic;
+                    uint16_t seen = 0;
+                    for (int tk = 0; tk < kv_tile; tk++) {
+                        seen |= row[tk] ^ 0xFC00;
+                    }
+                    hidden = seen == 0;
+                }
+                if (hidden) {
+                    continue;
+                }
+                bool can_skip = true;
+")
+    string(FIND "${text}" "bool hidden" done)
+    if(NOT done EQUAL -1)  # an earlier run of CMake on this source
+        return()
+    endif()
+    string(FIND "${text}" "${before}" found)
+    if(found EQUAL -1)
+        message(FATAL_ERROR "scripts/llama.cmake: ${file} has changed, so that its hidden tiles cannot be skipped")
+    endif()
+    string(REPLACE "${before}" "${hidden}" text "${text}")
+    file(WRITE ${file} "${text}")
+endfunction()
+jan_serve_skip_hidden_tiles()
