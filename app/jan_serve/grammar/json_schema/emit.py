@@ -81,6 +81,7 @@ class Emitter:
         self._todo: list[tuple[str, str, TypeSets]] = []
         self._shared: dict[str, RuleRef] = {}
         self._strings: dict[tuple[StringSet, JsonText], Expr] = {}
+        self._keys: dict[str, Expr] = {}
         self._numbers: dict[NumberSpec, Expr] = {}
         self.rules.reserve("root")
         self.other_words = OtherWords(self.name_text, self.rules)
@@ -164,8 +165,13 @@ class Emitter:
         return token(sequence([Literal('"'), body]))
 
     def key(self, name: str) -> Expr:
-        """The name of a member that is listed."""
-        return Token(sequence([Literal('"'), self.name_text.literal(name), Literal('"')]))
+        """The name of a member that is listed: the same expression each time, so that it is printed once."""
+        known = self._keys.get(name)
+        if known is None:
+            known = self._keys[name] = Token(
+                sequence([Literal('"'), self.name_text.literal(name), Literal('"')])
+            )
+        return known
 
     def _string(self, allowed: StringSet, form: JsonText, hint: str) -> Expr:
         known = self._strings.get((allowed, form))

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _MAX_STATES = 4000
 _MAX_NAMES = 10_000
 """Of a finite set, in one object."""
+_LONG_ROW = 64
+"""Fields, one rule each, after which executors that recurse into each rule at the first reference to it are given a
+reference to a later rule first."""
 _MAX_EXISTS = 4
 
 
@@ -213,6 +216,7 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
         others = rules.define(f"{hint}-others", others)
     tail: Expr = EMPTY
     rows: Expr = NEVER
+    late: list[Expr] = []
     for index in range(len(fields) - 1, -1, -1):
         field = fields[index]
         entry = sequence([field.entry, others]) if index >= open_from else field.entry
@@ -225,7 +229,10 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
             rows = rules.define(f"{hint}-members", rows)
             more = sequence([comma, rows])
             tail = optional(more) if first_required is None else more
-    return choice([rows, sequence([extra, others, tail])]) if may_begin else rows
+        if (starts - index) % _LONG_ROW == 0 and index > 0:
+            late.append(rows)
+    # The last ones first. They are among the rows that begin with any field.
+    return choice([*late, rows, sequence([extra, others, tail]) if may_begin else NEVER])
 
 
 def _open_from(shape: Shape) -> int:
