@@ -127,7 +127,7 @@ def _print(printer: _Printer, tokens: bool) -> LarkText:
 
 
 class OnlyCharacters(GrammarTooComplex):
-    """Some parts of the grammar can only be written without terminals, and its `Except` and `Both` only with them."""
+    """Some parts of the grammar can only be written without terminals, and others only with them."""
 
 
 class _Printer:
@@ -256,7 +256,7 @@ class _Printer:
         """What writes each kind of expression in a rule."""
         return {
             RuleRef: lambda expr: self._reference(expr.name),
-            Token: self._token if self._tokens else lambda expr: self._rule_item(expr.item),
+            Token: self._token if self._tokens else self._characters,
             Mark: self._mark,
             Repeat: lambda expr: self._nested(self._rule, expr.item, "g") + bounds(expr),
             Literal: lambda expr: spelled_out(expr.text),
@@ -264,12 +264,16 @@ class _Printer:
             Sequence: lambda expr: self._nested(self._rule, expr, "g") if expr.items else '""',
             Choice: lambda expr: self._nested(self._rule, expr, "g"),
             OneLayout: lambda expr: self._nested(self._rule, expr, "g"),
-            Except: _only_in_terminals,
-            Both: _only_in_terminals,
             Special: self._special,
             Until: self._until,
             Brackets: self._brackets,
         }
+
+    def _characters(self, token: Token) -> str:
+        """A token without terminals of several characters."""
+        if token.is_terminal:
+            raise OnlyCharacters("the grammar has texts that only terminals can describe")
+        return self._rule_item(token.item)
 
     def _special(self, expr: Special) -> str:
         rule = self._specials.get(expr.text)
@@ -402,8 +406,8 @@ class _Printer:
             CharClass: lambda expr: self._class(expr.chars),
             RuleRef: lambda expr: self._terminal_rule(expr.name),
             Token: lambda expr: self._terminal_item(expr.item),
-            Except: self._except,
-            Both: lambda expr: " & ".join(self._named(self._terminal(x), "T") for x in (expr.item, expr.other)),
+            Except: lambda expr: self._named(self._except(expr), "T"),
+            Both: lambda expr: self._named(self._both(expr), "T"),
             Repeat: lambda expr: self._nested(self._terminal, expr.item, "G") + bounds(expr),
             Sequence: lambda expr: self._nested(self._terminal, expr, "G") if expr.items else '""',
             Choice: lambda expr: self._nested(self._terminal, expr, "G"),
@@ -412,6 +416,9 @@ class _Printer:
     def _except(self, expr: Except) -> str:
         words = " | ".join([self._terminal_item(word) for word in expr.words])
         return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
+
+    def _both(self, expr: Both) -> str:
+        return " & ".join([self._named(self._terminal(item), "T") for item in (expr.item, expr.other)])
 
     def _terminal_rule(self, name: str) -> str:
         """The terminal of a rule. Rules on a cycle are solved together, all others printed one by one."""
@@ -434,10 +441,6 @@ class _Printer:
 
     def _unprinted(self, name: str) -> list[str]:
         return sorted(t for t in references(self._rules[name]) if t not in self._terminals)
-
-
-def _only_in_terminals(_: Expr) -> str:
-    raise OnlyCharacters("the grammar has texts that only terminals can describe")
 
 
 def _references_in(body: str, known: Container[str]) -> list[tuple[str, int]]:

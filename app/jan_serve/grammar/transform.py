@@ -43,6 +43,8 @@ def references(expr: Expr) -> set[str]:
             todo.append(item.item)
             if type(item) is Both:
                 todo.append(item.other)
+            elif type(item) is Except:
+                todo += item.words
     return found
 
 
@@ -160,8 +162,10 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
         return Sequence(tuple([rename(item, names) for item in expr.items]))
     if isinstance(expr, Choice):
         return Choice(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Token | Except | OneLayout):
+    if isinstance(expr, Token | OneLayout):
         return replace(expr, item=rename(expr.item, names))
+    if isinstance(expr, Except):
+        return Except(rename(expr.item, names), tuple([rename(word, names) for word in expr.words]))
     if isinstance(expr, Both):
         return Both(rename(expr.item, names), rename(expr.other, names))
     if isinstance(expr, Brackets):

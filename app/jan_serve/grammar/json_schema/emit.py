@@ -177,7 +177,7 @@ class Emitter:
         known = self._strings.get((allowed, form))
         if known is None:
             known = self._strings[allowed, form] = string_token(
-                allowed, form, self.rules, hint, intersections=self._complements
+                allowed, form, self.rules, hint, terminals=self._complements
             )
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
                 known = self._strings[allowed, form] = self.rules.define(f"{hint}-string", known)

@@ -144,7 +144,7 @@ def test_great_bounds_beside_other_sets_are_counted_apart(
     allowed: StringSet, bounds: tuple[int, int | None] | None
 ) -> None:
     rules = RuleBuilder()
-    found = string_token(allowed, JsonText(rules), rules, "text", intersections=True)
+    found = string_token(allowed, JsonText(rules), rules, "text", terminals=True)
     assert isinstance(found, Token) and isinstance(found.item, Both) is (bounds is not None)
     if isinstance(found.item, Both):
         assert isinstance(found.item.other, Sequence)
