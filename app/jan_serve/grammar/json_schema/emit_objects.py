@@ -257,9 +257,7 @@ def _members_in_any_order(emit: Emitter, shape: Shape, hint: str) -> Expr:
     """One member or more: up to the last one that must be there in order, then the other ones."""
     last = _open_from(shape)
     entries: list[Expr] = [
-        field.entry
-        if field.required or index > last
-        else emit.rules.define(f"{hint}-member", field.entry)
+        field.entry if field.required or index > last else emit.rules.define(f"{hint}-member", field.entry)
         for index, field in enumerate(shape.fields)
     ]
     optional = [entry for entry, field in zip(entries, shape.fields, strict=True) if not field.required]
