@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,7 +15,6 @@ from jan_serve.grammar.ast import (
     Except,
     Expr,
     Grammar,
-    Literal,
     OneLayout,
     Repeat,
     RuleRef,
@@ -26,7 +26,8 @@ from jan_serve.grammar.ast import (
     sequence,
 )
 
-_WITH_ITEM = (Repeat, Token, Except, Both, OneLayout, Brackets)
+_WITH_ITEMS = frozenset({Sequence, Choice})
+_WITH_ITEM = frozenset({Repeat, Token, Except, Both, OneLayout, Brackets})
 
 
 def references(expr: Expr) -> set[str]:
@@ -34,16 +35,17 @@ def references(expr: Expr) -> set[str]:
     found: set[str] = set()
     todo: list[Expr] = [expr]
     while todo:
-        item = todo.pop()
-        if type(item) is RuleRef:
+        item: Any = todo.pop()
+        kind: type[Any] = type(item)
+        if kind is RuleRef:
             found.add(item.name)
-        elif type(item) is Sequence or type(item) is Choice:
+        elif kind in _WITH_ITEMS:
             todo += item.items
-        elif type(item) is not Literal and isinstance(item, _WITH_ITEM):
+        elif kind in _WITH_ITEM:
             todo.append(item.item)
-            if type(item) is Both:
+            if kind is Both:
                 todo.append(item.other)
-            elif type(item) is Except:
+            elif kind is Except:
                 todo += item.words
     return found
 

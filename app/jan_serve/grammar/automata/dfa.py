@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -49,23 +50,28 @@ class Dfa(msgspec.Struct, frozen=True, eq=False):
 
     def live_states(self) -> frozenset[int]:
         """The states from which some word can still be completed."""
-        spend(len(self.table) * (16 + len(self.table[0])) // 64)
-        sources: list[set[int]] = [set() for _ in self.table]
-        for state, row in enumerate(self.table):
-            for target in set(row):
-                sources[target].add(state)
-        live = set(self.accepting)
-        todo = list(live)
-        while todo:
-            for source in sources[todo.pop()]:
-                if source not in live:
-                    live.add(source)
-                    todo.append(source)
-        return frozenset(live)
+        return _live_states(self)
 
     def is_empty(self) -> bool:
         """Whether there is no word at all. Every state of a Dfa built here is reachable."""
         return not self.accepting
+
+
+@lru_cache(maxsize=64)
+def _live_states(dfa: Dfa) -> frozenset[int]:
+    spend(len(dfa.table) * (16 + len(dfa.table[0])) // 64)
+    sources: list[list[int]] = [[] for _ in dfa.table]
+    for state, row in enumerate(dfa.table):
+        for target in set(row):
+            sources[target].append(state)
+    live = set(dfa.accepting)
+    todo = list(live)
+    while todo:
+        for source in sources[todo.pop()]:
+            if source not in live:
+                live.add(source)
+                todo.append(source)
+    return frozenset(live)
 
 
 def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...], list[list[int]]]:
@@ -237,7 +243,7 @@ def minimize(a: Dfa) -> Dfa:
         by_block: dict[int, list[int]] = {}
         for state in dirty:
             by_block.setdefault(block_of[state], []).append(state)
-        dirty = set()
+        dirty = set[int]()
         parts_of: list[tuple[int, list[list[int]]]] = []
         for number, again in by_block.items():
             parts = _parts(a.table, blocks[number], again, number_of)

@@ -62,7 +62,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
     `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
-    repeat in the grammar, any beginning of a listed one also begins another one, and all fields that must be there lead.
+    repeat in the grammar, any beginning of a listed one also begins another one, and all that must be there lead.
     """
 
     fields: list[Field]

@@ -262,6 +262,7 @@ def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
     return result
 
 
+@lru_cache(maxsize=512)
 def plain_regex(s: StringSet) -> Regex | None:
     """The expression whose words are the strings of a pattern or format, if it can be written as it is: it has words.
     None for any other set."""
