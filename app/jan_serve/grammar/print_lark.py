@@ -377,7 +377,9 @@ class _Printer:
         return text
 
     def _named(self, text: str, stem: str) -> str:
-        """A terminal with this body; short bodies that are a single string or class stay themselves."""
+        """A terminal with this body; one that has it already, or a short body that is a single string or class."""
+        if text in self._taken:
+            return text
         if text.startswith('"') and text.count('"') == 2 + text.count('\\"') and " " not in text:
             return text
         name = self._by_text.get(text)

@@ -160,7 +160,8 @@ class Emitter:
         not."""
         language = strings.string_dfa(allowed)
         if self._complements and automata.longest_word(language) is None:
-            return Token(Except(self.name(allowed, hint), tuple([self.key(word) for word in words])))
+            others = Except(self.name(allowed, hint), tuple([self.key(word) for word in words]))
+            return Token(others, is_terminal=True)
         body = self.other_words.expr(words, language, f"{hint}-name")
         return token(sequence([Literal('"'), body]))
 

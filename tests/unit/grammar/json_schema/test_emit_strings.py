@@ -136,11 +136,11 @@ def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: b
     [
         (AllOf((Format("email"), Length(0, 254))), (0, 254)),
         (AllOf((Pattern("a.*b"), Length(100, None))), (100, None)),
-        (AllOf((Pattern("a.*b"), Length(1, 20))), None),
+        (AllOf((Pattern("a.*b"), Length(1, 20))), (1, 20)),
         (Pattern("a.*b"), None),
     ],
 )
-def test_great_bounds_beside_other_sets_are_counted_apart(
+def test_bounds_beside_other_sets_are_counted_apart(
     allowed: StringSet, bounds: tuple[int, int | None] | None
 ) -> None:
     rules = RuleBuilder()
