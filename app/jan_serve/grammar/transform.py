@@ -36,7 +36,7 @@ def references(expr: Expr) -> set[str]:
     todo: list[Expr] = [expr]
     while todo:
         item: Any = todo.pop()
-        kind: type[Any] = type(item)
+        kind = item.__class__
         if kind is RuleRef:
             found.add(item.name)
         elif kind in _WITH_ITEMS:
