@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 _MAX_STATES = 4000
 _MAX_NAMES = 10_000
 """Of a finite set, in one object."""
-_LONG_ROW = 64
-"""Fields, one rule each, after which executors that recurse into each rule at the first reference to it are given a
-reference to a later rule first."""
+_LONG_ROW = 8
+"""So many rules of fields are in a row for an executor that recurses into each at the first reference to it: there are
+references to later ones before."""
 _MAX_EXISTS = 4
 
 

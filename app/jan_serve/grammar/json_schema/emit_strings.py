@@ -35,6 +35,8 @@ from jan_serve.grammar.word_trie import words_expr
 # llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
 _MOST_COUNTED: Final = 10_000
 _PIECE: Final = 1_000
+_MOST_COMBINED: Final = 3
+"""Of more sets at once llguidance has too many states: in an automaton they are merged."""
 _PLAIN: Final = PlainText()
 
 
@@ -63,11 +65,22 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
         is_free = _begins_with_any(regex)
     elif (parts := strings.counted(allowed)) is not None and _most(parts[1]) <= _MOST_COUNTED:
         is_free = False
-    elif isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None:
+    elif _are_few(allowed) and (
+        isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None
+    ):
         is_free = DfaWriter(strings.string_dfa(allowed), form, rules, hint).begins_with_any(charset.UNESCAPED)
     else:
         return None
     return Token(_combined(allowed, form, rules, hint), is_free=is_free, is_terminal=True)
+
+
+def _are_few(allowed: StringSet) -> bool:
+    """Whether a set is no intersection of many."""
+    return not isinstance(allowed, AllOf) or len(allowed.items) - len(_excluded(allowed)) <= _MOST_COMBINED
+
+
+def _excluded(allowed: AllOf) -> list[StringSet]:
+    return [item.item for item in allowed.items if isinstance(item, NotIn)]
 
 
 def _most(length: Length) -> int:
@@ -97,9 +110,11 @@ def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str)
             return choice([written(item) for item in items])
         case NotIn(item):
             return Except(written(ANY_STRING), (written(item),))
-        case AllOf(items):
+        case AllOf(items) if _are_few(allowed):
             within = [written(item) for item in items if not isinstance(item, NotIn)]
-            without = [written(item.item) for item in items if isinstance(item, NotIn)]
+            without = list(map(written, _excluded(allowed)))
+        case AllOf() if (parts := strings.counted(allowed)) is not None:
+            within, without = list(map(written, parts)), list[Expr]()
         case _ if (regex := strings.plain_regex(allowed)) is not None:
             return quoted(regex)
         case _ if (looks := strings.leading_looks(allowed)) is not None:
