@@ -55,16 +55,18 @@ class Token(msgspec.Struct, frozen=True):
     allowed at the same position starts with one of them. A lexer may read it greedily.
 
     is_free: it is a string of JSON in which any text of `charset.UNESCAPED` may follow the opening quote.
+    is_terminal: only Lark's terminals can read it, since its texts may be read in many ways.
     """
 
     item: Expr
     is_free: bool = False
+    is_terminal: bool = False
 
 
 class Except(msgspec.Struct, frozen=True):
-    """A text of `item` that is none of `words`. There are endlessly many.
+    """A text of `item` that is none of `words`. There are some.
 
-    The item of a `Token`. Only Lark's terminals know it.
+    Within a `Token`. Only Lark's terminals know it.
     """
 
     item: Expr
@@ -72,9 +74,9 @@ class Except(msgspec.Struct, frozen=True):
 
 
 class Both(msgspec.Struct, frozen=True):
-    """A text of `item` that is a text of `other` too.
+    """A text of `item` that is a text of `other` too. There are some.
 
-    The item of a `Token`. Only Lark's terminals know it.
+    Within a `Token`. Only Lark's terminals know it.
     """
 
     item: Expr

@@ -1,8 +1,8 @@
 """Layouts as llguidance's parametric rules: the parameter holds the layout and the number of open brackets.
 
 llguidance completes a rule for every parameter that it has at the same position. So a position must determine the
-parameter of each rule: compact texts, which may begin as spaced ones, have rules of their own, and the layouts with
-lines are told apart by terminals before the first parametric rule.
+parameter of each rule. Compact texts may begin as spaced ones, so up to their first colon or comma they have rules of
+their own; the layouts with lines are told apart by terminals before the first parametric rule.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from jan_serve.grammar.ast import Brackets, Mark
 from jan_serve.grammar.lark_quoting import spelled_out
-from jan_serve.grammar.layout import INDENTED, SPACED, Layout
+from jan_serve.grammar.layout import COMPACT, INDENTED, SPACED, Layout
 
 PARAMETER: Final = "::_"
 """Between the name of a parametric rule and the colon."""
@@ -21,10 +21,13 @@ ALWAYS: Final = f" %if ge({_DEPTH}, 0)"
 and panics where the rule leads back to itself."""
 _LAYOUT: Final = "[16:19]"
 DEEPER: Final = f"incr({_DEPTH})"
-_NUMBERS: Final = {layout.name: number for number, layout in enumerate((SPACED, *INDENTED), 1)}
+_NUMBERS: Final = {layout.name: number for number, layout in enumerate((COMPACT, SPACED, *INDENTED))}
 _BRACKETS: Final = {"{": "brace", "}": "brace", "[": "bracket", "]": "bracket"}
 
-_NO_LINES: Final = f"%if eq({_LAYOUT}, {_NUMBERS[SPACED.name]})"
+_IS_COMPACT: Final = f"%if eq({_LAYOUT}, {_NUMBERS[COMPACT.name]})"
+_IS_SPACED: Final = f"%if eq({_LAYOUT}, {_NUMBERS[SPACED.name]})"
+_HAS_SPACES: Final = f"%if ge({_LAYOUT}, {_NUMBERS[SPACED.name]})"
+_NO_LINES: Final = f"%if le({_LAYOUT}, {_NUMBERS[SPACED.name]})"
 _LINES: Final = f"%if ge({_LAYOUT}, {_NUMBERS[INDENTED[0].name]})"
 
 
@@ -35,7 +38,7 @@ def first_argument(layout: Layout) -> str:
 
 def mark_rule(mark: Mark) -> str:
     """The text of a mark in a parametric rule."""
-    return "layout_comma::_" if mark.text == "," else '":" " "'
+    return "layout_comma::_" if mark.text == "," else "layout_colon::_"
 
 
 def opening_rule(brackets: Brackets) -> str:
@@ -56,7 +59,8 @@ def _units() -> str:
 # No rule is empty under a condition: llguidance takes it for empty always. The recursion is on the right, where each
 # level begins at another position.
 HELPERS: Final = (
-    f'layout_comma::_: "," " " {_NO_LINES} | "," layout_line::_ {_LINES}',
+    f'layout_comma::_: "," {_IS_COMPACT} | "," " " {_IS_SPACED} | "," layout_line::_ {_LINES}',
+    f'layout_colon::_: ":" {_IS_COMPACT} | ":" " " {_HAS_SPACES}',
     *(
         f'layout_open_{name}::_: "{bracket}" {_NO_LINES} | "{bracket}" layout_line::_ {_LINES}'
         for bracket, name in (("{", "brace"), ("[", "bracket"))

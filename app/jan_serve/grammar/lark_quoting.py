@@ -31,24 +31,21 @@ def bounds(expr: Repeat) -> str:
     return f"{{{expr.low},{'' if expr.high is None else expr.high}}}"
 
 
+class _Escapes(dict[int, str]):
+    """Spellings of characters in quotes, by code point."""
+
+    def __missing__(self, code: int) -> str:
+        return f"\\u{code:04x}" if code < 0x20 or 0x7F <= code <= 0xFFFF else chr(code)
+
+
+_ESCAPES: Final = _Escapes(
+    {code: chr(code) for code in range(0x20, 0x7F)}
+    | {0x22: '\\"', 0x5C: "\\\\", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
+)
+
+
 def quote_literal(text: str) -> str:
-    if _is_plain(text):
-        return f'"{text}"'
-    parts = ['"']
-    for c in text:
-        code = ord(c)
-        if c in '"\\':
-            parts.append("\\" + c)
-        elif 0x20 <= code < 0x7F:
-            parts.append(c)
-        elif c in "\n\r\t":
-            parts.append({"\n": "\\n", "\r": "\\r", "\t": "\\t"}[c])
-        elif code <= 0xFFFF:
-            parts.append(f"\\u{code:04x}")
-        else:
-            parts.append(c)
-    parts.append('"')
-    return "".join(parts)
+    return f'"{text.translate(_ESCAPES)}"'
 
 
 def _is_plain(text: str) -> bool:

@@ -81,37 +81,22 @@ def has_layouts(grammar: Grammar) -> bool:
     return False
 
 
-class LayoutRules(NamedTuple):
-    """Names of rules. laid: their texts depend on a layout that is chosen outside of them. lined: they differ between
-    layouts other than the compact one."""
-
-    laid: set[str]
-    lined: set[str]
-
-
-def layout_rules(rules: Mapping[str, Expr]) -> LayoutRules:
-    """Which rules depend on a layout."""
+def laid_rules(rules: Mapping[str, Expr]) -> set[str]:
+    """The names of the rules whose texts depend on a layout that is chosen outside of them."""
     laid = set[str]()
-    lined = set[str]()
     users: dict[str, list[str]] = {}
     for name, expr in rules.items():
-        nodes, used = layout_uses(expr)
-        if nodes:
+        has_nodes, used = layout_uses(expr)
+        if has_nodes:
             laid.add(name)
-            if any(map(depends_on_lines, nodes)):
-                lined.add(name)
         for other in used:
             users.setdefault(other, []).append(name)
-    return LayoutRules(_with_users(laid, users), _with_users(lined, users))
+    return _with_users(laid, users)
 
 
-def depends_on_lines(node: Mark | Brackets) -> bool:
-    return isinstance(node, Brackets) or node.text == ","
-
-
-def layout_uses(expr: Expr) -> tuple[list[Mark | Brackets], set[str]]:
-    """The outermost nodes outside of a `OneLayout` that depend on a layout, and all rules referred to there."""
-    nodes: list[Mark | Brackets] = []
+def layout_uses(expr: Expr) -> tuple[bool, set[str]]:
+    """Whether some node outside of a `OneLayout` depends on a layout, and all rules referred to there."""
+    has_nodes = False
     used = set[str]()
     todo: list[Expr] = [expr]
     while todo:
@@ -123,11 +108,11 @@ def layout_uses(expr: Expr) -> tuple[list[Mark | Brackets], set[str]]:
         elif type(item) is Repeat:
             todo.append(item.item)
         elif type(item) is Mark:
-            nodes.append(item)
+            has_nodes = True
         elif type(item) is Brackets:
-            nodes.append(item)
+            has_nodes = True
             used |= references(item.item)
-    return nodes, used
+    return has_nodes, used
 
 
 def _with_users(names: set[str], users: Mapping[str, Iterable[str]]) -> set[str]:
@@ -144,7 +129,7 @@ def _with_users(names: set[str], users: Mapping[str, Iterable[str]]) -> set[str]
 
 def on_one_line(grammar: Grammar, layouts: Rows[Layout]) -> Grammar:
     """The grammar without layout nodes: each `OneLayout` is in one of these layouts, which have no lines."""
-    laid = layout_rules(grammar.rules).laid
+    laid = laid_rules(grammar.rules)
     writers = [_Writer(layout, laid, grammar.rules) for layout in layouts]
     rules: dict[str, Expr] = {}
     for name, expr in grammar.rules.items():

@@ -5,7 +5,8 @@ several characters is printed only for a `Token`, which promises that greed does
 terminals of one character, for which greedy reading is exact. Where one token cannot be written as a terminal, no
 token is: the two kinds must not meet in one place.
 
-Rules within a `OneLayout` are printed twice: for compact texts, and for all other layouts as parametric rules.
+Rules within a `OneLayout` are printed as parametric rules, and once more for the beginning of compact texts, which may
+be that of spaced ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from collections.abc import Callable, Container, Mapping
 from collections.abc import Sequence as Rows
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import (
@@ -52,11 +53,9 @@ from jan_serve.grammar.layout import (
     LAYOUTS,
     SPACED,
     Layout,
-    LayoutRules,
     Place,
-    depends_on_lines,
     has_layouts,
-    layout_rules,
+    laid_rules,
     layout_uses,
 )
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
@@ -76,7 +75,7 @@ class _Any(Enum):
     LAYOUT = "any"
 
 
-# What a rule is printed for: nothing in particular, one layout, or any but the first in a parametric rule.
+# What a rule is printed for: nothing in particular, one layout, or any in a parametric rule.
 _Form: TypeAlias = Layout | _Any | None
 
 
@@ -107,15 +106,15 @@ def print_lark_open(
     holes: rules that the grammar leaves undefined, and their names in the text.
     A grammar that is too large in all layouts is printed in that of `json.dumps`.
     """
-    rules = layout_rules(grammar.rules)
+    laid = laid_rules(grammar.rules)
     if has_layouts(grammar):
         try:
-            return _print(_Printer(grammar, holes or {}, LAYOUTS, rules), tokens)
+            return _print(_Printer(grammar, holes or {}, LAYOUTS, laid), tokens)
         except OnlyCharacters:
             raise
         except GrammarTooComplex:
             pass
-    return _print(_Printer(grammar, holes or {}, (SPACED,), rules), tokens)
+    return _print(_Printer(grammar, holes or {}, (SPACED,), laid), tokens)
 
 
 def _print(printer: _Printer, tokens: bool) -> LarkText:
@@ -128,22 +127,26 @@ def _print(printer: _Printer, tokens: bool) -> LarkText:
 
 
 class OnlyCharacters(GrammarTooComplex):
-    """Some parts of the grammar can only be written without terminals, and its `Except` and `Both` only with them."""
+    """Some parts of the grammar can only be written without terminals, and others only with them."""
 
 
 class _Printer:
     def __init__(
-        self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], rules: LayoutRules
+        self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], laid: set[str]
     ) -> None:
         self._rules = grammar.rules
         self._root = grammar.root
         self._holes = holes
-        self._laid, self._lined = rules
+        self._laid = laid
         self._layouts = layouts
 
     def print(self, *, tokens: bool) -> LarkText:
         self._tokens = tokens
+        self._writers = self._rule_writers()
+        self._terminal_writers = self._writers_of_terminals()
         self._form: _Form = None
+        self._is_decided = False
+        """Whether the text before shows the first layout, which is what is printed here: a mark is between."""
         self._taken = {"start", *self._holes.values()}
         self._next: dict[str, int] = {}
         self._names: dict[tuple[str, _Form], str] = {(name, None): own for name, own in self._holes.items()}
@@ -161,7 +164,7 @@ class _Printer:
             name, self._form = self._todo.pop()
             own = self._names[name, self._form]
             text = self._rule(self._rules[name])
-            if self._form is _Any.LAYOUT and name in self._lined:
+            if self._form is _Any.LAYOUT and name in self._laid:
                 is_one = not isinstance(self._rules[name], Choice)
                 self._add(own + PARAMETER, text + ALWAYS if is_one and DEEPER in text else text)
             else:
@@ -217,52 +220,66 @@ class _Printer:
 
     def _reference(self, name: str, argument: str = "_") -> str:
         """argument: for a rule with a parameter."""
-        key = (name, self._form if name in self._laid else None)
+        form = self._form if name in self._laid else None
+        if self._is_decided and form is not None:
+            form, argument = _Any.LAYOUT, first_argument(self._layouts[0])
+        key = (name, form)
         known = self._names.get(key)
         if known is None:
             known = self._names[key] = self._fresh("r_" + _UNSAFE_NAME.sub("_", name.lower()).strip("_"))
             self._todo.append(key)
-        return f"{known}::{argument}" if key[1] is _Any.LAYOUT and name in self._lined else known
+        return f"{known}::{argument}" if form is _Any.LAYOUT else known
 
     def _rule(self, expr: Expr) -> str:
-        if isinstance(expr, OneLayout):
+        if type(expr) is OneLayout:
             return self._in_each_layout(expr.item)
-        if isinstance(expr, Choice):
+        if type(expr) is Choice:
             return " | ".join([self._rule_sequence(item) for item in expr.items])
         return self._rule_sequence(expr)
 
     def _rule_sequence(self, expr: Expr) -> str:
-        if isinstance(expr, Sequence) and expr.items:
-            return " ".join([self._rule_item(item) for item in expr.items])
-        return self._rule_item(expr)
+        if type(expr) is not Sequence or not expr.items:
+            return self._rule_item(expr)
+        outer = self._is_decided
+        texts: list[str] = []
+        for item in expr.items:
+            texts.append(self._rule_item(item))
+            if type(item) is Mark and self._form is self._layouts[0] and len(self._layouts) > 1:
+                self._is_decided = True
+        self._is_decided = outer
+        return " ".join(texts)
 
     def _rule_item(self, expr: Expr) -> str:
-        if isinstance(expr, RuleRef):
-            return self._reference(expr.name)
-        if isinstance(expr, Token):
-            return self._token(expr) if self._tokens else self._rule_item(expr.item)
-        if isinstance(expr, Mark):
-            return self._mark(expr)
-        if isinstance(expr, Repeat):
-            return self._nested(self._rule, expr.item, "g") + bounds(expr)
-        if isinstance(expr, Literal):
-            return spelled_out(expr.text)
-        if isinstance(expr, CharClass):
-            return self._class(expr.chars)
-        if isinstance(expr, Except | Both):
+        return self._writers[type(expr)](expr)
+
+    def _rule_writers(self) -> dict[type[Expr], Callable[[Any], str]]:
+        """What writes each kind of expression in a rule."""
+        return {
+            RuleRef: lambda expr: self._reference(expr.name),
+            Token: self._token if self._tokens else self._characters,
+            Mark: self._mark,
+            Repeat: lambda expr: self._nested(self._rule, expr.item, "g") + bounds(expr),
+            Literal: lambda expr: spelled_out(expr.text),
+            CharClass: lambda expr: self._class(expr.chars),
+            Sequence: lambda expr: self._nested(self._rule, expr, "g") if expr.items else '""',
+            Choice: lambda expr: self._nested(self._rule, expr, "g"),
+            OneLayout: lambda expr: self._nested(self._rule, expr, "g"),
+            Special: self._special,
+            Until: self._until,
+            Brackets: self._brackets,
+        }
+
+    def _characters(self, token: Token) -> str:
+        """A token without terminals of several characters."""
+        if token.is_terminal:
             raise OnlyCharacters("the grammar has texts that only terminals can describe")
-        if isinstance(expr, Special):
-            rule = self._specials.get(expr.text)
-            if rule is None:
-                rule = self._specials[expr.text] = self._fresh("special")
-            return rule
-        if isinstance(expr, Until):
-            return self._until(expr)
-        if isinstance(expr, Brackets):
-            return self._brackets(expr)
-        if isinstance(expr, Sequence) and not expr.items:
-            return '""'
-        return self._nested(self._rule, expr, "g")
+        return self._rule_item(token.item)
+
+    def _special(self, expr: Special) -> str:
+        rule = self._specials.get(expr.text)
+        if rule is None:
+            rule = self._specials[expr.text] = self._fresh("special")
+        return rule
 
     def _until(self, expr: Until) -> str:
         body = quote_until(expr)
@@ -325,12 +342,12 @@ class _Printer:
         if isinstance(item, RuleRef):
             text = self._reference(item.name, argument)
         else:
-            lined = self._has_parameter(item)
+            is_laid = self._has_parameter(item)
             text = self._inner.get(id(item), "")
             if not text:
                 text = self._inner[id(item)] = self._fresh("r_inside")
-                self._add(text + PARAMETER if lined else text, self._rule(item))
-            if lined:
+                self._add(text + PARAMETER if is_laid else text, self._rule(item))
+            if is_laid:
                 text = f"{text}::{argument}"
         self._form, self._groups = form, groups
         return text
@@ -338,8 +355,8 @@ class _Printer:
     def _has_parameter(self, expr: Expr) -> bool:
         if self._form is not _Any.LAYOUT:
             return False
-        nodes, used = layout_uses(expr)
-        return any(map(depends_on_lines, nodes)) or not self._lined.isdisjoint(used)
+        has_nodes, used = layout_uses(expr)
+        return has_nodes or not self._laid.isdisjoint(used)
 
     # Terminals
 
@@ -360,7 +377,9 @@ class _Printer:
         return text
 
     def _named(self, text: str, stem: str) -> str:
-        """A terminal with this body; short bodies that are a single string or class stay themselves."""
+        """A terminal with this body; one that has it already, or a short body that is a single string or class."""
+        if text in self._taken:
+            return text
         if text.startswith('"') and text.count('"') == 2 + text.count('\\"') and " " not in text:
             return text
         name = self._by_text.get(text)
@@ -370,34 +389,38 @@ class _Printer:
         return name
 
     def _terminal(self, expr: Expr) -> str:
-        if isinstance(expr, Choice):
+        if type(expr) is Choice:
             return " | ".join([self._terminal_sequence(item) for item in expr.items])
         return self._terminal_sequence(expr)
 
     def _terminal_sequence(self, expr: Expr) -> str:
-        if isinstance(expr, Sequence) and expr.items:
+        if type(expr) is Sequence and expr.items:
             return " ".join([self._terminal_item(item) for item in expr.items])
         return self._terminal_item(expr)
 
     def _terminal_item(self, expr: Expr) -> str:
-        if isinstance(expr, Literal):
-            return quote_literal(expr.text)
-        if isinstance(expr, CharClass):
-            return self._class(expr.chars)
-        if isinstance(expr, RuleRef):
-            return self._terminal_rule(expr.name)
-        if isinstance(expr, Token):
-            return self._terminal_item(expr.item)
-        if isinstance(expr, Except):
-            words = " | ".join([self._terminal_item(word) for word in expr.words])
-            return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
-        if isinstance(expr, Both):
-            return " & ".join(self._named(self._terminal(item), "T") for item in (expr.item, expr.other))
-        if isinstance(expr, Repeat):
-            return self._nested(self._terminal, expr.item, "G") + bounds(expr)
-        if isinstance(expr, Sequence) and not expr.items:
-            return '""'
-        return self._nested(self._terminal, expr, "G")
+        return self._terminal_writers[type(expr)](expr)
+
+    def _writers_of_terminals(self) -> dict[type[Expr], Callable[[Any], str]]:
+        """What writes each kind of expression in a terminal."""
+        return {
+            Literal: lambda expr: quote_literal(expr.text),
+            CharClass: lambda expr: self._class(expr.chars),
+            RuleRef: lambda expr: self._terminal_rule(expr.name),
+            Token: lambda expr: self._terminal_item(expr.item),
+            Except: lambda expr: self._named(self._except(expr), "T"),
+            Both: lambda expr: self._named(self._both(expr), "T"),
+            Repeat: lambda expr: self._nested(self._terminal, expr.item, "G") + bounds(expr),
+            Sequence: lambda expr: self._nested(self._terminal, expr, "G") if expr.items else '""',
+            Choice: lambda expr: self._nested(self._terminal, expr, "G"),
+        }
+
+    def _except(self, expr: Except) -> str:
+        words = " | ".join([self._terminal_item(word) for word in expr.words])
+        return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
+
+    def _both(self, expr: Both) -> str:
+        return " & ".join([self._named(self._terminal(item), "T") for item in (expr.item, expr.other)])
 
     def _terminal_rule(self, name: str) -> str:
         """The terminal of a rule. Rules on a cycle are solved together, all others printed one by one."""

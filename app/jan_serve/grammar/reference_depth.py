@@ -16,14 +16,15 @@ def reference_depth(uses: Uses, root: str) -> int:
     seen = {root}
     while path:
         depth, rest = path[-1]
-        deepest = max(deepest, depth)
-        target = next((use for use in rest if use[0] not in seen), None)
-        if target is None:
-            path.pop()
+        if depth > deepest:
+            deepest = depth
+        for name, groups in rest:
+            if name not in seen:
+                seen.add(name)
+                path.append((depth + groups + 1, iter(uses[name])))
+                break
         else:
-            name, groups = target
-            seen.add(name)
-            path.append((depth + groups + 1, iter(uses[name])))
+            path.pop()
     return deepest
 
 

@@ -101,4 +101,4 @@ def _eliminate(rows: dict[str, Row], rule: str, later: list[str], name: Callable
 
 
 def _joined(before: str, after: str) -> str:
-    return f"{before} {after}".strip() or '""'
+    return f"{before} {after}" if before and after else before or after or '""'

@@ -130,9 +130,16 @@ class OneSpelling(JsonText):
     def _escape(self, chars: CharSet) -> Expr:
         short = [code for code in _SHORT_ESCAPES if charset.contains(chars, code)]
         coded = charset.subtract(chars, charset.char_set((code, code) for code in short))
-        escaped: list[Expr] = [Literal(_SHORT_ESCAPES[code]) for code in short]
+        escaped: list[Expr] = []
+        if short:
+            escaped.append(_one_of(charset.of_chars("".join(_SHORT_ESCAPES[code] for code in short))))
+        last_digits: dict[str, str] = {}
         for low, high in coded:
-            escaped += [Literal(f"u{code:04x}") for code in range(low, high + 1)]
+            for code in range(low, high + 1):
+                digits = f"{code:04x}"
+                last_digits[digits[:3]] = last_digits.get(digits[:3], "") + digits[3]
+        for first, last in last_digits.items():
+            escaped.append(sequence([Literal(f"u{first}"), _one_of(charset.of_chars(last))]))
         return sequence([Literal("\\"), choice(escaped)])
 
 

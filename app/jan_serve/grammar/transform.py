@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,7 +15,6 @@ from jan_serve.grammar.ast import (
     Except,
     Expr,
     Grammar,
-    Literal,
     OneLayout,
     Repeat,
     RuleRef,
@@ -26,7 +26,8 @@ from jan_serve.grammar.ast import (
     sequence,
 )
 
-_WITH_ITEM = (Repeat, Token, Except, Both, OneLayout, Brackets)
+_WITH_ITEMS = frozenset({Sequence, Choice})
+_WITH_ITEM = frozenset({Repeat, Token, Except, Both, OneLayout, Brackets})
 
 
 def references(expr: Expr) -> set[str]:
@@ -34,15 +35,18 @@ def references(expr: Expr) -> set[str]:
     found: set[str] = set()
     todo: list[Expr] = [expr]
     while todo:
-        item = todo.pop()
-        if type(item) is RuleRef:
+        item: Any = todo.pop()
+        kind = item.__class__
+        if kind is RuleRef:
             found.add(item.name)
-        elif type(item) is Sequence or type(item) is Choice:
+        elif kind in _WITH_ITEMS:
             todo += item.items
-        elif type(item) is not Literal and isinstance(item, _WITH_ITEM):
+        elif kind in _WITH_ITEM:
             todo.append(item.item)
-            if type(item) is Both:
+            if kind is Both:
                 todo.append(item.other)
+            elif kind is Except:
+                todo += item.words
     return found
 
 
@@ -160,8 +164,10 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
         return Sequence(tuple([rename(item, names) for item in expr.items]))
     if isinstance(expr, Choice):
         return Choice(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Token | Except | OneLayout):
+    if isinstance(expr, Token | OneLayout):
         return replace(expr, item=rename(expr.item, names))
+    if isinstance(expr, Except):
+        return Except(rename(expr.item, names), tuple([rename(word, names) for word in expr.words]))
     if isinstance(expr, Both):
         return Both(rename(expr.item, names), rename(expr.other, names))
     if isinstance(expr, Brackets):

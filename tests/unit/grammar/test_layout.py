@@ -20,7 +20,7 @@ from jan_serve.grammar.layout import (
     SPACED,
     Place,
     has_layouts,
-    layout_rules,
+    laid_rules,
     on_one_line,
     with_optional_spaces,
 )
@@ -183,7 +183,7 @@ def test_layouts_of_parts_are_chosen_apart() -> None:
     }
     grammar = Grammar(rules)
     assert has_layouts(grammar)
-    assert layout_rules(rules).laid == {"list"}
+    assert laid_rules(rules) == {"list"}
     for judge in judges(grammar):
         for left in ("[a,b]", "[a, b]", "[\n  a,\n  b\n]", "[\n\ta,\n\tb\n]"):
             for right in ("[a,b]", "[a, b]", "[\n    a,\n    b\n]"):

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.grammar import Grammar, json_schema_to_grammar, parse_gbnf, print_lark, regex_to_grammar
+from jan_serve.grammar import (
+    Grammar,
+    OnlyCharacters,
+    json_schema_to_grammar,
+    parse_gbnf,
+    print_lark,
+    print_lark_open,
+    regex_to_grammar,
+)
+from jan_serve.grammar.ast import CharClass, Literal, Repeat, Sequence, Token
 
 STACK_BYTES = 1 << 20
 COMPILE = f"""
@@ -101,3 +110,24 @@ def test_long_cycles_are_refused() -> None:
     grammar = json_schema_to_grammar({"type": "integer", "multipleOf": 2999})
     with pytest.raises(GrammarTooComplex, match="250 levels"):
         print_lark(grammar)
+
+
+def test_compact_texts_have_rules_of_their_own_up_to_the_first_mark() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "null"}}, "additionalProperties": False}
+    grammar = json_schema_to_grammar(
+        {"type": "object", "properties": {"a": inner, "c": inner}, "additionalProperties": False}
+    )
+    lines = print_lark(grammar).splitlines()
+    assert sum('"\\"b\\""' in line for line in lines) == 1
+    assert sum('"\\"a\\"" ":" ' in line for line in lines) == 1
+    assert sum('"\\"a\\"" layout_colon::_' in line for line in lines) == 1
+
+
+def test_what_only_terminals_describe_is_not_written_as_characters() -> None:
+    string = Token(
+        Sequence((Literal('"'), Repeat(CharClass(((97, 99),)), 0, None), Literal('"'))), is_terminal=True
+    )
+    grammar = Grammar({"root": string})
+    assert print_lark_open(grammar).text.startswith("start: T")
+    with pytest.raises(OnlyCharacters):
+        print_lark_open(grammar, tokens=False)

@@ -7,7 +7,7 @@ llguidance compiles a rule or terminal at its first reference, and recurses for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Final
 
 from jan_serve.errors import GrammarTooComplex
@@ -18,44 +18,48 @@ MAX_LITERAL: Final = 100_000
 STACK_BYTES: Final = 32 << 20
 """Stack of the compiling thread: three times the need of MAX_DEPTH, whatever the platform's default."""
 
-_DEFINITION: Final = re.compile(r"([A-Za-z_]\w*)(?:\.-?\d+)?\s*:(.*)")
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"i?|/(?:[^/\\]|\\.)*/[a-z]*|[()\[\]]|[A-Za-z_]\w*|\{[^}]*\}')
 
 
 def check_lark(lark: str) -> None:
     """Raises GrammarTooComplex. Linear in the length. Expects one definition per line, as our printer writes them."""
-    bodies = {match[1]: match[2] for line in lark.splitlines() if (match := _DEFINITION.match(line))}
+    if len(lark) <= MAX_LITERAL and lark.count("\n") + lark.count("(") + lark.count("[") < MAX_DEPTH:
+        return  # a path has each definition once, with the groups around one of its references
+    parts = (line.partition(":") for line in lark.splitlines())
+    bodies = {head.rstrip().partition(".")[0]: body for head, colon, body in parts if colon}
     visited = {"start"}
-    path = [(1, _references(bodies.get("start", "")))]
+    path = [(1, iter(_references(bodies.get("start", ""), bodies, 1)))]
     while path:
         depth, references = path[-1]
         for name, groups in references:
-            if depth + groups > MAX_DEPTH:
-                raise GrammarTooComplex(
-                    f"the rules of the grammar refer to one another deeper than {MAX_DEPTH} levels",
-                    param="grammar",
-                )
-            if name in bodies and name not in visited:
+            if name not in visited:
                 visited.add(name)
-                path.append((depth + groups + 1, _references(bodies[name])))
+                below = depth + groups + 1
+                path.append((below, iter(_references(bodies[name], bodies, below))))
                 break
         else:
             path.pop()
 
 
-def _references(body: str) -> Iterator[tuple[str, int]]:
-    """The names in a body, each with its group depth. An opening bracket counts as a name."""
-    groups = 0
-    for match in _PIECE.finditer(body):
-        piece = match[0]
-        if piece in "([":
+def _references(text: str, bodies: Mapping[str, str], depth: int) -> list[tuple[str, int]]:
+    """The definitions that a body refers to, each with the groups around it. depth: of the body."""
+    pieces: list[str] = _PIECE.findall(text)
+    if len(text) > MAX_LITERAL and max(map(len, pieces), default=0) > MAX_LITERAL:
+        raise GrammarTooComplex(
+            f"the grammar has a text of more than {MAX_LITERAL} characters", param="grammar"
+        )
+    found: list[tuple[str, int]] = []
+    groups = most = 0
+    for piece in pieces:
+        if piece in bodies:
+            found.append((piece, groups))
+        elif piece == "(" or piece == "[":
             groups += 1
-            yield piece, groups
-        elif piece in ")]":
+            most = max(most, groups)
+        elif piece == ")" or piece == "]":
             groups -= 1
-        elif len(piece) > MAX_LITERAL:
-            raise GrammarTooComplex(
-                f"the grammar has a text of more than {MAX_LITERAL} characters", param="grammar"
-            )
-        elif piece[0].isalpha() or piece[0] == "_":
-            yield piece, groups
+    if depth + most > MAX_DEPTH:
+        raise GrammarTooComplex(
+            f"the rules of the grammar refer to one another deeper than {MAX_DEPTH} levels", param="grammar"
+        )
+    return found

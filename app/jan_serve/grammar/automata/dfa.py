@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -49,23 +50,28 @@ class Dfa(msgspec.Struct, frozen=True, eq=False):
 
     def live_states(self) -> frozenset[int]:
         """The states from which some word can still be completed."""
-        spend(len(self.table) * (16 + len(self.table[0])) // 64)
-        sources: list[set[int]] = [set() for _ in self.table]
-        for state, row in enumerate(self.table):
-            for target in set(row):
-                sources[target].add(state)
-        live = set(self.accepting)
-        todo = list(live)
-        while todo:
-            for source in sources[todo.pop()]:
-                if source not in live:
-                    live.add(source)
-                    todo.append(source)
-        return frozenset(live)
+        return _live_states(self)
 
     def is_empty(self) -> bool:
         """Whether there is no word at all. Every state of a Dfa built here is reachable."""
         return not self.accepting
+
+
+@lru_cache(maxsize=64)
+def _live_states(dfa: Dfa) -> frozenset[int]:
+    spend(len(dfa.table) * (16 + len(dfa.table[0])) // 64)
+    sources: list[list[int]] = [[] for _ in dfa.table]
+    for state, row in enumerate(dfa.table):
+        for target in set(row):
+            sources[target].append(state)
+    live = set(dfa.accepting)
+    todo = list(live)
+    while todo:
+        for source in sources[todo.pop()]:
+            if source not in live:
+                live.add(source)
+                todo.append(source)
+    return frozenset(live)
 
 
 def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...], list[list[int]]]:
@@ -212,46 +218,59 @@ def of_length(low: int, high: int | None) -> Dfa:
 
 
 def minimize(a: Dfa) -> Dfa:
-    """The smallest equivalent automaton (Hopcroft 1971), with equal symbols merged."""
-    count, width = len(a.table), max(a.symbols) + 1
+    """The smallest equivalent automaton, with equal symbols merged.
+
+    Blocks of states are split by the blocks that their rows lead to. Of the parts of a block the largest keeps its
+    number, so each state is renumbered a logarithmic number of times (as in Hopcroft 1971), and only the sources of
+    renumbered states are looked at again.
+    """
+    count, width = len(a.table), len(a.table[0])
     if count > 3000:
         return a
-    spend(1 + count * width // 8)
-    sources: list[list[list[int]]] = [[[] for _ in range(count)] for _ in range(width)]
+    spend(1 + count * width // 32)
+    sources: list[list[int]] = [[] for _ in range(count)]
     for state, row in enumerate(a.table):
-        for symbol, target in enumerate(row):
-            sources[symbol][target].append(state)
-    accepting = set(a.accepting)
-    rejecting = set(range(count)) - accepting
-    blocks = [b for b in (accepting, rejecting) if b]
+        for target in set(row):
+            sources[target].append(state)
+    blocks = [block for block in (set(a.accepting), set(range(count)) - a.accepting) if block]
     block_of = [0] * count
-    for number, block in enumerate(blocks):
-        for state in block:
-            block_of[state] = number
-    pending = {min(range(len(blocks)), key=lambda i: len(blocks[i]))}
-    while pending:
-        splitter = list(blocks[pending.pop()])
-        spend(1 + len(splitter) * width // 8)
-        for symbol in range(width):
-            own = sources[symbol]
-            hit: dict[int, set[int]] = {}
-            for target in splitter:
-                for state in own[target]:
-                    hit.setdefault(block_of[state], set()).add(state)
-            for number, part in hit.items():
-                block = blocks[number]
-                if len(part) == len(block):
-                    continue
-                block -= part
-                fresh = len(blocks)
-                blocks.append(part)
+    for state in blocks[-1]:
+        block_of[state] = len(blocks) - 1
+    number_of = block_of.__getitem__
+    dirty = set(range(count))
+    while dirty:
+        spend(1 + len(dirty) * width // 32)
+        by_block: dict[int, list[int]] = {}
+        for state in dirty:
+            by_block.setdefault(block_of[state], []).append(state)
+        dirty = set[int]()
+        parts_of: list[tuple[int, list[list[int]]]] = []
+        for number, again in by_block.items():
+            parts = _parts(a.table, blocks[number], again, number_of)
+            if len(parts) > 1:
+                parts_of.append((number, parts))
+        for number, parts in parts_of:
+            parts.sort(key=len)
+            for part in parts[:-1]:
+                blocks[number].difference_update(part)
                 for state in part:
-                    block_of[state] = fresh
-                if number in pending or len(part) <= len(block):
-                    pending.add(fresh)
-                else:
-                    pending.add(number)
+                    block_of[state] = len(blocks)
+                    dirty.update(sources[state])
+                blocks.append(set(part))
     return _quotient(a, block_of)
+
+
+def _parts(
+    table: Sequence[Sequence[int]], block: set[int], again: list[int], number_of: Callable[[int], int]
+) -> list[list[int]]:
+    """The parts of a block by where the rows lead. The states that are not in `again` all lead to the same blocks."""
+    parts: dict[tuple[int, ...], list[int]] = {}
+    if len(again) < len(block):
+        others = list(block.difference(again))
+        parts[tuple(map(number_of, table[others[0]]))] = others
+    for state in again:
+        parts.setdefault(tuple(map(number_of, table[state])), []).append(state)
+    return list(parts.values())
 
 
 def _quotient(a: Dfa, block_of: list[int]) -> Dfa:

@@ -242,7 +242,7 @@ class Algebra:
     def _is_within(self, a: ObjectSpec, b: ObjectSpec) -> bool:
         """Whether every object of `a` is certainly one of `b`, with as much of it evaluated."""
         spend(1 + len(b.required) // 8)
-        if a.seen != b.seen or not all(name in a.required for name in b.required):
+        if a.seen != b.seen or (b.required and not set(a.required).issuperset(b.required)):
             return False
         if b.low > max(a.low, len(a.required)):
             return False
@@ -251,8 +251,10 @@ class Algebra:
         if not all(rule in a.rules for rule in b.rules) or not all(e in a.exists for e in b.exists):
             return False
         spend(1 + (len(a.props) + len(b.props)) // 8)
-        if not all(self._is_narrower(self.lookup(a, name), conj) for name, conj in b.props.items()):
-            return False
+        for name, conj in b.props.items():
+            own = a.props.get(name)
+            if own is not conj and not self._is_narrower(self.lookup(a, name) if own is None else own, conj):
+                return False
         return all(
             name in b.props or self._is_narrower(conj, self.lookup(b, name)) for name, conj in a.props.items()
         )

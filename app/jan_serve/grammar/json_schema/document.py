@@ -6,12 +6,12 @@ Nothing is fetched and no file is opened: a reference that leaves the document i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
-from jan_serve.grammar.json_schema.json_value import as_array, as_object, kind_of, mentions
+from jan_serve.grammar.json_schema.json_value import as_array, as_object, kind_of, mentioned
 from jan_serve.grammar.json_schema.keywords import (
     ASSERTIONS,
     DROPPED,
@@ -20,6 +20,7 @@ from jan_serve.grammar.json_schema.keywords import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
+    UNEVALUATED,
     declared_draft,
     draft_of,
     known_keywords,
@@ -102,11 +103,17 @@ class Document:
         # The dynamic anchors of each resource, by its base URI; those that several resources have.
         self._dynamic: dict[str, set[str]] = {}
         self._ambiguous: set[tuple[str, str]] = set()
-        if mentions(root, DYNAMIC_REFERENCES):
+        self._mentioned = mentioned(root, frozenset((*DYNAMIC_REFERENCES, *UNEVALUATED)))
+        if self.mentions(DYNAMIC_REFERENCES):
             self._index()
         self._kept: list[Any] = []
         self.false = Node(False, "", None, "")
         self.root = self._node(root, "", None, "", ())
+
+    def mentions(self, keywords: Iterable[str]) -> bool:
+        """Whether some object of the document has a member named as one of these dynamic references or `unevaluated`
+        keywords."""
+        return not self._mentioned.isdisjoint(keywords)
 
     def _node(self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...]) -> Node:
         """base: around the schema. scope: of what leads here."""

@@ -81,6 +81,7 @@ class Emitter:
         self._todo: list[tuple[str, str, TypeSets]] = []
         self._shared: dict[str, RuleRef] = {}
         self._strings: dict[tuple[StringSet, JsonText], Expr] = {}
+        self._keys: dict[str, Expr] = {}
         self._numbers: dict[NumberSpec, Expr] = {}
         self.rules.reserve("root")
         self.other_words = OtherWords(self.name_text, self.rules)
@@ -159,19 +160,25 @@ class Emitter:
         not."""
         language = strings.string_dfa(allowed)
         if self._complements and automata.longest_word(language) is None:
-            return Token(Except(self.name(allowed, hint), tuple([self.key(word) for word in words])))
+            others = Except(self.name(allowed, hint), tuple([self.key(word) for word in words]))
+            return Token(others, is_terminal=True)
         body = self.other_words.expr(words, language, f"{hint}-name")
         return token(sequence([Literal('"'), body]))
 
     def key(self, name: str) -> Expr:
-        """The name of a member that is listed."""
-        return Token(sequence([Literal('"'), self.name_text.literal(name), Literal('"')]))
+        """The name of a member that is listed: the same expression each time, so that it is printed once."""
+        known = self._keys.get(name)
+        if known is None:
+            known = self._keys[name] = Token(
+                sequence([Literal('"'), self.name_text.literal(name), Literal('"')])
+            )
+        return known
 
     def _string(self, allowed: StringSet, form: JsonText, hint: str) -> Expr:
         known = self._strings.get((allowed, form))
         if known is None:
             known = self._strings[allowed, form] = string_token(
-                allowed, form, self.rules, hint, intersections=self._complements
+                allowed, form, self.rules, hint, terminals=self._complements
             )
             if not isinstance(allowed, strings.OneOfStrings) or len(allowed.values) > 1:
                 known = self._strings[allowed, form] = self.rules.define(f"{hint}-string", known)

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _MAX_STATES = 4000
 _MAX_NAMES = 10_000
 """Of a finite set, in one object."""
+_LONG_ROW = 8
+"""So many rules of fields are in a row for an executor that recurses into each at the first reference to it: there are
+references to later ones before."""
 _MAX_EXISTS = 4
 
 
@@ -59,7 +62,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
     `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
-    repeat in the grammar, and any beginning of a listed one also begins another one.
+    repeat in the grammar, any beginning of a listed one also begins another one, and all that must be there lead.
     """
 
     fields: list[Field]
@@ -139,7 +142,10 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     emit.names_repeat = True
     names = names_that_run_out(expander, spec)
     if names is None:
-        return msgspec.structs.replace(shape, in_any_order=every_name_has_a_value(expander, spec.rules))
+        free = all(field.leads or not field.required for field in fields)
+        return msgspec.structs.replace(
+            shape, in_any_order=free and every_name_has_a_value(expander, spec.rules)
+        )
     emit.counted_names.append(spec)
     endless = automata.longest_word(names) is None
     return msgspec.structs.replace(
@@ -193,8 +199,8 @@ def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: s
 
 
 def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:
-    """One member or more, without counting: after the first one a row of optional ones, before it one alternative per
-    start.
+    """One member or more, without counting. Up to the first field that must be there, one rule per field has the rows
+    that begin with it or with a later one; the rest is one row.
 
     comma: between two members.
     """
@@ -209,24 +215,24 @@ def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -
     if others != EMPTY and len(fields) - open_from > 1:
         others = rules.define(f"{hint}-others", others)
     tail: Expr = EMPTY
-    options: list[Expr] = []
+    rows: Expr = NEVER
+    late: list[Expr] = []
     for index in range(len(fields) - 1, -1, -1):
         field = fields[index]
         entry = sequence([field.entry, others]) if index >= open_from else field.entry
-        if index < starts and starts > 1:
-            if index > 0 or may_begin:
-                entry = rules.define(f"{hint}-member", entry)
-            if tail != EMPTY and type(tail) is not RuleRef:
-                tail = rules.define(f"{hint}-rest", tail)
-        if index < starts:
-            options.append(sequence([entry, tail]))
-        if index > 0 or may_begin:
+        if index >= starts:
             member = sequence([comma, entry])
             tail = sequence([member if field.required else optional(member), tail])
-    if may_begin:
-        options.append(sequence([extra, others, tail]))
-    # The last start comes first: its row is the end of all others, and executors recurse into what they have not seen.
-    return choice(options)
+            continue
+        rows = choice([sequence([entry, tail]), rows])
+        if index > 0 or may_begin:
+            rows = rules.define(f"{hint}-members", rows)
+            more = sequence([comma, rows])
+            tail = optional(more) if first_required is None else more
+        if (starts - index) % _LONG_ROW == 0 and index > 0:
+            late.append(rows)
+    # The last ones first. They are among the rows that begin with any field.
+    return choice([*late, rows, sequence([extra, others, tail]) if may_begin else NEVER])
 
 
 def _open_from(shape: Shape) -> int:
@@ -249,11 +255,14 @@ def _cap(shape: Shape) -> int:
 
 def _members_in_any_order(emit: Emitter, shape: Shape, hint: str) -> Expr:
     """One member or more: up to the last one that must be there in order, then the other ones."""
-    entries: list[Expr] = [emit.rules.define(f"{hint}-member", field.entry) for field in shape.fields]
+    last = _open_from(shape)
+    entries: list[Expr] = [
+        field.entry if field.required or index > last else emit.rules.define(f"{hint}-member", field.entry)
+        for index, field in enumerate(shape.fields)
+    ]
     optional = [entry for entry, field in zip(entries, shape.fields, strict=True) if not field.required]
     other = emit.rules.define(f"{hint}-other", choice([*optional, shape.extra]))
     more = sequence([emit.comma(), other])
-    last = _open_from(shape)
     if last < 0:
         least, most = max(shape.low, 1), shape.high
         if most is not None and most < least:

@@ -5,47 +5,125 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import reduce
 from typing import Final
 
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Both, Expr, Literal, Token, choice, repeat, sequence, token
+from jan_serve.grammar.ast import NEVER, Both, Except, Expr, Literal, Token, choice, repeat, sequence, token
 from jan_serve.grammar.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.bounded_uri import bounded_uri
-from jan_serve.grammar.json_schema.strings import AllOf, Length, OneOfStrings, Pattern, StringSet
+from jan_serve.grammar.json_schema.strings import (
+    ANY_STRING,
+    AllOf,
+    AnyString,
+    Length,
+    NotIn,
+    OneOfStrings,
+    Pattern,
+    SomeOf,
+    StringSet,
+)
+from jan_serve.grammar.regex.ast import ANYTHING, Alternation, Regex
 from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
-from jan_serve.grammar.regex.language import search_regex
+from jan_serve.grammar.regex.language import parts_of, search_regex
+from jan_serve.grammar.regex.structure import structure_expr
 from jan_serve.grammar.text_form import JsonText, PlainText, TextForm
 from jan_serve.grammar.word_trie import words_expr
 
 # llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
 _MOST_COUNTED: Final = 10_000
 _PIECE: Final = 1_000
+_MOST_COMBINED: Final = 3
+"""Of more sets at once llguidance has too many states: in an automaton they are merged."""
 _PLAIN: Final = PlainText()
 
 
 def string_token(
-    allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str, *, intersections: bool = False
+    allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str, *, terminals: bool = False
 ) -> Expr:
-    """Every string of the set, in quotes. NEVER where the set is empty. intersections: it may have `Both`."""
+    """Every string of the set, in quotes. NEVER where the set is empty. terminals: it may have what only terminals can
+    describe."""
     found = long_string(allowed, form, rules)
     if found is not None:
         return found
     found, is_free = _structured(allowed, form, rules, hint), False
-    if found is None and intersections and (parts := strings.counted(allowed)) is not None:
-        texts, length = parts
-        if max(length.low, length.high or 0) <= _MOST_COUNTED:
-            both = [string_expr(texts, form, rules, hint), _any_text(length, form)]
-            return token(Both(*(sequence([Literal('"'), text]) for text in both)))
+    if found is None and terminals and (whole := _in_a_terminal(allowed, form, rules, hint)) is not None:
+        return whole
     if found is None:
         writer = DfaWriter(strings.string_dfa(allowed), form, rules, hint)
         found, is_free = writer.start(), writer.begins_with_any(charset.UNESCAPED)
     return token(sequence([Literal('"'), found]), is_free=is_free)
 
 
-def _any_text(length: Length, form: TextForm) -> Expr:
-    return sequence([repeat(form.chars(charset.ANY), length.low, length.high), form.tail])
+def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr | None:
+    """As `string_token`, of a set that has a string: an expression in its own structure, or a combination of sets. None
+    where only an automaton describes it."""
+    regex = strings.plain_regex(allowed)
+    if regex is not None:
+        is_free = _begins_with_any(regex)
+    elif (parts := strings.counted(allowed)) is not None and _most(parts[1]) <= _MOST_COUNTED:
+        is_free = False
+    elif _are_few(allowed) and (
+        isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None
+    ):
+        is_free = DfaWriter(strings.string_dfa(allowed), form, rules, hint).begins_with_any(charset.UNESCAPED)
+    else:
+        return None
+    return Token(_combined(allowed, form, rules, hint), is_free=is_free, is_terminal=True)
+
+
+def _are_few(allowed: StringSet) -> bool:
+    """Whether a set is no intersection of many."""
+    return not isinstance(allowed, AllOf) or len(allowed.items) - len(_excluded(allowed)) <= _MOST_COMBINED
+
+
+def _excluded(allowed: AllOf) -> list[StringSet]:
+    return [item.item for item in allowed.items if isinstance(item, NotIn)]
+
+
+def _most(length: Length) -> int:
+    return max(length.low, length.high or 0)
+
+
+def _begins_with_any(regex: Regex) -> bool:
+    """Whether any text may be the beginning of a word."""
+    if isinstance(regex, Alternation):
+        return any(map(_begins_with_any, regex.items))
+    return parts_of(regex)[:1] == [ANYTHING]
+
+
+def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr:
+    """The strings of a set in quotes, of which there are some, as a combination of the sets that it is made of."""
+
+    def written(part: StringSet) -> Expr:
+        return _combined(part, form, rules, hint)
+
+    def quoted(text: Regex) -> Expr:
+        return sequence([Literal('"'), structure_expr(text, form), form.tail])
+
+    match allowed:
+        case AnyString():
+            return quoted(ANYTHING)
+        case SomeOf(items):
+            return choice([written(item) for item in items])
+        case NotIn(item):
+            return Except(written(ANY_STRING), (written(item),))
+        case AllOf(items) if _are_few(allowed):
+            within = [written(item) for item in items if not isinstance(item, NotIn)]
+            without = list(map(written, _excluded(allowed)))
+        case AllOf() if (parts := strings.counted(allowed)) is not None:
+            within, without = list(map(written, parts)), list[Expr]()
+        case _ if (regex := strings.plain_regex(allowed)) is not None:
+            return quoted(regex)
+        case _ if (looks := strings.leading_looks(allowed)) is not None:
+            within = [quoted(looks.rest), *map(quoted, looks.ahead)]
+            without = list(map(quoted, looks.not_ahead))
+        case _:
+            return sequence([Literal('"'), string_expr(allowed, form, rules, hint)])
+    whole = reduce(Both, within or [written(ANY_STRING)])
+    return Except(whole, tuple(without)) if without else whole
 
 
 def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:

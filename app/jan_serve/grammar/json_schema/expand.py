@@ -24,11 +24,11 @@ from jan_serve.grammar.json_schema.ir import (
     TypeSets,
 )
 from jan_serve.grammar.json_schema.json_value import as_array, as_object
-from jan_serve.grammar.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES
+from jan_serve.grammar.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES, UNEVALUATED
 from jan_serve.grammar.json_schema.negation import Negation
 from jan_serve.grammar.json_schema.strings import ANY_STRING
 from jan_serve.grammar.json_schema.terms import Terms
-from jan_serve.grammar.json_schema.unevaluated import Unevaluated, mentions_unevaluated, unseen
+from jan_serve.grammar.json_schema.unevaluated import Unevaluated, unseen
 from jan_serve.grammar.limits import MAX_IN_PLACE_DEPTH, spend
 
 # Depth limit of the emptiness check. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
@@ -55,7 +55,7 @@ class Expander:
         self._depth = 0
         self._emptiness_depth = 0
         self._unevaluated = Unevaluated(document, self.terms, self.algebra)
-        self._tracks = mentions_unevaluated(document.root.schema)
+        self._tracks = document.mentions(UNEVALUATED)
         self._assertions.tracks = self._tracks
 
     def expand(self, conj: Conj) -> TypeSets:

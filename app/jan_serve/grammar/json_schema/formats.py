@@ -7,11 +7,9 @@ RFC 6901 (json-pointer). A format that is not listed is an annotation, as the JS
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.json_schema.format_regex import regex_pattern
-from jan_serve.grammar.regex.language import full_regex, regex_dfa
+from jan_serve.grammar.regex.ast import Regex
+from jan_serve.grammar.regex.language import full_regex
 
 _YEAR = "[0-9]{4}"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
@@ -122,7 +120,6 @@ FORMATS: dict[str, str] = {
 }
 
 
-@lru_cache(maxsize=64)
-def format_dfa(name: str) -> Dfa:
-    """The automaton of a format in `FORMATS`."""
-    return regex_dfa(full_regex(FORMATS[name]))
+def format_regex(name: str) -> Regex:
+    """The expression whose words are the strings of a format in `FORMATS`."""
+    return full_regex(FORMATS[name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, cast
 
 
@@ -32,16 +31,17 @@ def kind_of(value: Any) -> str:
     return next((name for kind, name in names if isinstance(value, kind)), "not a JSON value")
 
 
-def mentions(value: Any, names: Collection[str]) -> bool:
-    """Whether an object at any depth has a member with one of the names."""
+def mentioned(value: Any, names: frozenset[str]) -> set[str]:
+    """Those of the names that some object at any depth has a member of."""
+    found: set[str] = set()
     todo = [value]
     while todo:
         value = todo.pop()
-        members, items = as_object(value), as_array(value)
-        if members is not None:
-            if any(name in members for name in names):
-                return True
+        if type(value) is dict:
+            members = cast("dict[str, Any]", value)
+            if not names.isdisjoint(members):
+                found.update(names.intersection(members))
             todo += members.values()
-        elif items is not None:
-            todo += items
-    return False
+        elif type(value) is list:
+            todo += cast("list[Any]", value)
+    return found

@@ -22,6 +22,7 @@ OBJECT_KEYWORDS = frozenset(
     | {"unevaluatedProperties"}
 )
 DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
+UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 REFERENCES = ("$ref", *DYNAMIC_REFERENCES)
 IN_PLACE_KEYWORDS = frozenset(REFERENCES) | {"allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 VALUE_KEYWORDS = frozenset({"type", "enum", "const"})

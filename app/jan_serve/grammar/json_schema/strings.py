@@ -15,11 +15,12 @@ import msgspec
 from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa
 from jan_serve.grammar.json_schema.bounded_uri import LARGEST_LOW, SHORTEST
-from jan_serve.grammar.json_schema.formats import format_dfa
+from jan_serve.grammar.json_schema.formats import format_regex
 from jan_serve.grammar.json_schema.long_tails import LongTails, long_tails
 from jan_serve.grammar.limits import spend
+from jan_serve.grammar.regex import language
 from jan_serve.grammar.regex.ast import Alternation, Chars, Concat, Regex
-from jan_serve.grammar.regex.language import regex_dfa, search_regex
+from jan_serve.grammar.regex.language import has_assertions, regex_dfa, search_regex
 
 
 class AnyString(msgspec.Struct, frozen=True):
@@ -227,7 +228,7 @@ def string_dfa(s: StringSet) -> Dfa:
         case Pattern(pattern):
             return regex_dfa(search_regex(pattern))
         case Format(name):
-            return format_dfa(name)
+            return regex_dfa(format_regex(name))
         case NotIn(item):
             return automata.complement(string_dfa(item))
         case SomeOf(items):
@@ -261,11 +262,33 @@ def _all_of_dfa(items: tuple[StringSet, ...]) -> Dfa:
     return result
 
 
+@lru_cache(maxsize=512)
+def plain_regex(s: StringSet) -> Regex | None:
+    """The expression whose words are the strings of a pattern or format, if it can be written as it is: it has words.
+    None for any other set."""
+    match s:
+        case Pattern(pattern):
+            regex = search_regex(pattern)
+        case Format(name):
+            regex = format_regex(name)
+        case _:
+            return None
+    return None if has_assertions(regex) else regex
+
+
+def leading_looks(s: StringSet) -> language.LeadingLooks | None:
+    """A pattern that begins with lookaheads, in parts that have a text of their own. None for any other set."""
+    looks = language.leading_looks(s.pattern) if isinstance(s, Pattern) else None
+    if looks is None or any(map(has_assertions, (looks.rest, *looks.ahead, *looks.not_ahead))):
+        return None
+    return looks
+
+
 def is_empty(s: StringSet) -> bool:
     """Whether no string is in the set."""
     if isinstance(s, OneOfStrings):
         return not s.values
-    if isinstance(s, AnyString | Length) or uri_bound(s) is not None:
+    if isinstance(s, AnyString | Length) or uri_bound(s) is not None or plain_regex(s) is not None:
         return False
     if (tails := bounded_tails(s)) is not None:
         return tails[0].is_empty(*tails[1:])

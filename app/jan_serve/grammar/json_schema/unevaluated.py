@@ -5,8 +5,6 @@ Specs carry the evaluated set (`seen`): the expander splits alternatives until e
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from jan_serve.errors import UnsupportedSchema
@@ -15,7 +13,6 @@ from jan_serve.grammar.json_schema.algebra import Algebra
 from jan_serve.grammar.json_schema.assertions import with_types
 from jan_serve.grammar.json_schema.document import Document, Node
 from jan_serve.grammar.json_schema.ir import ArraySpec, Conj, Contains, NameRule, ObjectSpec, TypeSets
-from jan_serve.grammar.json_schema.json_value import mentions
 from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING
 from jan_serve.grammar.json_schema.terms import Terms
 
@@ -78,8 +75,3 @@ def unseen(sets: TypeSets) -> TypeSets:
         array=arrays,
         object=tuple(msgspec.structs.replace(spec, seen=NO_STRING) for spec in sets.object),
     )
-
-
-def mentions_unevaluated(schema: Any) -> bool:
-    """Whether either keyword occurs anywhere: only then does the evaluated set matter."""
-    return mentions(schema, ("unevaluatedProperties", "unevaluatedItems"))

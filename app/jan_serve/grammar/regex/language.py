@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from jan_serve.errors import UnsupportedPattern
 from jan_serve.grammar.automata import dfa as automata
@@ -41,6 +42,32 @@ def full_regex(pattern: str) -> Regex:
 def regex_dfa(regex: Regex) -> Dfa:
     """The minimal DFA of an AST from `search_regex` or `full_regex`."""
     return compile_dfa(regex)
+
+
+class LeadingLooks(NamedTuple):
+    """A pattern as expressions of whole texts: those of `rest` and all of `ahead` that are none of `not_ahead`."""
+
+    rest: Regex
+    ahead: tuple[Regex, ...]
+    not_ahead: tuple[Regex, ...]
+
+
+@lru_cache(maxsize=512)
+def leading_looks(pattern: str) -> LeadingLooks | None:
+    """A pattern that begins with `^` and lookaheads. None for any other."""
+    items = parts_of(parse_regex(pattern))
+    looks: list[Look] = []
+    while len(items) > 1 and items[0] == Assertion("^") and isinstance(look := items[1], Look):
+        looks.append(look)
+        del items[1]
+    if not looks:
+        return None
+    texts = {look: _without_edges(_with_search(concat([Assertion("^"), look.item]))) for look in looks}
+    return LeadingLooks(
+        _without_edges(_with_search(concat(items))),
+        tuple(texts[look] for look in looks if not look.negated),
+        tuple(texts[look] for look in looks if look.negated),
+    )
 
 
 def has_assertions(regex: Regex) -> bool:

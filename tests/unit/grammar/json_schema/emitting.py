@@ -14,11 +14,14 @@ from jan_serve.grammar.recognizer import Recognizer
 from jan_serve.grammar.transform import prune
 
 
-def emitter_of(schema: Any, *, whitespace: Whitespace = Whitespace.COMPACT) -> tuple[Emitter, TypeSets]:
+def emitter_of(
+    schema: Any, *, whitespace: Whitespace = Whitespace.COMPACT, remembers: bool = False
+) -> tuple[Emitter, TypeSets]:
     """An emitter for a schema, and what the schema allows."""
     document = Document(schema)
     expander = Expander(document)
-    return Emitter(expander, whitespace=whitespace), expander.expand(expander.terms.positive(document.root))
+    emitter = Emitter(expander, whitespace=whitespace, remembers=remembers)
+    return emitter, expander.expand(expander.terms.positive(document.root))
 
 
 def recognizer_of(emit: Emitter, expr: Expr) -> Recognizer | None:

@@ -75,6 +75,18 @@ def test_objects_of_a_schema(name: str) -> None:
         assert recognizer.matches(text) is expected, text
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_objects_beside_a_memory(name: str) -> None:
+    """Where names are remembered, any order of a valid object may be written, and nothing else."""
+    schema = {"type": "object", **SCHEMAS[name][1]}
+    emit, sets = emitter_of(schema, remembers=True)
+    recognizer = recognizer_of(emit, choice([object_expr(emit, spec, "thing") for spec in sets.object]))
+    assert recognizer is not None
+    for members in OBJECTS:
+        orders = (json.dumps(dict(order), separators=(",", ":")) for order in permutations(members.items()))
+        assert any(map(recognizer.matches, orders)) is is_valid(schema, members), members
+
+
 def test_a_listed_name_comes_once_in_any_spelling() -> None:
     emit, sets = emitter_of({"type": "object", "properties": {"é": NUMBER, "a": NUMBER}})
     recognizer = recognizer_of(emit, object_expr(emit, sets.object[0], "thing"))

@@ -136,15 +136,15 @@ def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: b
     [
         (AllOf((Format("email"), Length(0, 254))), (0, 254)),
         (AllOf((Pattern("a.*b"), Length(100, None))), (100, None)),
-        (AllOf((Pattern("a.*b"), Length(1, 20))), None),
+        (AllOf((Pattern("a.*b"), Length(1, 20))), (1, 20)),
         (Pattern("a.*b"), None),
     ],
 )
-def test_great_bounds_beside_other_sets_are_counted_apart(
+def test_bounds_beside_other_sets_are_counted_apart(
     allowed: StringSet, bounds: tuple[int, int | None] | None
 ) -> None:
     rules = RuleBuilder()
-    found = string_token(allowed, JsonText(rules), rules, "text", intersections=True)
+    found = string_token(allowed, JsonText(rules), rules, "text", terminals=True)
     assert isinstance(found, Token) and isinstance(found.item, Both) is (bounds is not None)
     if isinstance(found.item, Both):
         assert isinstance(found.item.other, Sequence)

@@ -10,7 +10,7 @@ import pytest
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.expand import Expander
-from jan_serve.grammar.json_schema.unevaluated import mentions_unevaluated
+from jan_serve.grammar.json_schema.keywords import UNEVALUATED
 from tests.unit.grammar.json_schema.schemas import is_valid
 from tests.unit.grammar.json_schema.type_sets import allows
 
@@ -83,11 +83,11 @@ MENTIONS: list[tuple[Any, bool]] = [
     ({"unevaluatedItems": False}, True),
     ({"$defs": {"a": {"anyOf": [True, {"unevaluatedProperties": {}}]}}}, True),
     ({"properties": {"a": {"items": {}}}}, False),
-    ({"enum": ["unevaluatedItems"]}, False),
+    ({"enum": ["unevaluatedItems"], "$dynamicRef": "#"}, False),
     (True, False),
 ]
 
 
 @pytest.mark.parametrize(("schema", "mentioned"), MENTIONS)
 def test_the_keywords_are_found_anywhere(schema: Any, mentioned: bool) -> None:
-    assert mentions_unevaluated(schema) is mentioned
+    assert Document(schema).mentions(UNEVALUATED) is mentioned

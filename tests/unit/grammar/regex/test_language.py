@@ -9,6 +9,7 @@ from jan_serve.errors import UnsupportedPattern
 from jan_serve.grammar.regex.language import (
     full_regex,
     has_assertions,
+    leading_looks,
     parts_of,
     regex_dfa,
     search_regex,
@@ -78,3 +79,24 @@ def test_a_pattern_is_read_once() -> None:
     assert search_regex("^a+$") is search_regex("^a+$")
     assert len(parts_of(search_regex("^ab$"))) == 2
     assert len(parts_of(search_regex("^a$"))) == 1
+
+
+@settings(max_examples=200)
+@given(LOOKAHEADS, TEXTS)
+def test_leading_lookaheads_are_sets_of_whole_texts(pattern: str, texts: list[str]) -> None:
+    try:
+        whole, looks = regex_dfa(search_regex(f"^{pattern}")), leading_looks(f"^{pattern}")
+        parts = [] if looks is None else [*map(regex_dfa, (looks.rest, *looks.ahead, *looks.not_ahead))]
+    except UnsupportedPattern:
+        return
+    if looks is not None:
+        wanted = [True] * (1 + len(looks.ahead)) + [False] * len(looks.not_ahead)
+        for text in texts:
+            assert whole.matches(text) == ([part.matches(text) for part in parts] == wanted), (pattern, text)
+
+
+def test_a_pattern_without_leading_lookaheads_has_none() -> None:
+    assert leading_looks("(?!a)b") is None
+    assert leading_looks("^a(?!b)") is None
+    looks = leading_looks("^(?=.*a)(?!b$)(?!c)d")
+    assert looks is not None and (len(looks.ahead), len(looks.not_ahead)) == (1, 2)
