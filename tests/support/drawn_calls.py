@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck
 from schemathesis import checks
 from schemathesis.generation.feedback import FeedbackSources
-from schemathesis.pytest._test_builder import build_operation_test
-from schemathesis.python._constants.orchestrator import make_constants_value_source
+from schemathesis.pytest import _test_builder
+from schemathesis.python._constants import orchestrator
 from schemathesis.specs.openapi import checks as openapi_checks
 
-_BUILD: Final[Any] = build_operation_test
-_CONSTANTS: Final[Any] = make_constants_value_source
+_BUILDER: Final[Any] = _test_builder
+_CONSTANTS: Final[Any] = orchestrator
 _COMMON: Final[Any] = checks
 _OPENAPI: Final[Any] = openapi_checks
 
@@ -42,7 +42,7 @@ def draw_calls(
     examples: that many draws for an operation, besides those at the bounds of its schemas. TEST_DRAWS in the
     environment: that many everywhere.
     """
-    feedback = FeedbackSources(constants_value_source=_CONSTANTS(document))
+    feedback = FeedbackSources(constants_value_source=_CONSTANTS.make_constants_value_source(document))
     for found in document.get_all_operations():
         operation = found.ok()
 
@@ -51,7 +51,7 @@ def draw_calls(
             answer(case)
 
         with subtests.test(operation.label):
-            _BUILD(
+            _BUILDER.build_operation_test(
                 config=document.config, operation=operation, test_func=one, given_kwargs={}, feedback=feedback
             )()
 

@@ -110,7 +110,7 @@ async def test_models_and_their_index_are_as_open_as_the_umask_says(
             f"/api/blobs/{digest}": content,
             "/api/create": {"model": "mine", "files": {"mine.gguf": digest}, "stream": False},
         }.items():
-            sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+            sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
             answer = await managed.client.post(path, **sent)
             assert answer.status_code in (200, 201), answer.text
         models = managed.folder
