@@ -21,7 +21,7 @@ LONG_TESTS := tests/clients tests/conformance tests/page
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install install-dev page serve test test-long test-clients test-page test-cluster package test-package check format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
+.PHONY: help install install-dev page serve test test-long test-clients test-page test-cluster package test-package check audit format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ test-package: package ## the wheel in a new environment
 
 check: install-dev ## lint, format, types, import rules, sizes, derived documents
 	@scripts/check
+
+audit: install-dev ## known weaknesses of the pinned packages, of services on the network
+	@scripts/audit
 
 format: install-dev ## format the code and sort imports
 	$(BIN)/ruff check --fix-only --select I,UP .

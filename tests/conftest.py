@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,11 +29,18 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-def pytest_collection_finish() -> None:
-    """Keep the hundreds of thousands of objects of a collection out of every later search for garbage."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 10, 50)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """A collection makes hundreds of thousands of objects, and garbage of none of them: no search for it until the end,
+    and later ones leave them out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 10, 50)
+        gc.enable()
 
 
 @pytest.fixture

@@ -59,9 +59,12 @@ def main() -> int:
     command.add_argument("--seed", type=int, default=random.randrange(10**6))
     command.add_argument("--guided", action="store_true", help=f"by coverage: {', '.join(GUIDED)}")
     options = command.parse_args()
+    allowed = GUIDED if options.guided else TARGETS
+    if unknown := [name for name in options.targets if name not in allowed]:
+        command.error(f"{', '.join(unknown)}: not one of {', '.join(allowed)}")
     logging.getLogger("jan_serve").addHandler(logging.NullHandler())  # millions of remarks about damage
     failed = False
-    for name in options.targets or (GUIDED if options.guided else TARGETS):
+    for name in options.targets or allowed:
         if options.guided:
             failed |= not guided(name, options.minutes * 60, options.seed)
             continue

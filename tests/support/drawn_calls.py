@@ -1,15 +1,26 @@
-"""Shared parts of tests that draw calls from the API's document (schemathesis)."""
+"""Shared parts of tests that draw calls from the API's document (schemathesis).
+
+The calls are made while a test runs. Schemathesis's own decorator makes them when tests are collected, which takes ten
+seconds of each process of a parallel run, whatever tests it runs.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Final
 
 import hypothesis
+import pytest
 from hypothesis import HealthCheck
 from schemathesis import checks
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest import _test_builder
+from schemathesis.python._constants import orchestrator
 from schemathesis.specs.openapi import checks as openapi_checks
 
+_BUILDER: Final[Any] = _test_builder
+_CONSTANTS: Final[Any] = orchestrator
 _COMMON: Final[Any] = checks
 _OPENAPI: Final[Any] = openapi_checks
 
@@ -23,11 +34,29 @@ CHECKS: Final[list[Any]] = [
 """No 5xx, and no status, content type, header or body that the document does not name."""
 
 
-def drawn(examples: int) -> hypothesis.settings:
-    """The given number of calls per operation, the same in every run, without a time limit per call.
+def draw_calls(
+    document: Any, examples: int, subtests: pytest.Subtests, answer: Callable[[Any], None]
+) -> None:
+    """Calls of each operation, which is a subtest, the same in every run. answer: sends a call and checks its answer.
 
-    TEST_DRAWS in the environment: that many everywhere.
+    examples: that many draws for an operation, besides those at the bounds of its schemas. TEST_DRAWS in the
+    environment: that many everywhere.
     """
+    feedback = FeedbackSources(constants_value_source=_CONSTANTS.make_constants_value_source(document))
+    for found in document.get_all_operations():
+        operation = found.ok()
+
+        @_settings(examples)
+        def one(case: Any) -> None:
+            answer(case)
+
+        with subtests.test(operation.label):
+            _BUILDER.build_operation_test(
+                config=document.config, operation=operation, test_func=one, given_kwargs={}, feedback=feedback
+            )()
+
+
+def _settings(examples: int) -> hypothesis.settings:
     return hypothesis.settings(
         max_examples=int(os.environ.get("TEST_DRAWS", examples)),
         deadline=None,

@@ -18,6 +18,8 @@ from jan_serve.config import (
     server_address,
     setting_options,
 )
+from jan_serve.store.files.atomic_file import private_folder
+from jan_serve.store.files.disk_space import storage_error
 
 if TYPE_CHECKING:
     from jan_serve.store.resolve import ModelResolver
@@ -55,6 +57,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 def store_settings(config: Path | None, models_dir: Path | None) -> Settings:
     """Settings for a command on the models folder. Raises SettingsError."""
     return load_settings({"models_dir": models_dir}, config).settings
+
+
+def make_data_folder(settings: Settings) -> None:
+    """Before models are added: a data folder around them is this user's alone. Blocks. Raises StoreError."""
+    if settings.models_dir.is_relative_to(settings.data_dir):
+        try:
+            private_folder(settings.data_dir)
+        except OSError as error:
+            raise storage_error(error, settings.data_dir) from error
 
 
 def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings, ModelResolver]:

@@ -16,6 +16,7 @@ import msgspec
 import psutil
 
 from jan_serve.cluster.ray_serve import ClusterFailed, prepare
+from jan_serve.store.files.atomic_file import private_folder
 
 OBJECT_STORE_BYTES: Final = 80 << 20
 """About Ray's minimum: nothing of ours is stored there."""
@@ -72,7 +73,7 @@ def _ran(words: list[str], variables: Mapping[str, str]) -> subprocess.Completed
 def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] = time.sleep) -> Head:
     """Blocks until it runs. It outlives this process and its terminal. Raises ClusterFailed."""
     prepare()
-    log.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(log.parent)
     command = [ray_program(), "start", "--head", "--block", f"--node-ip-address={host}", f"--port={port}"]
     command += [
         "--include-dashboard=false",

@@ -104,15 +104,16 @@ class Proxy:
         self.app = _guarded(settings, self.router, self.metrics, self.lifecycle)
 
     def open(self) -> str | None:
-        """Read the remembered nodes and begin to ask them. A message for the user, if the file was damaged.
+        """Read the remembered nodes and begin to ask them. A message for the user, if the file was set aside.
 
         Raises HttpError for a URL of the settings, SettingsError, StoreError.
         """
-        records, damaged = self.file.open() if self.file is not None else ([], None)
+        records, set_aside = self.file.open() if self.file is not None else ([], None)
         self.registry.restore(records, self.settings.nodes)
-        if damaged is None:
+        if set_aside is None:
             return None
-        return f"{self.settings.fleet_file} {damaged.why}: it is {damaged.moved_to.name} now, and the proxy starts anew"
+        name = set_aside.moved_to.name
+        return f"{self.settings.fleet_file} {set_aside.why}: it is {name} now, and the proxy starts anew"
 
     async def close(self) -> None:
         await self.probes.close()

@@ -1,4 +1,8 @@
-"""Remembers the nodes over restarts of the proxy: who they are, never how busy they were."""
+"""Remembers the nodes over restarts of the proxy: who they are, never how busy they were.
+
+A file of a later format is kept beside it under the name of its format, `fleet.json.v2`, until a version that knows the
+format adds its nodes to its own. So neither an upgrade nor a downgrade loses nodes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -14,10 +18,12 @@ from filelock import FileLock, Timeout
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
 from jan_serve.store.files.atomic_file import private_folder, write_atomically
+from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
 logger = logging.getLogger(__name__)
 
-VERSION: Final = 1
+FLEET_STEPS: Steps = {}
+"""See `versions`. A new field is a new version: an earlier one would write the file without it."""
 DELAY_S: Final = 1.0
 MAX_BYTES: Final = 64 << 20
 _ADVICE: Final = "give this proxy --fleet-file FILE or --forget"
@@ -36,8 +42,8 @@ class _Content(msgspec.Struct, frozen=True):
     nodes: list[NodeRecord]
 
 
-class Damaged(msgspec.Struct, frozen=True):
-    """A file that was set aside. why: ends a sentence about it."""
+class SetAside(msgspec.Struct, frozen=True):
+    """A file that was moved. why: ends a sentence about it."""
 
     moved_to: Path
     why: str
@@ -51,9 +57,14 @@ class FleetFile:
         self._lock = FileLock(path.with_name(path.name + ".lock"), mode=0o600)
         self._writing: asyncio.Task[None] | None = None
         self._latest: bytes | None = None
+        self._restored: list[Path] = []
+        """Files of later formats whose nodes will be in the next content."""
 
-    def open(self) -> tuple[list[NodeRecord], Damaged | None]:
-        """Take the file and read it. Blocks. Raises SettingsError if another proxy has it, or if it cannot be used."""
+    def open(self) -> tuple[list[NodeRecord], SetAside | None]:
+        """Take the file and read it, with what was kept of later formats. Blocks.
+
+        Raises SettingsError if another proxy has it, or if it cannot be used.
+        """
         try:
             private_folder(self._path.parent)
             self._lock.acquire(timeout=0)
@@ -61,16 +72,37 @@ class FleetFile:
             raise SettingsError(f"another proxy uses {self._path}: {_ADVICE}") from None
         except OSError as error:
             raise SettingsError(f"{self._path} cannot be used: {error.strerror}: {_ADVICE}") from None
+        own, set_aside = self._read_own()
+        nodes = {node.url: node for records in (own, *self._read_kept()) for node in records}
+        return list(nodes.values()), set_aside
+
+    def _read_own(self) -> tuple[list[NodeRecord], SetAside | None]:
         try:
-            content = self._path.read_bytes()
+            return _read(self._path), None
         except FileNotFoundError:
             return [], None
         except OSError as error:
             raise SettingsError(f"{self._path} cannot be read: {error.strerror}: {_ADVICE}") from None
-        try:
-            return _read(content), None
+        except LaterVersion as later:
+            why = f"is from a newer version of jan-serve, which will read it again (format {later.version})"
+            return [], self._set_aside(f"v{later.version}", why)
         except ValueError as error:
-            return [], self._set_aside(str(error))
+            return [], self._set_aside("damaged", str(error))
+
+    def _read_kept(self) -> list[list[NodeRecord]]:
+        """Of the formats from the second to ours. Where several have a node, the latest counts: it says more."""
+        found: list[list[NodeRecord]] = []
+        for version in range(2, latest(FLEET_STEPS) + 1):
+            path = self._beside(f"v{version}")
+            try:
+                found.append(_read(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, LaterVersion) as error:
+                logger.warning("%s cannot be read: %s", path, error)
+                continue
+            self._restored.append(path)
+        return found
 
     def save(self, nodes: Iterable[Node]) -> None:
         """Write soon. A file that cannot be written is logged: the proxy works without it."""
@@ -78,7 +110,7 @@ class FleetFile:
             NodeRecord(node.url, int(node.role), list(node.models), node.speed, node.declares)
             for node in nodes
         ]
-        self._latest = msgspec.json.format(msgspec.json.encode(_Content(VERSION, records)))
+        self._latest = msgspec.json.format(msgspec.json.encode(_Content(latest(FLEET_STEPS), records)))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_soon(), name="fleet file")
 
@@ -100,29 +132,39 @@ class FleetFile:
         if content is None:
             return
         try:
-            await asyncio.to_thread(write_atomically, self._path, content, mode=0o600)
+            await asyncio.to_thread(self._write_now, content)
         except OSError as error:
             logger.warning("%s cannot be written: %s", self._path, error.strerror)
 
-    def _set_aside(self, why: str) -> Damaged | None:
-        target = self._path.with_name(self._path.name + ".damaged")
+    def _write_now(self, content: bytes) -> None:
+        write_atomically(self._path, content, mode=0o600)
+        while self._restored:
+            self._restored[-1].unlink(missing_ok=True)
+            self._restored.pop()
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(f"{self._path.name}.{suffix}")
+
+    def _set_aside(self, suffix: str, why: str) -> SetAside:
+        target = self._beside(suffix)
         try:
             self._path.replace(target)
         except OSError as error:
             raise SettingsError(
                 f"{self._path} {why}, and it cannot be moved: {error.strerror}: {_ADVICE}"
             ) from None
-        return Damaged(target, why)
+        return SetAside(target, why)
 
 
-def _read(content: bytes) -> list[NodeRecord]:
-    """Raises ValueError."""
+def _read(path: Path) -> list[NodeRecord]:
+    """Raises OSError, ValueError, LaterVersion."""
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"is larger than {MAX_BYTES} bytes")
     try:
-        read = msgspec.json.decode(content, type=_Content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        values = msgspec.json.decode(content, type=dict[str, Any])
+        upgrade(values, "version", FLEET_STEPS)
+        return msgspec.convert(values, _Content).nodes
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"is not a list of nodes ({error})") from None
-    if read.version > VERSION:
-        raise ValueError(f"is from a newer version of jan-serve ({read.version})")
-    return read.nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import stat
@@ -14,14 +15,22 @@ import psutil
 import pytest
 
 from jan_serve.proxy.fleet_file import FleetFile
+from jan_serve.store.calibrations import CalibrationIndex
+from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.variants import VariantIndex
 from tests.integration.http.support import serving_models
+from tests.integration.store.conftest import FILE, REPO, hub
+from tests.support.fake_hub import FakeHub
+from tests.support.managed import managed_app
 from tests.support.models import exact_llama, model_folder
 from tests.support.raw_http import post
 from tests.support.served import serving
 from tests.unit.core.test_self_check import OLD
+from tests.unit.store.gguf_builder import GgufBytes
+from tests.unit.store.test_versions_back import CALIBRATION, VARIANT
 
-__all__ = ["exact_llama", "model_folder"]
+__all__ = ["exact_llama", "hub", "model_folder"]
 
 pytestmark = [
     pytest.mark.integration,
@@ -70,7 +79,6 @@ def test_logs_and_cached_prompts_are_private(tmp_path: Path, exact_llama: Path) 
 
 
 def test_nothing_in_a_used_data_folder_is_for_others(tmp_path: Path) -> None:
-    """Model files and their folders follow the umask: other programs and users may read them."""
     data, models = tmp_path / "home" / "data", tmp_path / "models"
     (tmp_path / "config.toml").write_text(f'data_dir = "{data}"\nmodels_dir = "{models}"\n')
     with serving(tmp_path, "--port", "0") as server:
@@ -85,6 +93,45 @@ def test_nothing_in_a_used_data_folder_is_for_others(tmp_path: Path) -> None:
     assert {path.name for path in made} >= {"data", "logs", "server.log", "selfcheck", "cache"}
     assert any(path.suffix == ".json" and path.parent.name == "variants" for path in made)
     assert {str(path): oct(mode(path)) for path in made if mode(path) & 0o077} == {}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o027, 0o077])
+async def test_models_and_their_index_are_as_open_as_the_umask_says(
+    umask: int, tmp_path: Path, hub: FakeHub
+) -> None:
+    """Programs and users share them. Instructions of variants are in no shared file."""
+    os.umask(umask)
+    content = GgufBytes().build()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    async with managed_app(tmp_path, hub=hub.url) as managed:
+        for path, body in {
+            "/models/pull": {"model": f"{REPO}:Q8_0", "stream": False},
+            f"/api/blobs/{digest}": content,
+            "/api/create": {"model": "mine", "files": {"mine.gguf": digest}, "stream": False},
+        }.items():
+            sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
+            answer = await managed.client.post(path, **sent)
+            assert answer.status_code in (200, 201), answer.text
+        models = managed.folder
+    (entry,) = [entry for entry in ModelResolver(models).entries() if entry.path.name == FILE]
+    CalibrationIndex(models).put(entry, CALIBRATION)
+    VariantIndex(models).put(VARIANT)
+
+    made = {path.relative_to(models).as_posix(): path for path in models.rglob("*")}
+    private = {name for name in made if "/variants/" in name}
+    locks = {name for name in made if name.endswith(".lock")}
+    shared = made.keys() - private - locks
+    assert {name.split("/")[1] for name in made if name.startswith(".jan-serve/")} >= {
+        "index", "incoming", "calibrations", "variants"
+    }  # fmt: skip
+    assert f"{REPO}/{FILE}" in shared and any(name.endswith("mine.gguf") for name in shared)
+    expected = {True: 0o777 & ~umask, False: 0o666 & ~umask}
+    assert {
+        name: oct(mode(made[name])) for name in shared if mode(made[name]) != expected[made[name].is_dir()]
+    } == {}
+    assert {name: oct(mode(made[name])) for name in locks if mode(made[name]) & ~expected[False]} == {}
+    assert {oct(mode(made[name])) for name in private} == {"0o600"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the limits of other processes")

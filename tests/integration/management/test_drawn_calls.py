@@ -13,7 +13,7 @@ import pytest
 import schemathesis
 
 from tests.integration.store.conftest import FILE, REPO
-from tests.support.drawn_calls import CHECKS, drawn
+from tests.support.drawn_calls import CHECKS, draw_calls
 from tests.support.drawn_management import document, serving_in_thread
 from tests.support.raw_http import get
 
@@ -28,9 +28,11 @@ _PATHS: Final = frozenset({"/models", "/models/{name}", "/models/load", "/models
 _SCHEMATHESIS: Any = schemathesis
 
 
-_DRAWN: Final[Any] = _SCHEMATHESIS.openapi.from_dict(document()).include(
-    path_regex="^/models(/(load|unload|pull|{name}))?$"
-)
+@pytest.fixture(scope="module")
+def operations() -> Any:
+    return _SCHEMATHESIS.openapi.from_dict(document()).include(
+        path_regex="^/models(/(load|unload|pull|{name}))?$"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +57,16 @@ def _with_known_names(case: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@_DRAWN.parametrize()
-@drawn(25)
-def test_no_documented_call_fails(url: str, case: Any) -> None:
-    _with_known_names(case)
-    case.call_and_validate(base_url=url, checks=CHECKS)
+def test_no_documented_call_fails(url: str, operations: Any, subtests: pytest.Subtests) -> None:
+    def answer(case: Any) -> None:
+        _with_known_names(case)
+        case.call_and_validate(base_url=url, checks=CHECKS)
+
+    draw_calls(operations, 25, subtests, answer)
 
 
-def test_every_route_of_models_is_drawn_but_those_that_never_end(url: str) -> None:
+def test_every_route_of_models_is_drawn_but_those_that_never_end(url: str, operations: Any) -> None:
     paths = {path for path in get(url, "/openapi.json").json()["paths"] if path.startswith("/models")}
     assert paths == _PATHS | {"/models/sse"}
-    assert {operation.ok().path for operation in _DRAWN.get_all_operations()} == _PATHS
+    assert {operation.ok().path for operation in operations.get_all_operations()} == _PATHS
     assert get(url, "/health").status == 200

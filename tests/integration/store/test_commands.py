@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +209,27 @@ def test_import(configured: Bench, run: Commands, tmp_path: Path) -> None:
     assert run("import", "--folder", str(folder)) == 2
     elsewhere = folder.parent.parent
     assert run.json("import", "--from", "lmstudio", "--folder", str(elsewhere), "--all")["models"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders decide there")
+def test_models_in_a_new_data_folder_are_for_nobody_else(
+    configured: Bench, run: Commands, tmp_path: Path
+) -> None:
+    """The models folder itself is as open as the umask says."""
+    data = [tmp_path / "pulled" / "data", tmp_path / "imported" / "data"]
+    folder = tmp_path / "home" / ".lmstudio" / "models" / "pub" / "Repo-GGUF"
+    folder.mkdir(parents=True)
+    (folder / "m-Q4_K_M.gguf").write_bytes(model_bytes(1000))
+    config = tmp_path / "config.toml"
+    before = os.umask(0o022)
+    try:
+        for place, words in zip(data, (("pull", REPO), ("import", "--all")), strict=True):
+            config.write_text(f'data_dir = "{place.as_posix()}"\n')
+            assert run("import") == 0
+            assert not place.exists(), "a list makes no folder"
+            assert run(*words) == 0
+    finally:
+        os.umask(before)
+    modes = {oct(stat.S_IMODE(path.stat().st_mode)) for each in data for path in (each.parent, each)}
+    assert modes == {"0o700"}
+    assert {oct(stat.S_IMODE((each / "models").stat().st_mode)) for each in data} == {"0o755"}

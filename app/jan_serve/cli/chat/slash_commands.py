@@ -19,6 +19,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.cli.output import Output
+from jan_serve.store.files.atomic_file import private_opener
 from jan_serve.store.paths import user_path
 
 
@@ -174,7 +175,8 @@ def _stats(session: ChatSession, rest: str) -> None:
 def _save(session: ChatSession, rest: str) -> None:
     path = _path(rest)
     try:
-        path.write_text(session.conversation.to_json(), encoding="utf-8")
+        with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+            file.write(session.conversation.to_json())
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
     session.output.note(f"Saved to {path}.")

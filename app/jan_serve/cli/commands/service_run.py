@@ -18,6 +18,7 @@ from jan_serve.cli.server.listen import AlreadyServing
 from jan_serve.config import LoadedSettings, load_settings
 from jan_serve.daemon.launchd import SOCKET_KEY
 from jan_serve.daemon.win_service import host_service
+from jan_serve.store.files.atomic_file import private_folder, private_opener
 from jan_serve.store.paths import default_data_dir
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ def _serve(loaded: LoadedSettings, observer: ServerObserver | None) -> int:
 def provide_streams(path: Path) -> None:
     """Write standard error to a file if there is none (pythonw.exe), and truncate a file that is too large."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sys.stderr = path.open("a", encoding="utf-8", errors="replace", buffering=1)
+        private_folder(path.parent)
+        descriptor = private_opener(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        sys.stderr = os.fdopen(descriptor, "a", encoding="utf-8", errors="replace", buffering=1)
         sys.stdout = sys.stderr
     if _is_file(sys.stderr) and os.fstat(sys.stderr.fileno()).st_size > _MAX_ERRORS_BYTES:
         os.ftruncate(sys.stderr.fileno(), 0)

@@ -76,7 +76,8 @@ class KeptTokens:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._remove_oldest()
             partial = self._path.with_suffix(f".{os.getpid()}.tmp")
-            partial.write_bytes(_packed(tokens))
+            with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(_packed(tokens))
             os.replace(partial, self._path)
         except OSError as error:
             logger.warning("the tokens of the vocabulary were not written to %s: %s", self._folder, error)

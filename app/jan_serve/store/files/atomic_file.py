@@ -1,4 +1,7 @@
-"""Writes small files atomically and durably: after a power loss, the file has the old or the new content."""
+"""Writes small files atomically and durably: after a power loss, the file has the old or the new content.
+
+Also files and folders that nobody but this user may read.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,11 @@ def private_folder(path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
     path.mkdir(exist_ok=True)  # raises if a file is in the way
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: a new file is this user's alone from the first byte; one that is there keeps its permissions."""
+    return os.open(path, flags, 0o600)
 
 
 def flush_folder(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,22 @@ def test_files(session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_pat
     assert "Name a file." in err
     assert "cannot read /nope" in err
     assert session.conversation.messages[1]["content"] == "hello"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders decide there")
+def test_a_saved_chat_is_private_unless_its_file_is_there_already(
+    session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    new, shared = tmp_path / "new.json", tmp_path / "shared.json"
+    shared.touch()
+    shared.chmod(0o664)
+    before = os.umask(0)
+    try:
+        chatted(session, capsys, "!say hello", f"/save {new}", f"/save {shared}")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (new, shared)] == [0o600, 0o664]
+    assert new.read_bytes() == shared.read_bytes() != b""
 
 
 def test_statistics(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:

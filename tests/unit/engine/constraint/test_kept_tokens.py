@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from array import array
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,17 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     kept(tmp_path / "new").write(TOKENS)
     assert kept(tmp_path / "new").read() == TOKENS
     assert kept(tmp_path / "new", "other").read() is None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders decide there")
+def test_it_is_for_nobody_else(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        kept(tmp_path / "new").write(TOKENS)
+    finally:
+        os.umask(before)
+    [path] = (tmp_path / "new").iterdir()
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
 
 
 @pytest.mark.parametrize("at", [0, 16, 40, -1])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
 from jan_serve.cli.output import Output, size_text
 from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
@@ -66,6 +66,8 @@ def import_(
         for model in find(program, folders)
     ]
     selected = _select(found, names or [], everything)
+    if selected:
+        make_data_folder(settings)
     failures = _import(selected, settings.models_dir, output)
     rows = [_row(item, failures, selected) for item in found]
     if as_json:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 
 from jan_serve.cli.commands.completion import complete_catalogue
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_settings
+from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
 from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.memory_meter import free_memory
 from jan_serve.config import Settings
@@ -126,6 +126,7 @@ async def _pull(
     extra = f" and {plan.projector.name}" if plan.projector else ""
     parts = f" ({len(plan.model.files)} files)" if len(plan.model.files) > 1 else ""
     output.note(f"{plan.reference.repo}: {first}{parts}{extra}, {size_text(plan.n_bytes)}")
+    make_data_folder(settings)
     with _DownloadProgress(output, first, plan.n_bytes) as progress:
         return plan, await puller.run(plan, progress)
 
