@@ -40,7 +40,7 @@ from jan_serve.grammar.layout import has_layouts, with_optional_spaces
 T = TypeVar("T")
 
 _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
-BOUNDS: Final = (4_096, 256)
+BOUNDS: Final = (4_096, 1_000, 256)
 """Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once:
 in texts that a pattern holds too, and that may be another type."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
@@ -161,7 +161,7 @@ def _in_any_layout(
 
 
 def without_large_bounds(schema: Any, bound: int) -> Any:
-    """The schema without each `maxLength` above the bound.
+    """The schema without each `minLength` and `maxLength` above the bound.
 
     Data in it (`const`, `enum`) stays.
     """
@@ -172,7 +172,7 @@ def without_large_bounds(schema: Any, bound: int) -> Any:
     return {
         key: value if key in ("const", "enum") else without_large_bounds(value, bound)
         for key, value in cast(dict[str, Any], schema).items()
-        if not (key == "maxLength" and isinstance(value, int | float) and value > bound)
+        if not (key in ("minLength", "maxLength") and isinstance(value, int | float) and value > bound)
     }
 
 
