@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.grammar import Grammar, json_schema_to_grammar, parse_gbnf, print_lark, regex_to_grammar
+from jan_serve.grammar import (
+    Grammar,
+    json_schema_to_grammar,
+    json_schema_with_memory,
+    parse_gbnf,
+    print_lark,
+    regex_to_grammar,
+)
 
 STACK_BYTES = 1 << 20
 COMPILE = f"""
@@ -67,7 +74,7 @@ DEEP: dict[str, tuple[Grammar, list[str], list[str]]] = {
         ['{"p3": {"p399": 1}}', '{"p399": 1}'],
     ),
     "fewest properties": (
-        json_schema_to_grammar({"type": "object", "minProperties": 3900}),
+        json_schema_with_memory({"type": "object", "minProperties": 3900})[0],
         ["{" + ", ".join(f'"{i}": 1' for i in range(3900)) + "}"],
         ["{}", "{" + ", ".join(f'"{i}": 1' for i in range(3899)) + "}"],
     ),

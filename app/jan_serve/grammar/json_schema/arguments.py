@@ -98,6 +98,8 @@ def translate_arguments(
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
         grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
+        if emitter.needs_memory is not None:
+            raise emitter.needs_memory
     if grammar is None:
         raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
     most = {name: most for name, most in writer.most.items() if most is not None}

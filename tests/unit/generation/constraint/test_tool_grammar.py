@@ -20,6 +20,7 @@ from jan_serve.errors import (
 from jan_serve.generation.constraint.tool_grammar import (
     ANY_ARGUMENTS,
     BOUNDS,
+    COUNTED_NAMES,
     has_free_text,
     long_bounds,
     tool_arguments,
@@ -220,6 +221,29 @@ def test_only_large_bounds_go() -> None:
             "maxLength": {"anyOf": [{"type": "string"}, {"const": {"maxLength": 9999}}]},
         },
     }
+
+
+MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2}
+
+
+@each_notation
+def test_names_are_counted_only_where_none_repeats(form: ChatFormat) -> None:
+    """A reader keeps the last value of a name that is there twice, and counts one."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"map": MAP}}
+    is_json = form.name == "hermes"  # it has a memory of names
+    assert tool_grammar(form, schema).warnings == (() if is_json else (COUNTED_NAMES,))
+    if not is_json:
+        with pytest.raises(UnsupportedSchema, match="cannot be counted"):
+            tool_grammar(form, schema, strict=True)
+    one_is_enough = {**MAP, "properties": {"a": {}}, "required": ["a"]}
+    assert tool_grammar(form, {"type": "object", "properties": {"map": one_is_enough}}).warnings == ()
+    closed = {
+        "type": "object",
+        "properties": {"a": {}, "b": {}},
+        "additionalProperties": False,
+        "minProperties": 2,
+    }
+    assert tool_grammar(form, {"type": "object", "properties": {"map": closed}}).warnings == ()
 
 
 QUOTE = '<|"|>'
