@@ -1,6 +1,7 @@
 """How long large catalogues of tools take: `python -m tests.conformance.catalogues [--count N] [FORMAT ...]`.
 
-CPU time of the compiling process and the front together, for tools that are new and for the same ones again.
+CPU time of the compiling process and the front together, for tools that are new and for the same ones again; and of
+llguidance in the worker, which then keeps the grammars.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
+from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.constraint import catalogue
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.catalogues import plain_tools
 from tests.support.compiling import translate_inline
 
@@ -28,6 +31,7 @@ class Costs(NamedTuple):
 
     first: float
     again: float
+    executors: float
     grammars: CallGrammars
 
 
@@ -38,7 +42,11 @@ async def costs(form: ChatFormat, tools: Sequence[Tool]) -> Costs:
     await cache.compile_calls(form, tools, parallel=True, constraint=None)
     between = time.process_time()
     grammars = await cache.compile_calls(form, tools, parallel=True, constraint=None)
-    return Costs(between - started, time.process_time() - between, grammars)
+    compiled = time.process_time()
+    factory = GrammarFactory(byte_vocabulary(pieces_of()))
+    for grammar in (grammars.whole, *grammars.triggered):
+        factory.create(grammar)
+    return Costs(between - started, compiled - between, time.process_time() - compiled, grammars)
 
 
 def main() -> int:
@@ -57,7 +65,8 @@ def main() -> int:
             found = asyncio.run(costs(form, tools))
             warnings = "; ".join(found.grammars.warnings) or "no warning"
             sys.stdout.write(
-                f"{form.name:16} first {found.first:.2f} s, again {1e3 * found.again:.1f} ms, {warnings}\n"
+                f"{form.name:16} first {found.first:.2f} s, again {1e3 * found.again:.1f} ms, "
+                f"llguidance {found.executors:.2f} s, {warnings}\n"
             )
             sys.stdout.flush()
     return 0

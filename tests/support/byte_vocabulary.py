@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, cast
 
 from jan_serve.core.models.model_facts import SpecialToken
@@ -19,9 +19,9 @@ def pieces_of(longer: Iterable[str] = (), *, single: Iterable[bytes] = ALL_BYTES
     return (b"<s>", b"</s>", *single, *(text.encode() for text in longer))
 
 
-def byte_vocabulary(pieces: tuple[bytes, ...]) -> Vocab:
-    """A vocabulary of these pieces, the first two of which are control tokens."""
-    return cast(Vocab, _ByteVocabulary(pieces))
+def byte_vocabulary(pieces: tuple[bytes, ...], controls: Iterable[str] = ()) -> Vocab:
+    """A vocabulary of these pieces, the first two of which are control tokens, and then of more control tokens."""
+    return cast(Vocab, _ByteVocabulary(pieces, [text.encode() for text in controls]))
 
 
 class _ByteVocabulary:
@@ -30,18 +30,19 @@ class _ByteVocabulary:
     eog_ids = (EOS,)
     special: ClassVar = {"eos": SpecialToken(EOS, "</s>")}
 
-    def __init__(self, pieces: tuple[bytes, ...]) -> None:
-        self.n_tokens = len(pieces)
-        self._pieces = pieces
+    def __init__(self, pieces: tuple[bytes, ...], controls: Sequence[bytes]) -> None:
+        self._pieces = (*pieces, *controls)
+        self._controls = {text: len(pieces) + number for number, text in enumerate(controls)}
+        self.n_tokens = len(self._pieces)
 
     def is_eog(self, token: int) -> bool:
         return token in self.eog_ids
 
     def is_control(self, token: int) -> bool:
-        return token < FIRST_BYTE
+        return token < FIRST_BYTE or token in self._controls.values()
 
     def control_token(self, text: str) -> int | None:
-        return None
+        return self._controls.get(text.encode())
 
     def piece(self, token: int, *, special: bool) -> bytes:
         return self._pieces[token] if special or not self.is_control(token) else b""

@@ -55,12 +55,13 @@ class SpecialText(msgspec.Struct, frozen=True):
     """A control token that a grammar names by its text.
 
     rule: its Lark rule, which the grammar leaves undefined. spelled: the body of the rule if the vocabulary has no such
-    token.
+    token. with_token: the body if it has, where that is more than the token.
     """
 
     rule: str
     text: str
     spelled: str
+    with_token: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -95,12 +95,14 @@ class Special(msgspec.Struct, frozen=True):
 class Until(msgspec.Struct, frozen=True):
     """`low` to `high` characters without `stop` in them, then `stop`; `high` None means no bound.
 
-    Only the Lark print and readers of text know it. No other terminal is allowed where it begins.
+    special: what `stop` ends with, if that is a control token where a vocabulary has it. No beginning of `stop` is an
+    end of it. Only the Lark print and readers of text know this node. No other terminal is allowed where it begins.
     """
 
     low: int
     high: int | None
     stop: str
+    special: str = ""
 
 
 class OneLayout(msgspec.Struct, frozen=True):

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from jan_serve.core.constraint import SpecialText
 from jan_serve.grammar.components import components
 from jan_serve.grammar.lark_layout import PARAMETER
 from jan_serve.grammar.lark_quoting import LAZY
@@ -23,16 +26,22 @@ class Definitions(NamedTuple):
 
     root: str
     bodies: dict[str, str]
-    specials: tuple[tuple[str, str], ...]
+    specials: tuple[SpecialText, ...]
 
 
 def by_content(lark: LarkText) -> Definitions:
     """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay."""
     lines = [line.split(": ", 1) for line in lark.text.splitlines()]
     bodies = {_own_name(header): body for header, body in lines}
+    bodies |= {
+        special.rule: f"{special.spelled} | {special.with_token}"
+        for special in lark.specials
+        if special.with_token
+    }
     uses = {name: _names_in(body, bodies) for name, body in bodies.items()}
-    special = {rule: f"special_{_hash(text)}" for rule, text in lark.specials}
-    names: dict[str, str] = dict(special)
+    names = {
+        special.rule: f"special_{_hash(special.text)}" for special in lark.specials if not special.with_token
+    }
     for group in components("start", uses.__getitem__):
         names.update(_names_of(group, bodies, uses, names))
     named = {
@@ -43,7 +52,19 @@ def by_content(lark: LarkText) -> Definitions:
     return Definitions(
         names["start"],
         _with_named_characters(named),
-        tuple((special[rule], text) for rule, text in lark.specials),
+        tuple(_renamed_special(special, names) for special in lark.specials),
+    )
+
+
+def _renamed_special(special: SpecialText, names: Mapping[str, str]) -> SpecialText:
+    rule = names[special.rule]
+    if not special.with_token:
+        return replace(special, rule=rule)
+    return replace(
+        special,
+        rule=rule,
+        spelled=_renamed(special.spelled, names),
+        with_token=_renamed(special.with_token, names),
     )
 
 

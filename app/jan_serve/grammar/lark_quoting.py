@@ -54,10 +54,19 @@ def _is_plain(text: str) -> bool:
 
 def quote_until(expr: Until) -> str:
     """The body of a lazy rule, which ends with the first `stop`."""
-    stop = "".join(map(_code, map(ord, expr.stop)))
+    stop = _codes(expr.stop)
     body = f"/(?s:.{{{expr.low},{'' if expr.high is None else expr.high}}}){stop}/"
     # Lazy is up to the first text of the body: one that is shorter than `low` is none.
     return f"{body} & ~/(?s:.{{0,{expr.low - 1}}}){stop}(?s:.+)/" if expr.low else body
+
+
+def quote_before(expr: Until) -> str:
+    """The body of a terminal for what stands before the `special` of a text, if that is a token. A greedy one: no text
+    goes on with a control token."""
+    begun = _codes(expr.stop.removesuffix(expr.special))
+    low = expr.low if begun else max(expr.low, 1)
+    high = "" if expr.high is None else max(expr.high, low)
+    return f"/(?s:.{{{low},{high}}}){begun}/ & ~/(?s:.*){_codes(expr.stop)}(?s:.*)/"
 
 
 @lru_cache(maxsize=1024)
@@ -77,6 +86,10 @@ def _without_surrogates(low: int, high: int) -> list[tuple[int, int]]:
     """The parts of a range that text can hold; the regex engine knows no surrogates."""
     first, last = _SURROGATES[0]
     return [(a, b) for a, b in ((low, min(high, first - 1)), (max(low, last + 1), high)) if a <= b]
+
+
+def _codes(text: str) -> str:
+    return "".join(map(_code, map(ord, text)))
 
 
 def _code(code: int) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Sequence as Rows
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+from jan_serve.core.constraint import SpecialText
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import (
     Both,
@@ -48,7 +49,15 @@ from jan_serve.grammar.lark_layout import (
     mark_rule,
     opening_rule,
 )
-from jan_serve.grammar.lark_quoting import LAZY, bounds, quote_class, quote_literal, quote_until, spelled_out
+from jan_serve.grammar.lark_quoting import (
+    LAZY,
+    bounds,
+    quote_before,
+    quote_class,
+    quote_literal,
+    quote_until,
+    spelled_out,
+)
 from jan_serve.grammar.layout import (
     LAYOUTS,
     SPACED,
@@ -80,10 +89,10 @@ _Form: TypeAlias = Layout | _Any | None
 
 
 class LarkText(NamedTuple):
-    """A printed grammar. specials: rules that the text uses and does not define, with the text of each `Special`."""
+    """A printed grammar. specials: the rules that the text uses and does not define."""
 
     text: str
-    specials: tuple[tuple[str, str], ...]
+    specials: tuple[SpecialText, ...]
 
 
 def print_lark(grammar: Grammar) -> str:
@@ -100,7 +109,7 @@ def print_lark(grammar: Grammar) -> str:
 def print_lark_open(
     grammar: Grammar, *, tokens: bool = True, holes: Mapping[str, str] | None = None
 ) -> LarkText:
-    """As `print_lark`, with the rules of its `Special` nodes left to whoever knows the vocabulary.
+    """As `print_lark`, with the rules of control tokens left to whoever knows the vocabulary.
 
     tokens: write a `Token` as a terminal; not if free text is allowed there too, since greed would cut it off.
     holes: rules that the grammar leaves undefined, and their names in the text.
@@ -158,7 +167,7 @@ class _Printer:
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._tokens_written: dict[int, str] = {}
-        self._specials: dict[str, str] = {}
+        self._specials: dict[tuple[str, str], SpecialText] = {}
         self._groups = 0
         while self._todo:
             name, self._form = self._todo.pop()
@@ -176,7 +185,7 @@ class _Printer:
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
         if len(lines) > MAX_REFERENCE_DEPTH:
             lines[0] = self._shallow(lines)
-        return LarkText("\n".join(lines) + "\n", tuple((rule, text) for text, rule in self._specials.items()))
+        return LarkText("\n".join(lines) + "\n", tuple(self._specials.values()))
 
     def _shallow(self, lines: list[str]) -> str:
         """The start rule, where needed with an alternative that no text takes: it refers to rules far down, so that
@@ -264,7 +273,7 @@ class _Printer:
             Sequence: lambda expr: self._nested(self._rule, expr, "g") if expr.items else '""',
             Choice: lambda expr: self._nested(self._rule, expr, "g"),
             OneLayout: lambda expr: self._nested(self._rule, expr, "g"),
-            Special: self._special,
+            Special: lambda expr: self._special(expr.text),
             Until: self._until,
             Brackets: self._brackets,
         }
@@ -275,11 +284,11 @@ class _Printer:
             raise OnlyCharacters("the grammar has texts that only terminals can describe")
         return self._rule_item(token.item)
 
-    def _special(self, expr: Special) -> str:
-        rule = self._specials.get(expr.text)
-        if rule is None:
-            rule = self._specials[expr.text] = self._fresh("special")
-        return rule
+    def _special(self, text: str) -> str:
+        known = self._specials.get((text, ""))
+        if known is None:
+            known = self._specials[text, ""] = SpecialText(self._fresh("special"), text, spelled_out(text))
+        return known.rule
 
     def _until(self, expr: Until) -> str:
         body = quote_until(expr)
@@ -287,7 +296,22 @@ class _Printer:
         if name is None:
             name = self._by_text[body] = self._fresh("until")
             self._add(name + LAZY, body)
-        return name
+        return self._until_special(expr, name) if expr.special else name
+
+    def _until_special(self, expr: Until, spelled: str) -> str:
+        """A rule that is `spelled` where the vocabulary does not have the control token of the stop."""
+        known = self._specials.get((expr.special, spelled))
+        if known is None:
+            special = self._special(expr.special)
+            may_be_empty = expr.low == 0 and expr.stop == expr.special
+            if may_be_empty and expr.high == 0:
+                with_token = special
+            else:
+                before = self._named(quote_before(expr), "T")
+                with_token = f"{before}{'?' if may_be_empty else ''} {special}"
+            known = SpecialText(self._fresh("until"), expr.special, spelled, with_token)
+            self._specials[expr.special, spelled] = known
+        return known.rule
 
     def _nested(self, write: Callable[[Expr], str], expr: Expr, stem: str) -> str:
         """A group; one nested too deep becomes a separate rule or terminal."""

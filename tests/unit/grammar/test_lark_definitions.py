@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from jan_serve.core.constraint import SpecialText
 from jan_serve.grammar import json_schema_to_grammar, print_lark_open
+from jan_serve.grammar.ast import Grammar, Literal, Sequence, Until
 from jan_serve.grammar.lark_definitions import Definitions, by_content
+from jan_serve.grammar.lark_quoting import LAZY
 from jan_serve.grammar.print_lark import LarkText
 
 CYCLE = 'start: {0}\n{0}: "x" | "(" {1} ")"\n{1}: {0} "," {0}\n'
@@ -43,9 +48,22 @@ def test_a_character_in_rules_has_a_name(character: str) -> None:
 
 
 def test_control_tokens_are_named_by_their_text() -> None:
-    one = by_content(LarkText('start: special "x"\n', (("special", "<|a|>"),)))
-    other = by_content(LarkText('start: "y" special_2\n', (("special_2", "<|a|>"),)))
+    one = by_content(LarkText('start: special "x"\n', (SpecialText("special", "<|a|>", '"<"'),)))
+    other = by_content(LarkText('start: "y" special_2\n', (SpecialText("special_2", "<|a|>", '"<"'),)))
     assert one.specials == other.specials
+
+
+def test_texts_before_a_control_token_are_named_by_their_content() -> None:
+    def printed(item: Until, *before: Until) -> Definitions:
+        return by_content(print_lark_open(Grammar({"root": Sequence((*before, Literal("a"), item))})))
+
+    item, other = Until(0, 5, "<|a|>", "<|a|>"), Until(0, 6, "<|a|>", "<|a|>")
+    one, both = printed(item), printed(item, other)
+    assert {*one.specials} < {*both.specials}
+    for special in both.specials:
+        body = special.with_token.removesuffix("?") or special.spelled
+        used = {name for name in re.findall(r"\w+", body) if name[:2] in ("r_", "T_")}
+        assert used <= {name.removesuffix(LAZY) for name in both.bodies}
 
 
 def test_schemas_share_what_they_have_in_common() -> None:

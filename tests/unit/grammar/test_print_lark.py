@@ -14,6 +14,7 @@ from jan_serve.grammar import (
     Grammar,
     OnlyCharacters,
     json_schema_to_grammar,
+    json_schema_with_memory,
     parse_gbnf,
     print_lark,
     print_lark_open,
@@ -76,7 +77,7 @@ DEEP: dict[str, tuple[Grammar, list[str], list[str]]] = {
         ['{"p3": {"p399": 1}}', '{"p399": 1}'],
     ),
     "fewest properties": (
-        json_schema_to_grammar({"type": "object", "minProperties": 3900}),
+        json_schema_with_memory({"type": "object", "minProperties": 3900})[0],
         ["{" + ", ".join(f'"{i}": 1' for i in range(3900)) + "}"],
         ["{}", "{" + ", ".join(f'"{i}": 1' for i in range(3899)) + "}"],
     ),

@@ -102,8 +102,10 @@ class GrammarFactory:
 
     def _body(self, special: SpecialText) -> str:
         token = self._vocab.control_token(special.text)
-        if token is None:
+        if token is None or (special.with_token and self._vocab.is_eog(token)):
             return special.spelled
+        if special.with_token:
+            return special.with_token
         return '""' if self._vocab.is_eog(token) else f"<[{token}]>"
 
 

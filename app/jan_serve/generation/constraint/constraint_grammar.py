@@ -20,7 +20,6 @@ from jan_serve.core.constraint import (
     JsonObjectConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
-    SpecialText,
     Whitespace,
 )
 from jan_serve.core.text_memory import TextMemory
@@ -97,9 +96,8 @@ def print_grammar(
     limits, and a short grammar can fill its memory or never end.
     """
     lark = _lark(translated, tokens=tokens)
-    specials = tuple(SpecialText(rule, text, grammar.spelled_out(text)) for rule, text in lark.specials)
     gbnf = grammar.print_gbnf(translated) if with_gbnf else ""
-    return CompiledGrammar(gbnf=gbnf, lark=lark.text, specials=specials)
+    return CompiledGrammar(gbnf=gbnf, lark=lark.text, specials=lark.specials)
 
 
 def print_piece(
@@ -107,8 +105,7 @@ def print_piece(
 ) -> GrammarPiece:
     """Print a grammar as a part of a larger one. tokens, holes: see `print_lark_open`. Raises GrammarTooComplex."""
     found = by_content(_lark(translated, tokens=tokens, holes=holes))
-    specials = tuple(SpecialText(rule, text, grammar.spelled_out(text)) for rule, text in found.specials)
-    return GrammarPiece(found.root, found.bodies, specials)
+    return GrammarPiece(found.root, found.bodies, found.specials)
 
 
 def _lark(translated: grammar.Grammar, *, tokens: bool, holes: Mapping[str, str] | None = None) -> LarkText:

@@ -43,6 +43,9 @@ _REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, Gramma
 BOUNDS: Final = (4_096, 256)
 """Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once:
 in texts that a pattern holds too, and that may be another type."""
+COUNTED_NAMES: Final = (
+    "minProperties above 1 is not enforced in the notation of this model, where names may repeat"
+)
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 _ARGUMENT_SLOTS: Final = {
     Slot.KEY: ArgumentSlot.KEY,
@@ -105,10 +108,17 @@ def _enforced(
         if strict:
             raise
         refused = error
+    given_up: tuple[str, ...] = ()
+    if isinstance(refused, UnsupportedSchema) and refused.keyword == "minProperties":
+        schema, given_up = without_counted_names(schema), (COUNTED_NAMES,)
+        try:
+            return make(schema), given_up
+        except _REFUSALS as error:
+            refused = error
     for bound in BOUNDS:
         if (shorter := without_large_bounds(schema, bound)) != schema:
             try:
-                return make(shorter), (long_bounds(bound),)
+                return make(shorter), (*given_up, long_bounds(bound))
             except _REFUSALS as error:
                 refused = error
     return make(ANY_ARGUMENTS), (any_object(str(refused)),)
@@ -161,18 +171,25 @@ def _in_any_layout(
 
 
 def without_large_bounds(schema: Any, bound: int) -> Any:
-    """The schema without each `maxLength` above the bound.
+    """The schema without each `minLength` and `maxLength` above the bound."""
+    return _without(schema, ("minLength", "maxLength"), bound)
 
-    Data in it (`const`, `enum`) stays.
-    """
+
+def without_counted_names(schema: Any) -> Any:
+    """The schema without each `minProperties` above one."""
+    return _without(schema, ("minProperties",), 1)
+
+
+def _without(schema: Any, keywords: tuple[str, ...], most: int) -> Any:
+    """The schema without these keywords where their number is larger. Data in it (`const`, `enum`) stays."""
     if isinstance(schema, list):
-        return [without_large_bounds(item, bound) for item in cast(list[Any], schema)]
+        return [_without(item, keywords, most) for item in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: value if key in ("const", "enum") else without_large_bounds(value, bound)
+        key: value if key in ("const", "enum") else _without(value, keywords, most)
         for key, value in cast(dict[str, Any], schema).items()
-        if not (key == "maxLength" and isinstance(value, int | float) and value > bound)
+        if not (key in keywords and isinstance(value, int | float) and value > most)
     }
 
 

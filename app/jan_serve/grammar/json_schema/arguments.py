@@ -7,7 +7,7 @@ could take for a value of another type.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,8 +22,7 @@ from jan_serve.grammar.ast import (
     Expr,
     Grammar,
     Literal,
-    Sequence,
-    Until,
+    Special,
     choice,
     optional,
     repeat,
@@ -34,7 +33,7 @@ from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
 from jan_serve.grammar.json_schema.emit_bare_keys import BareKeyEmitter, is_bare
 from jan_serve.grammar.json_schema.emit_objects import Field, Shape, plain_members
-from jan_serve.grammar.json_schema.emit_strings import raw_text
+from jan_serve.grammar.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.ir import (
     NO_VALUE,
@@ -51,8 +50,6 @@ _NAME = repeat(
     CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
 )
 _LONG_MARK = 4
-_FEW = 64
-_MOST_COUNTED = 4_096
 _READS_AS_JSON = r"^\s*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
 
 
@@ -101,6 +98,8 @@ def translate_arguments(
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
         grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
+        if emitter.needs_memory is not None:
+            raise emitter.needs_memory
     if grammar is None:
         raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
     most = {name: most for name, most in writer.most.items() if most is not None}
@@ -115,6 +114,13 @@ def _emitter(expander: Expander, notation: ArgumentNotation, whitespace: Whitesp
     return BareKeyEmitter(expander, quote=notation.quote, stop=notation.stop)
 
 
+class _Closing(NamedTuple):
+    """How a raw string without quotes ends, and what follows its stop, to the end of the argument."""
+
+    stop: RawStop
+    follows: tuple[Expr | ArgumentSlot, ...]
+
+
 class _Writer:
     def __init__(self, emitter: Emitter, notation: ArgumentNotation) -> None:
         self._emit = emitter
@@ -123,18 +129,28 @@ class _Writer:
         self._plain = PlainText()
         self.most: dict[str, int | None] = {}
 
-    def _closing_of(self, notation: ArgumentNotation) -> tuple[int, Expr] | None:
-        """How many characters stand between a raw string and its stop, and what follows; None where a control token
-        belongs to the stop."""
-        parts = notation.argument
-        if notation.stop is None or notation.quote is not None or parts[-1] is ArgumentSlot.VALUE:
+    def _closing_of(self, notation: ArgumentNotation) -> _Closing | None:
+        """None where raw strings have a quote, or none are written."""
+        if notation.stop is None or notation.quote is not None:
             return None
-        after = parts[parts.index(ArgumentSlot.VALUE) + 1]
-        if not isinstance(after, Literal) or notation.stop not in after.text:
-            return None
-        before, _, rest = after.text.partition(notation.stop)
-        follows = Literal(rest) if rest else EMPTY
-        return len(before), self._emit.rules.define("mark", follows) if len(rest) >= _LONG_MARK else follows
+        at = notation.argument.index(ArgumentSlot.VALUE) + 1
+        text, special = "", ""
+        while not special and notation.stop not in text:
+            part = notation.argument[at]
+            at += 1
+            if isinstance(part, Special):
+                special = part.text
+            elif isinstance(part, Literal):
+                text += part.text
+            else:
+                raise ValueError("the stop of raw strings is a text")
+        if special:
+            stop, rest = text.lstrip() + special, ""
+        else:
+            stop, rest = notation.stop, text.partition(notation.stop)[2]
+        gap = text.index(stop.removesuffix(special))
+        follows = (*([Literal(rest)] if rest else []), *notation.argument[at:])
+        return _Closing(RawStop(stop, special, gap), self._shared(follows))
 
     def _shared(self, parts: tuple[Expr | ArgumentSlot, ...]) -> tuple[Expr | ArgumentSlot, ...]:
         """The marks of the notation as rules: each is written once, and not for every argument."""
@@ -179,7 +195,13 @@ class _Writer:
         """The values of an argument, without the bound of a text that is too long to be counted here."""
         text, most = sets.string, None
         is_raw = self._notation.stop is not None and not self._has_others(sets) and self._is_mark(name)
-        if is_raw and isinstance(text, strings.Length) and text.low <= _MOST_COUNTED < (text.high or 0):
+        counted = RawStop("").most if self._closing is None else self._closing.stop.most
+        if (
+            is_raw
+            and isinstance(text, strings.Length)
+            and text.low <= MOST_NEEDED_RAW
+            and counted < (text.high or 0)
+        ):
             most = text.high
             sets = msgspec.structs.replace(sets, string=strings.Length(text.low, None))
         if self.most.setdefault(name, most) != most:
@@ -207,33 +229,28 @@ class _Writer:
         return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
 
     def _until_stop(self, key: Expr, sets: TypeSets) -> Expr | None:
-        """An argument that is any raw string, or one of a bounded length: a terminal, whose masks are fast.
-
-        A line break before the stop counts as a part of the string.
-        """
-        text, stop = sets.string, self._notation.stop
-        if self._closing is None or stop is None or self._has_others(sets):
+        """An argument that is any raw string, or one of a bounded length."""
+        closing = self._closing
+        if closing is None or self._has_others(sets):
             return None
-        before, follows = self._closing
-        if isinstance(text, strings.AnyString):
-            until = Until(0, None, stop)
-        elif isinstance(text, strings.Length) and _may_be_off_by_one(text):
-            until = Until(text.low + before if text.low else 0, text.high, stop)
-        else:
+        until = text_until(sets.string, closing.stop)
+        if until is None:
             return None
-        filled = self._filled(key, "string", until)
-        assert isinstance(filled, Sequence)
-        at = filled.items.index(until)
-        return sequence([*filled.items[: at + 1], follows, *filled.items[at + 2 :]])
+        slots = self._notation.argument
+        parts = (*slots[: slots.index(ArgumentSlot.VALUE)], until, *closing.follows)
+        return self._filled(key, "string", EMPTY, parts)
 
-    def _filled(self, key: Expr, kind: str, value: Expr) -> Expr:
+    def _filled(
+        self, key: Expr, kind: str, value: Expr, parts: tuple[Expr | ArgumentSlot, ...] | None = None
+    ) -> Expr:
         words: dict[ArgumentSlot, Expr] = {
             ArgumentSlot.KEY: key,
             ArgumentSlot.VALUE: value,
             ArgumentSlot.IS_STRING: Literal("true" if kind == "string" else "false"),
             ArgumentSlot.JSON_TYPE: Literal(kind),
         }
-        return sequence([words[p] if isinstance(p, ArgumentSlot) else p for p in self._notation.argument])
+        slots = self._notation.argument if parts is None else parts
+        return sequence([words[p] if isinstance(p, ArgumentSlot) else p for p in slots])
 
     def _by_type(self, sets: TypeSets, hint: str) -> list[tuple[str, Expr]]:
         parts = (
@@ -262,8 +279,3 @@ class _Writer:
         if not (sets.array or sets.object):
             return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)
         return self._emit.laid_out(self._emit.alternatives(sets, hint))
-
-
-def _may_be_off_by_one(length: strings.Length) -> bool:
-    """Whether one character more or less is no harm to a string of this length, and a terminal can count so far."""
-    return length.low <= _MOST_COUNTED and (length.high is None or _FEW < length.high <= _MOST_COUNTED)

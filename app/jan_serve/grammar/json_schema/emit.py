@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jan_serve.core.constraint import Whitespace
 from jan_serve.core.text_memory import ItemTexts
+from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
     EMPTY,
@@ -73,6 +74,8 @@ class Emitter:
         self.unique: dict[ArraySpec, ItemTexts] = {}
         self.names_repeat = False
         """Whether some object in the grammar may have a name twice."""
+        self.needs_memory: UnsupportedSchema | None = None
+        """Raised for the grammar if nothing remembers names."""
         self.counted_names: list[ObjectSpec] = []
         """Objects whose other names may run out."""
         self._whitespace = whitespace

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.core.constraint import Whitespace
-from jan_serve.grammar.ast import Expr, Literal, choice, sequence
+from jan_serve.grammar.ast import Expr, Literal, Special, choice, sequence
 from jan_serve.grammar.json_schema import strings
 from jan_serve.grammar.json_schema.emit import Emitter
-from jan_serve.grammar.json_schema.emit_strings import raw_text
+from jan_serve.grammar.json_schema.emit_strings import RawStop, raw_text, text_until
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.strings import ANY_STRING, StringSet
 
@@ -48,4 +48,9 @@ class BareKeyEmitter(Emitter):
         return self._quoted(ANY_STRING, name) if name == "string" else super()._shared_body(name)
 
     def _quoted(self, allowed: StringSet, hint: str) -> Expr:
+        until = text_until(
+            allowed, RawStop(self._stop, self._stop if isinstance(self._quote, Special) else "")
+        )
+        if until is not None:
+            return sequence([self._quote, until])
         return sequence([self._quote, raw_text(allowed, self._stop, self.rules, hint), self._quote])

@@ -1,7 +1,8 @@
 """Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
 the last one that must be there, so no name is less certain before it.
 
-A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does.
+A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does;
+without one, what needs different names is refused.
 Then optional properties come in any order too, where other names do: no name is certain there. Where other names may
 run out, they come last and are counted.
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jan_serve.errors import GrammarTooComplex
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.grammar.ast import (
     EMPTY,
     NEVER,
@@ -137,7 +138,10 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
         raise GrammarTooComplex("too many conditions on some property at once")
     wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
     shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
-    if extra == NEVER or not emit.remembers:
+    if extra == NEVER:
+        return shape
+    if not emit.remembers:
+        emit.needs_memory = emit.needs_memory or _needs_memory(spec)
         return shape
     emit.names_repeat = True
     names = names_that_run_out(expander, spec)
@@ -151,6 +155,21 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     return msgspec.structs.replace(
         shape, extras=None if endless else min(count_words(names, _MAX_NAMES), _MAX_NAMES)
     )
+
+
+def _needs_memory(spec: ObjectSpec) -> UnsupportedSchema | None:
+    """Why the names of an object must differ. A reader keeps the last value of a name that is there twice: so the other
+    names count as one, and none of them settles a condition on its value."""
+    if spec.low > len(set(spec.required)) + 1:
+        keyword, reason = "minProperties", "names that are not listed cannot be counted where they may repeat"
+    elif any(exists.conj != TRUE for exists in spec.exists):
+        keyword, reason = (
+            "additionalProperties",
+            "the value of some property cannot be held where names may repeat",
+        )
+    else:
+        return None
+    return UnsupportedSchema("", keyword, reason)
 
 
 def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:

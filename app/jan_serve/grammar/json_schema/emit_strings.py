@@ -6,10 +6,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
+from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import charset
-from jan_serve.grammar.ast import NEVER, Both, Except, Expr, Literal, Token, choice, repeat, sequence, token
+from jan_serve.grammar.ast import (
+    NEVER,
+    Both,
+    Except,
+    Expr,
+    Literal,
+    Token,
+    Until,
+    choice,
+    repeat,
+    sequence,
+    token,
+)
 from jan_serve.grammar.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.grammar.builder import RuleBuilder
 from jan_serve.grammar.json_schema import strings
@@ -37,6 +50,9 @@ _MOST_COUNTED: Final = 10_000
 _PIECE: Final = 1_000
 _MOST_COMBINED: Final = 3
 """Of more sets at once llguidance has too many states: in an automaton they are merged."""
+MOST_NEEDED_RAW: Final = 1_000
+"""Characters that a raw string may need. llguidance looks for an end of the terminal, a step for each."""
+_FEW: Final = 64
 _PLAIN: Final = PlainText()
 
 
@@ -158,6 +174,35 @@ def raw_text(allowed: StringSet, stop: str, rules: RuleBuilder, hint: str) -> Ex
     if isinstance(raw, OneOfStrings):
         return choice([_PLAIN.literal(value) for value in raw.values])
     return dfa_to_expr(strings.string_dfa(raw), _PLAIN, rules, f"{hint}-text")
+
+
+class RawStop(NamedTuple):
+    """What ends a raw string. special: what `text` ends with, if that is a control token. gap: white space before it,
+    which counts as a part of the string."""
+
+    text: str
+    special: str = ""
+    gap: int = 0
+
+    @property
+    def most(self) -> int:
+        """The characters that a terminal counts before it. llguidance looks for an end of each terminal with an
+        exception, which takes steps where an end has more than a token."""
+        return 1_024 if self.special not in ("", self.text) else 4_096
+
+
+def text_until(allowed: StringSet, stop: RawStop) -> Until | None:
+    """Every string of the set that does not contain the stop, and the stop, as a terminal: its masks are fast. None for
+    a set that a terminal cannot describe. Raises GrammarTooComplex."""
+    if isinstance(allowed, AnyString):
+        return Until(0, None, stop.text, stop.special)
+    if not isinstance(allowed, Length) or (allowed.high or 0) > stop.most:
+        return None
+    if allowed.low > MOST_NEEDED_RAW:
+        raise GrammarTooComplex(f"an unquoted string of at least {allowed.low} characters cannot be counted")
+    if stop.gap and allowed.high is not None and allowed.high <= _FEW:
+        return None  # a character less would matter
+    return Until(allowed.low + stop.gap if allowed.low else 0, allowed.high, stop.text, stop.special)
 
 
 def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr | None:

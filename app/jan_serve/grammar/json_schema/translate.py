@@ -31,6 +31,8 @@ def translate(
         emitter = Emitter(expander, whitespace=whitespace, remembers=remembers, complements=complements)
         root = expander.terms.positive(document.root)
         grammar = prune(emitter.grammar(root), emitter.rules.complete)
+        if emitter.needs_memory is not None:
+            raise emitter.needs_memory
         memory = text_memory(expander, root, emitter)
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")

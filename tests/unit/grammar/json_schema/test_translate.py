@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from jan_serve.core.constraint import Whitespace
-from jan_serve.errors import GrammarTooComplex
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.grammar import (
     Recognizer,
     json_schema_to_grammar,
@@ -140,7 +140,12 @@ CASES = (
         ({}, {"ab": 1}),
         ({"A": 1}, {"": 1}),
     ),
-    Case("minProperties", {"minProperties": 2, **OBJECT}, ({"a": 1, "b": 2},), ({}, {"a": 1})),
+    Case(
+        "minProperties",
+        {"minProperties": 2, "properties": {"a": {}, "b": {}}, "additionalProperties": False, **OBJECT},
+        ({"a": 1, "b": 2},),
+        ({}, {"a": 1}),
+    ),
     Case(
         "maxProperties",
         {"maxProperties": 1, "properties": {"a": {}, "b": {}}, **OBJECT},
@@ -348,6 +353,23 @@ def test_compact_grammars_have_no_whitespace(case: Case) -> None:
         assert compact == spaced or not recognizer.matches(spaced)
     for value in case.reject:
         assert not recognizer.matches(json.dumps(value, separators=(",", ":")))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "minProperties": 2},
+        {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "minProperties": 3},
+        {"type": "object", "not": {"additionalProperties": {"type": "number"}}},
+        {"type": "array", "items": {"type": "object", "patternProperties": {"^x": {}}, "minProperties": 2}},
+    ],
+)
+def test_what_needs_different_names_is_refused_without_a_memory(schema: Any) -> None:
+    """`{"x": 1, "x": 2}` is read as one property."""
+    with pytest.raises(UnsupportedSchema, match=r"where (names|they) may repeat"):
+        json_schema_to_grammar(schema)
+    _, memory = json_schema_with_memory(schema)
+    assert memory.names_repeat
 
 
 def test_listed_properties_come_in_their_order_and_once() -> None:
