@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -70,7 +71,7 @@ from jan_serve.generation.profiles import Profiles
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
 
-NO_TELEMETRY: Final = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+_NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """For FastAPI: requests stay on this machine, whatever exporters the environment names."""
 
 
@@ -186,7 +187,7 @@ def _application(
         docs_url=None,  # these two pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
-        telemetry=NO_TELEMETRY,
+        telemetry=_NO_TELEMETRY,
         middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
         exception_handlers=_exception_handlers(envelopes, routes),
     )

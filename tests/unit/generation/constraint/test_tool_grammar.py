@@ -232,9 +232,9 @@ def test_names_are_counted_only_where_none_repeats(form: ChatFormat) -> None:
     if not is_json:
         with pytest.raises(UnsupportedSchema, match="cannot be counted"):
             tool_grammar(form, schema, strict=True)
-    one_is_enough = {**MAP, "properties": {"a": {}}, "required": ["a"]}
+    one_is_enough: dict[str, Any] = {**MAP, "properties": {"a": {}}, "required": ["a"]}
     assert tool_grammar(form, {"type": "object", "properties": {"map": one_is_enough}}).warnings == ()
-    closed = {
+    closed: dict[str, Any] = {
         "type": "object",
         "properties": {"a": {}, "b": {}},
         "additionalProperties": False,
