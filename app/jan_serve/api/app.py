@@ -71,7 +71,12 @@ from jan_serve.generation.profiles import Profiles
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
 
-_NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+_NO_TELEMETRY: Final[TelemetryConfig] = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "auto_configure": False,
+}
 """For FastAPI: requests stay on this machine, whatever exporters the environment names."""
 
 
