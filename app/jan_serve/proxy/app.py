@@ -140,6 +140,9 @@ class Router:
         self._envelopes = envelopes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
         try:
             await self._serve(scope, receive, send)
         except HttpError as error:
@@ -305,3 +308,11 @@ def _wrong_method(methods: Iterable[str]) -> HttpError:
         "The route does not have this method.",
         {"allow": allowed},
     )
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -21,6 +21,9 @@ class Guard(ABC):
         self._envelopes = envelopes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return

@@ -18,6 +18,7 @@ from jan_serve.api.lifecycle import Lifecycle
 
 logger = logging.getLogger("jan_serve.request")
 
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
 """Names a part of the request that is enforced only partly. May occur several times."""
@@ -95,9 +96,7 @@ class RequestContext:
 
 def _header_text(text: str) -> str:
     """Printable ASCII, on one line, of bounded length."""
-    return (
-        text.encode("ascii", "backslashreplace").decode("ascii").replace("\n", " ").replace("\r", " ")[:500]
-    )
+    return _CONTROLS.sub(" ", text.encode("ascii", "backslashreplace").decode("ascii"))[:500]
 
 
 def _request_id(scope: Scope) -> str:
