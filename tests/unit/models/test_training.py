@@ -33,7 +33,7 @@ from models.recipe.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.model
 
-TINY = Plan(vocabulary_size=400, n_embd=32, n_layer=2, n_head=2, n_ff=64, total_tokens=3000, step_tokens=512)
+TINY = Plan(vocabulary_size=400, n_embd=32, n_layer=2, n_head=2, n_ff=64, total_tokens=3000, row_tokens=448, step_rows=2)
 
 
 @pytest.fixture(scope="module")
