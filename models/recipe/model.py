@@ -60,14 +60,11 @@ class TinyLlama(nn.Module):
         """
         states = F.embedding(ids, self.weight("token_embd.weight"))
         length = ids.shape[1]
-        if mask is None:
-            mask = torch.full((1, length, length), float("-inf")).triu(1)
-        else:
-            mask = mask.repeat_interleave(self.shape.n_head, 0)
-        mask = mask.to(precision)
+        ahead = torch.full((1, length, length), float("-inf")).triu(1)
+        scores_mask = (ahead if mask is None else mask.repeat_interleave(self.shape.n_head, 0)).to(precision)
         for layer in range(self.shape.n_layer):
             block = f"blk.{layer}."
-            mixed = self._attention(block, self._norm(block + "attn_norm", states).to(precision), mask)
+            mixed = self._attention(block, self._norm(block + "attn_norm", states).to(precision), scores_mask)
             if wanted is not None and layer == self.shape.n_layer - 1:
                 states, mixed = states[wanted], mixed[wanted]
             states = states + F.linear(mixed, self.weight(block + "attn_output.weight").to(precision))

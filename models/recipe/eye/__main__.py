@@ -25,7 +25,7 @@ def teach(plan: EyePlan, model: Path, output: Path, *, resume: bool, processes: 
     """Run all that the checkpoints in ``output`` lack: seeing in one process, reading in ``processes`` more.
 
     With two cores and two that read, seeing takes what these leave while they wait for each other, and they have both
-    cores when it has ended. Blocks for about half an hour of two cores at the plan's sizes.
+    cores when it has ended. Blocks for about an hour and a quarter of two cores at the plan's sizes.
     """
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=train.use_one_thread) as pool:
         seeing = pool.submit(train.train, plan, model, output, resume=resume)
@@ -44,9 +44,7 @@ def main() -> None:
     )
     arguments = command.parse_args()
     plan = train.plan_of(arguments)
-    teach(
-        plan, arguments.model, arguments.output, resume=arguments.resume, processes=arguments.processes
-    )
+    teach(plan, arguments.model, arguments.output, resume=arguments.resume, processes=arguments.processes)
     export_text([arguments.output], arguments.model, arguments.text, share=plan.text_share)
     export_projector(arguments.output, arguments.projector)
     print(f"wrote {arguments.text} and {arguments.projector}; measure them with models.recipe.eye.evaluate")

@@ -129,9 +129,7 @@ class Reader:
     def _logits(self, batch: TextBatch, rows: Tensor) -> Tensor:
         """Of the learned tokens."""
         states = states_of(self.text, batch, rows)
-        return self.text.logits(
-            self.text.hidden(states, batch.positions, batch.mask, wanted=batch.wanted)
-        )
+        return self.text.logits(self.text.hidden(states, batch.positions, batch.mask, wanted=batch.wanted))
 
     def _replayed(self) -> Tensor:
         """The divergence from the model as it was, in nats a token."""
@@ -208,7 +206,7 @@ class Reading:
     resume: bool
 
     def train(self, processes: Processes = ALONE) -> None:
-        """Run the steps that the checkpoint lacks. The first process alone writes files; blocks for half an hour of two
+        """Run the steps that the checkpoint lacks. The first process alone writes files; blocks for about an hour of two
         processes at the plan's sizes.
 
         Seconds in the log are CPU seconds of all processes since this start.
@@ -252,9 +250,7 @@ def main() -> None:
     arguments = parser.parse_args()
     use_one_thread()
     plan = plan_of(arguments)
-    train(
-        plan, arguments.model, arguments.output, resume=arguments.resume, processes=arguments.processes
-    )
+    train(plan, arguments.model, arguments.output, resume=arguments.resume, processes=arguments.processes)
     reader = Reader(plan, arguments.model)
     reader.load(arguments.output / "reading.pt")
     for name, share in reader.held_out(count=arguments.count, seed="reading").items():

@@ -119,8 +119,8 @@ class TextModel:
     ) -> Tensor:
         """Normalised last states (batch, length, n_embd) of embeddings, or (count, n_embd) of the ``wanted`` places.
 
-        ``positions`` are (batch, length); ``mask`` is added to the scores, (batch, length, length); ``wanted`` is a mask
-        (batch, length).
+        ``positions`` are (batch, length); ``mask`` is added to the scores, (batch, length, length); ``wanted`` is a
+        mask (batch, length).
         """
         angles = positions[..., None].float() * self._frequencies
         turns = angles.cos()[:, None].to(self.precision), angles.sin()[:, None].to(self.precision)
@@ -155,6 +155,4 @@ class TextModel:
 
 def read_plainly(text: TextModel, ids: Tensor, mask: Tensor, *, wanted: Tensor | None = None) -> Tensor:
     """The last states of ids (batch, length), of which ``mask`` says what each sees: as :meth:`TextModel.hidden`."""
-    return text.hidden(
-        text.embedded(ids), torch.arange(ids.shape[1]).expand(ids.shape), mask, wanted=wanted
-    )
+    return text.hidden(text.embedded(ids), torch.arange(ids.shape[1]).expand(ids.shape), mask, wanted=wanted)

@@ -67,7 +67,9 @@ class HeadTrainer:
                 group["lr"] = self.rate * (0.02 + 0.49 * (1 + math.cos(math.pi * done)))
             optimizer.zero_grad(set_to_none=True)
         # The state of a sequence's end is not to be read beside the next one's first token: a row holds one of them.
-        sequences = sorted((each for row in next(self.batches) for each in row), key=lambda each: len(each.ids))
+        sequences = sorted(
+            (each for row in next(self.batches) for each in row), key=lambda each: len(each.ids)
+        )
         total = sum(len(sequence.ids) for sequence in sequences)
         loss, right, count = 0.0, [0.0] * len(_PASSES), 0
         for first in range(0, len(sequences), _GROUP):

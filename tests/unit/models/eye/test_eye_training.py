@@ -22,6 +22,7 @@ import torch
 
 from models.recipe.chat_template import THINK_LINE
 from models.recipe.corpus.draw import Draw
+from models.recipe.eye import reading
 from models.recipe.eye.__main__ import teach
 from models.recipe.eye.attributes import SIZES, attributes_of
 from models.recipe.eye.batches import Prompt, Writer, text_batch
@@ -131,6 +132,16 @@ def states_of(text: TextModel, prompts: list[Prompt], rows: torch.Tensor) -> tup
     return hidden[batch.wanted], batch.targets[batch.wanted].tolist()
 
 
+def test_processes_read_their_own_pictures_and_stay_equal(text_file: Path, tmp_path: Path) -> None:
+    weights: list[dict[str, torch.Tensor]] = []
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        reading.train(PLAN, text_file, folder, resume=False, processes=count)
+        weights.append(torch.load(folder / "reading.pt", weights_only=True)["weights"])
+    assert len((tmp_path / "2" / "reading.jsonl").read_text().splitlines()) == 1
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_questions_in_one_sequence_answer_as_alone(text_file: Path, seed: int) -> None:
     text = TextModel(text_file)
@@ -183,7 +194,7 @@ def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> No
     assert "token_embd.weight" not in changed
     assert any("ffn_up" in key for key in changed)
     with pytest.raises(ValueError, match="another text model"):
-        teach(longer, tmp_path / "text.gguf", tmp_path, resume=True)
+        Reader(longer, tmp_path / "text.gguf").load(tmp_path / "reading.pt")
 
 
 def test_what_is_written_lies_between_the_text_model_and_the_mean_of_the_readings(
