@@ -206,8 +206,8 @@ class Reading:
     resume: bool
 
     def train(self, processes: Processes = ALONE) -> None:
-        """Run the steps that the checkpoint lacks. The first process alone writes files; blocks for about an hour of two
-        processes at the plan's sizes.
+        """Run the steps that the checkpoint lacks. The first process alone writes files; blocks for about an
+        hour of two processes at the plan's sizes.
 
         Seconds in the log are CPU seconds of all processes since this start.
         """
