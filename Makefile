@@ -98,7 +98,7 @@ chaos: install-dev ## a server among faults of all kinds, on Linux (ARGS: as pyt
 soak: install-dev ## steady load while models come and go, on Linux (MINUTES, 60; ARGS: as python -m tests.chaos.soak)
 	PYTHONPATH=app:. $(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(ARGS)
 
-model: ## train the built-in model again, for about two hours (ARGS: as python -m models.recipe)
+model: ## train the built-in model again, for an hour and a half to two (ARGS: as python -m models.recipe)
 	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
 	.venv-model/bin/python -m models.recipe --output build/jan-tiny $(ARGS)

@@ -1,4 +1,7 @@
-"""The input of one optimizer step: its sequences, the share of one process, and that share as tensors."""
+"""The input of one optimizer step: sequences packed into rows of one length, and rows as tensors.
+
+Rows have one shape, so that nothing is computed on padding, and each kernel is made once.
+"""
 
 # The training packages are apart from the product's environment, in which types are checked.
 # pyright: reportMissingImports=false
@@ -16,11 +19,8 @@ from models.recipe.corpus.conversation import Example
 from models.recipe.plan import Plan
 from models.recipe.tokenizer import Encoder
 
-# Ids and loss weights, both (sequences, longest length).
-Group = tuple[Tensor, Tensor]
-
-# The length at which attention takes as long as the matrix products, measured at the shape of the plan.
-_ATTENTION_LENGTH = 300
+# So many sequences wait for a row that has room for them: enough to fill 99 % of the rows.
+_WAITING = 16
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,59 @@ class WeightedIds:
     weights: list[float]
 
 
+# Sequences that stand one after the other and do not see each other.
+Row = list[WeightedIds]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows as tensors (rows, length). ``weights``: of predicting the ``targets``, the next ids.
+
+    ``mask`` (rows, length, length) is added to the scores of attention: minus infinity where a token does not see.
+    """
+
+    ids: Tensor
+    targets: Tensor
+    weights: Tensor
+    mask: Tensor
+
+    @property
+    def wanted(self) -> Tensor:
+        """Where something is predicted."""
+        return self.weights > 0
+
+
 class Batches:
-    """The sequences of one optimizer step after another."""
+    """The rows of one optimizer step after another: ``step_rows`` of ``row_tokens`` each.
+
+    A sequence that is longer than a row has one of its own.
+    """
 
     def __init__(self, plan: Plan, encoder: Encoder, stream: Iterator[tuple[str, Example]]) -> None:
         self._plan, self._encoder, self._stream = plan, encoder, stream
         self._random = random.Random(plan.seed)
+        self._waiting: list[WeightedIds] = []
 
-    def __next__(self) -> list[WeightedIds]:
-        sequences: list[WeightedIds] = []
-        count = 0
-        while count < self._plan.step_tokens:
-            _, example = next(self._stream)
-            sequence = self._encode(example)
-            count += len(sequence.ids)
-            sequences.append(sequence)
-        return sequences
+    def __next__(self) -> list[Row]:
+        rows: list[Row] = [[] for _ in range(self._plan.step_rows)]
+        free = [self._plan.row_tokens] * len(rows)
+        waiting, self._waiting = self._waiting, []
+        for sequence in waiting:
+            self._place(sequence, rows, free)
+        while len(self._waiting) < _WAITING:
+            self._place(self._encode(next(self._stream)[1]), rows, free)
+        return rows
+
+    def _place(self, sequence: WeightedIds, rows: list[Row], free: list[int]) -> None:
+        """Put a sequence into the row that has the least room for it (best fit), or let it wait."""
+        length = len(sequence.ids)
+        fitting = [index for index, room in enumerate(free) if room >= length or not rows[index]]
+        if not fitting:
+            self._waiting.append(sequence)
+            return
+        best = min(fitting, key=lambda index: free[index])
+        rows[best].append(sequence)
+        free[best] -= length
 
     def _encode(self, example: Example) -> WeightedIds:
         ids: list[int] = []
@@ -69,52 +106,29 @@ class Batches:
         ]
 
 
-def share(sequences: Sequence[WeightedIds], *, part: int, parts: int) -> list[WeightedIds]:
-    """The sequences for one of ``parts`` processes: the parts are disjoint, hold every sequence, and cost about alike.
-
-    The longest first, each to the part that has the least to do (LPT; Graham 1969).
-    """
-    shares: list[list[WeightedIds]] = [[] for _ in range(parts)]
-    costs = [0.0] * parts
-    for sequence in sorted(sequences, key=lambda sequence: -len(sequence.ids)):
-        least = costs.index(min(costs))
-        shares[least].append(sequence)
-        costs[least] += len(sequence.ids) * (1 + len(sequence.ids) / _ATTENTION_LENGTH)
-    return shares[part]
+def tokens_of(rows: Sequence[Row]) -> int:
+    """The number of tokens in rows."""
+    return sum(len(sequence.ids) for row in rows for sequence in row)
 
 
-def padded(sequences: Sequence[WeightedIds], *, pad: int, group_cost: int) -> list[Group]:
-    """The sequences in groups of like length, padded at the end."""
-    ordered = sorted(sequences, key=lambda sequence: len(sequence.ids))
-    runs = grouped([len(sequence.ids) for sequence in ordered], group_cost=group_cost)
-    return [_group([ordered[index] for index in run], pad) for run in runs]
+def weight_of(rows: Sequence[Row]) -> float:
+    """The weight of all that is predicted in rows: nothing predicts the first token of a sequence."""
+    return sum(sum(sequence.weights[1:]) for row in rows for sequence in row)
 
 
-def _group(sequences: Sequence[WeightedIds], pad: int) -> Group:
-    length = len(sequences[-1].ids)
-    ids = torch.full((len(sequences), length), pad)
-    weights = torch.zeros(len(sequences), length)
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence.ids)] = torch.tensor(sequence.ids)
-        weights[row, : len(sequence.ids)] = torch.tensor(sequence.weights)
-    return ids, weights
-
-
-def grouped(lengths: list[int], *, group_cost: int) -> list[range]:
-    """Cut ascending lengths into runs that are padded to their longest, at the least total of padded tokens.
-
-    Each run costs ``group_cost`` tokens more: the fixed work of one pass through the model.
-    """
-    count = len(lengths)
-    best = [0] + [0] * count  # least cost of the first n
-    starts = [0] * (count + 1)
-    for end in range(1, count + 1):
-        costs = [best[start] + (end - start) * lengths[end - 1] + group_cost for start in range(end)]
-        best[end] = min(costs)
-        starts[end] = costs.index(best[end])
-    runs: list[range] = []
-    end = count
-    while end:
-        runs.append(range(starts[end], end))
-        end = starts[end]
-    return runs[::-1]
+def packed(rows: Sequence[Row], *, pad: int, length: int = 0) -> Packed:
+    """Rows as tensors, padded to ``length`` or to the longest."""
+    length = max(length, *(sum(len(sequence.ids) for sequence in row) for row in rows))
+    ids = torch.full((len(rows), length), pad)
+    weights = torch.zeros(len(rows), length)
+    which = torch.full((len(rows), length), -1)  # padding sees itself: a row that sees nothing has no softmax
+    for number, row in enumerate(rows):
+        end = 0
+        for index, sequence in enumerate(row):
+            start, end = end, end + len(sequence.ids)
+            ids[number, start:end] = torch.tensor(sequence.ids)
+            weights[number, start : end - 1] = torch.tensor(sequence.weights[1:])
+            which[number, start:end] = index
+    seen = torch.ones(length, length, dtype=torch.bool).tril() & (which[:, None] == which[:, :, None])
+    mask = torch.zeros(len(rows), length, length).masked_fill_(~seen, float("-inf"))
+    return Packed(ids, ids.roll(-1, 1), weights, mask)

@@ -10,6 +10,7 @@ neighbours for ``llama``, so :func:`tensors_of` reorders the query and key rows.
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -43,19 +44,30 @@ class TinyLlama(nn.Module):
         """The parameter of a GGUF tensor name."""
         return self.get_parameter(_attribute(name))
 
-    def hidden(self, ids: Tensor, *, precision: torch.dtype = torch.float32) -> Tensor:
-        """Normalised last hidden states (batch, length, n_embd).
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        mask: Tensor | None = None,
+        wanted: Tensor | None = None,
+        precision: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Normalised last hidden states (batch, length, n_embd), or (count, n_embd) of the places that are ``wanted``.
 
+        ``mask`` (batch, length, length) is added to the scores of attention; without one, a token sees itself and what
+        is before it. ``wanted`` says which places (batch, length): the last block's feed-forward reads no others.
         ``precision`` is that of the matrix products; the residual stream stays float32.
         """
         states = F.embedding(ids, self.weight("token_embd.weight"))
         length = ids.shape[1]
-        ahead = torch.full((length, length), float("-inf")).triu(1).to(precision)
+        ahead = torch.full((1, length, length), float("-inf")).triu(1)
+        scores_mask = (ahead if mask is None else mask.repeat_interleave(self.shape.n_head, 0)).to(precision)
         for layer in range(self.shape.n_layer):
             block = f"blk.{layer}."
-            states = states + self._attention(
-                block, self._norm(block + "attn_norm", states).to(precision), ahead
-            )
+            mixed = self._attention(block, self._norm(block + "attn_norm", states).to(precision), scores_mask)
+            if wanted is not None and layer == self.shape.n_layer - 1:
+                states, mixed = states[wanted], mixed[wanted]
+            states = states + F.linear(mixed, self.weight(block + "attn_output.weight").to(precision))
             states = states + self._feed_forward(block, self._norm(block + "ffn_norm", states).to(precision))
         return self._norm("output_norm", states)
 
@@ -65,32 +77,54 @@ class TinyLlama(nn.Module):
     def _norm(self, name: str, states: Tensor) -> Tensor:
         return F.rms_norm(states, states.shape[-1:], self.weight(name + ".weight"), self.shape.norm_epsilon)
 
-    def _attention(self, block: str, states: Tensor, ahead: Tensor) -> Tensor:
+    def _attention(self, block: str, states: Tensor, mask: Tensor) -> Tensor:
         # Written out: on CPUs torch's fused attention is many times slower at these sizes in bfloat16.
         batch, length, width = states.shape
         fused = torch.cat([self.weight(f"{block}attn_{part}.weight") for part in "qkv"]).to(states.dtype)
         projected = (
             F.linear(states, fused).view(batch, length, 3, self.shape.n_head, -1).permute(2, 0, 3, 1, 4)
         )
-        queries, keys, values = self._rotate(projected[0]), self._rotate(projected[1]), projected[2]
+        turns = (
+            self.get_buffer("cosines")[:length].to(states.dtype),
+            self.get_buffer("sines")[:length].to(states.dtype),
+        )
+        (queries, keys), values = Rotation.apply(projected[:2], *turns), projected[2]
         scale = (width // self.shape.n_head) ** -0.5
-        scores = torch.baddbmm(ahead, queries.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2), alpha=scale)
+        scores = torch.baddbmm(mask, queries.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2), alpha=scale)
         mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
-        mixed = mixed.view(batch, self.shape.n_head, length, -1).transpose(1, 2).reshape(batch, length, width)
-        return F.linear(mixed, self.weight(block + "attn_output.weight").to(states.dtype))
-
-    def _rotate(self, heads: Tensor) -> Tensor:
-        length = heads.shape[-2]
-        cosines = self.get_buffer("cosines")[:length].to(heads.dtype)
-        sines = self.get_buffer("sines")[:length].to(heads.dtype)
-        first, second = heads.chunk(2, dim=-1)
-        return torch.cat([first * cosines - second * sines, first * sines + second * cosines], -1)
+        return mixed.view(batch, self.shape.n_head, length, -1).transpose(1, 2).reshape(batch, length, width)
 
     def _feed_forward(self, block: str, states: Tensor) -> Tensor:
         gate, up, down = (
             self.weight(f"{block}ffn_{part}.weight").to(states.dtype) for part in ("gate", "up", "down")
         )
         return F.linear(F.silu(F.linear(states, gate)) * F.linear(states, up), down)
+
+
+class Rotation(torch.autograd.Function):
+    """Rotary positions of heads (..., length, width), whose halves make pairs; angles are (..., length, width / 2).
+
+    The gradient turns back, so nothing of the heads is kept for it, and neither way makes copies of halves.
+    """
+
+    @staticmethod
+    def forward(context: Any, heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+        context.save_for_backward(cosines, sines)
+        return _turned(heads, cosines, sines)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cosines, sines = context.saved_tensors
+        return _turned(gradients[0], cosines, -sines), None, None
+
+
+def _turned(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    turned = torch.empty(heads.shape, dtype=heads.dtype)
+    for half, (one, other), sign in zip(
+        turned.chunk(2, -1), (heads.chunk(2, -1), heads.chunk(2, -1)[::-1]), (-1, 1), strict=True
+    ):
+        torch.mul(one, cosines, out=half).addcmul_(other, sines, value=sign)
+    return turned
 
 
 def _attribute(name: str) -> str:

@@ -30,7 +30,7 @@ def orthogonalised(matrix: Tensor, *, precision: torch.dtype = torch.bfloat16) -
     x = x / (x.norm() + 1e-7)
     for _ in range(_STEPS):
         gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x.T if tall else x).float()
 
 

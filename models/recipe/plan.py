@@ -26,7 +26,8 @@ class Plan:
     total_tokens: int = 44_000_000
     cycle_shares: tuple[float, ...] = (0.24, 0.36, 0.4)
     cycle_peaks: tuple[float, ...] = (1.0, 0.8, 0.35)
-    step_tokens: int = 4_096
+    row_tokens: int = 448
+    step_rows: int = 10
     peak_rate: float = 4e-3
     final_rate_share: float = 0.02
     warmup_steps: int = 60
@@ -35,7 +36,6 @@ class Plan:
     prompt_weight: float = 0.1
     prompt_share: float = 0.25
     decisive_weight: float = 6.0
-    group_cost: int = 100
     averaging: float = 0.995
 
     def __post_init__(self) -> None:

@@ -36,6 +36,12 @@ class Processes:
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
+    def mean_(self, tensors: Sequence[Tensor]) -> None:
+        """Set each tensor to its mean over all processes, as :meth:`sum_` does."""
+        self.sum_(tensors)
+        for tensor in tensors:
+            tensor.div_(self.count)
+
     def total(self, number: float) -> float:
         """The sum of a number over all processes. Blocks until all have called."""
         tensor = torch.tensor([number], dtype=torch.float64)

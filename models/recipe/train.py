@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.recipe.batches import Batches, Group, padded, share
+from models.recipe.batches import Batches, Packed, packed, tokens_of, weight_of
 from models.recipe.corpus.mixture import examples
 from models.recipe.model import TinyLlama
 from models.recipe.optimizer import Muon
@@ -76,16 +76,15 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = self.plan.rate(self.seen, self.step)
             optimizer.zero_grad(set_to_none=True)
-        sequences = next(self.batches)
-        weight = sum(sum(sequence.weights[1:]) for sequence in sequences)
-        ours = share(sequences, part=self._processes.rank, parts=self._processes.count)
-        loss = torch.zeros(1)
-        for group in padded(ours, pad=self.pad, group_cost=self.plan.group_cost):
-            part = self._loss(group) / weight
-            part.backward()
-            loss += part.detach()
+        rows = next(self.batches)
+        ours = packed(
+            rows[self._processes.rank :: self._processes.count], pad=self.pad, length=self.plan.row_tokens
+        )
+        loss = self._loss(ours) / weight_of(rows)
+        loss.backward()
+        loss = loss.detach()
         self._processes.sum_([loss, *self._gradients()])
-        self.seen += sum(len(sequence.ids) for sequence in sequences)
+        self.seen += tokens_of(rows)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -93,15 +92,13 @@ class Trainer:
         self._update_average()
         return float(loss.item())
 
-    def _loss(self, group: Group) -> Tensor:
-        """The sum of the weighted losses of a group, in nats."""
-        ids, weights = group[0], group[1][:, 1:]
-        hidden = self.model.hidden(ids[:, :-1], precision=torch.bfloat16)
-        wanted = weights > 0
-        embedding = self.model.weight("token_embd.weight").bfloat16()
-        logits = F.linear(hidden[wanted].bfloat16(), embedding)
-        losses = F.cross_entropy(logits.float(), ids[:, 1:][wanted], reduction="none")
-        return (losses * weights[wanted]).sum()
+    def _loss(self, rows: Packed) -> Tensor:
+        """The sum of the weighted losses of rows, in nats."""
+        wanted = rows.wanted
+        hidden = self.model.hidden(rows.ids, mask=rows.mask, wanted=wanted, precision=torch.bfloat16)
+        logits = F.linear(hidden.bfloat16(), self.model.weight("token_embd.weight").bfloat16())
+        losses = F.cross_entropy(logits.float(), rows.targets[wanted], reduction="none")
+        return (losses * rows.weights[wanted]).sum()
 
     def _gradients(self) -> list[Tensor]:
         """Of all parameters; zeros for those that this process had no rows for."""

@@ -26,11 +26,11 @@ class EyePlan:
     reading_questions: int = 5
     other_share: float = 0.4
     noise: float = 0.4
-    replay_tokens: int = 1_200
+    replay_rows: int = 4
     replay_weight: float = 6.0
     settle_steps: int = 1400
     settle_rate: float = 1.5e-3
-    settle_tokens: int = 4_800
+    settle_rows: int = 10
     settle_weight: float = 30.0
     text_share: float = 0.9
     sight_steps: int = 8000
@@ -56,15 +56,16 @@ class EyePlan:
         )
 
     def reading(self, step: int) -> tuple[float, int, float]:
-        """Of a step: the rate, and the tokens and the weight of the text model's own corpus.
+        """Of a step: the rate, and the rows (of :mod:`models.recipe.batches`) and the weight of the text model's own
+        corpus.
 
         The last steps have more of these, so that what was lost of it at first comes back.
         """
         late = step - self.reading_steps
         if late < 0:
             rate = self.reading_rate * self.share(step, self.reading_steps)
-            return rate, self.replay_tokens, self.replay_weight
-        return self.settle_rate * self.share(late, self.settle_steps), self.settle_tokens, self.settle_weight
+            return rate, self.replay_rows, self.replay_weight
+        return self.settle_rate * self.share(late, self.settle_steps), self.settle_rows, self.settle_weight
 
     def stage(self, name: str) -> tuple[int, float]:
         """The steps and the peak rate of a stage of the eye."""

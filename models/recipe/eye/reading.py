@@ -20,6 +20,8 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.recipe.batches import Batches, padded
+from models.recipe.batches import Batches, packed, weight_of
 from models.recipe.corpus.draw import Draw
 from models.recipe.corpus.mixture import examples
 from models.recipe.eye.attributes import attributes_of
@@ -40,7 +42,7 @@ from models.recipe.eye.text_model import TextModel, read_plainly
 from models.recipe.eye.train import add_arguments, plan_of, use_one_thread
 from models.recipe.optimizer import Muon
 from models.recipe.plan import Plan
-from models.recipe.processes import ALONE
+from models.recipe.processes import ALONE, Processes, run_together
 from models.recipe.tokenizer import Encoder
 from models.recipe.train import keep_freed_memory
 from models.recipe.vocabulary import END_OF_TEXT
@@ -50,10 +52,13 @@ _LOG_EVERY = 10
 
 
 class Reader:
-    """The text model in training: the content of a checkpoint."""
+    """The text model in training: the content of a checkpoint.
 
-    def __init__(self, plan: EyePlan, model: Path) -> None:
-        self.plan = plan
+    Each of several processes has its own, draws its own share of a step, and all are equal after each step.
+    """
+
+    def __init__(self, plan: EyePlan, model: Path, processes: Processes = ALONE) -> None:
+        self.plan, self._processes = plan, processes
         self._model = hashlib.sha256(model.read_bytes()).hexdigest()
         self.text = TextModel(model, precision=torch.bfloat16)
         self._before = TextModel(model, precision=torch.bfloat16)
@@ -63,7 +68,7 @@ class Reader:
         matrices = [weight for weight in self.weights.values() if weight.dim() == 2]
         norms = [weight for weight in self.weights.values() if weight.dim() == 1]
         self.optimizers: list[torch.optim.Optimizer] = [
-            Muon(matrices, ALONE, lr=0.0, weight_decay=0.0),
+            Muon(matrices, processes, lr=0.0, weight_decay=0.0),
             torch.optim.AdamW(norms, betas=(0.9, 0.95), weight_decay=0.0),
         ]
         self.step = 0
@@ -72,8 +77,9 @@ class Reader:
 
     def _begin(self) -> None:
         """A new part of the endless corpus: a resumed run draws others."""
-        seed = f"reading-{self.plan.seed}-{self.step}"
-        torch.manual_seed(self.plan.seed + self.step)
+        rank, count = self._processes.rank, self._processes.count
+        seed = f"reading-{self.plan.seed}-{self.step}-{rank}"
+        torch.manual_seed(self.plan.seed + self.step + rank)
         encoder = Encoder(self.text.vocabulary)
         self._draw = Draw(seed, held_out=False)
         self._writer = Writer(
@@ -81,14 +87,16 @@ class Reader:
         )
         pieces = self.text.vocabulary.word_pieces()
         stream = examples(seed, held_out=False, late=lambda: True, pieces=pieces)
-        self._replayed_tokens = self.plan.reading(self.step)[1]
-        replayed = Plan(seed=self.plan.seed + self.step, step_tokens=self._replayed_tokens)
-        self._corpus = Batches(replayed, encoder, stream)
+        self._replayed_rows = self.plan.reading(self.step)[1]
+        self._replay = Plan(
+            seed=self.plan.seed + self.step + rank, step_rows=max(1, self._replayed_rows // count)
+        )
+        self._corpus = Batches(self._replay, encoder, stream)
 
     def train_step(self) -> dict[str, float]:
         """One optimizer step. Its figures: the answers' loss and share of right tokens, and the divergence."""
-        rate, tokens, weight = self.plan.reading(self.step)
-        if tokens != self._replayed_tokens:
+        rate, rows, weight = self.plan.reading(self.step)
+        if rows != self._replayed_rows:
             self._begin()
         for optimizer in self.optimizers:
             optimizer.zero_grad()
@@ -96,15 +104,17 @@ class Reader:
                 group["lr"] = rate
         loss, right = self._answers()
         loss.backward()
-        away = self._replayed(weight)
+        away = self._replayed()
+        (weight * away).backward()
+        self._processes.mean_([each.grad for each in self.weights.values() if each.grad is not None])
         torch.nn.utils.clip_grad_norm_(list(self.weights.values()), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
         self.step += 1
-        return {"loss": float(loss.detach()), "right": right, "away": away, "rate": rate}
+        return {"loss": float(loss.detach()), "right": right, "away": float(away.detach()), "rate": rate}
 
     def _answers(self) -> tuple[Tensor, float]:
-        draw, half = self._draw, self.plan.reading_scenes // 2
+        draw, half = self._draw, max(1, self.plan.reading_scenes // 2 // self._processes.count)
         # Two shapes are what takes longest to learn.
         scenes = [draw_scene(draw, "two" if number < half else None) for number in range(2 * half)]
         attributes = torch.tensor([attributes_of(scene) for scene in scenes])
@@ -118,25 +128,20 @@ class Reader:
 
     def _logits(self, batch: TextBatch, rows: Tensor) -> Tensor:
         """Of the learned tokens."""
-        hidden = self.text.hidden(states_of(self.text, batch, rows), batch.positions, batch.mask)
-        return self.text.logits(hidden[batch.wanted])
+        states = states_of(self.text, batch, rows)
+        return self.text.logits(self.text.hidden(states, batch.positions, batch.mask, wanted=batch.wanted))
 
-    def _replayed(self, weight: float) -> float:
-        """Adds the gradients of the divergence from the model as it was, and returns it (nats a token)."""
-        sequences = next(self._corpus)
-        total = sum(sum(sequence.weights[1:]) for sequence in sequences)
-        away = 0.0
-        for ids, weights in padded(sequences, pad=self._pad, group_cost=100):
-            states = self.text.embedded(ids[:, :-1])
-            wanted = weights[:, 1:] > 0
-            with torch.no_grad():
-                aim = self._before.logits(read_plainly(self._before, states)[wanted]).log_softmax(-1)
-            said = self.text.logits(read_plainly(self.text, states)[wanted]).log_softmax(-1)
-            each = F.kl_div(said, aim, reduction="none", log_target=True).sum(-1)
-            part = (each * weights[:, 1:][wanted]).sum() / total
-            (weight * part).backward()
-            away += float(part.detach())
-        return away
+    def _replayed(self) -> Tensor:
+        """The divergence from the model as it was, in nats a token."""
+        taken = next(self._corpus)
+        rows = packed(taken, pad=self._pad, length=self._replay.row_tokens)
+        wanted = rows.wanted
+        with torch.no_grad():
+            before = read_plainly(self._before, rows.ids, rows.mask, wanted=wanted)
+            aim = self._before.logits(before).log_softmax(-1)
+        said = self.text.logits(read_plainly(self.text, rows.ids, rows.mask, wanted=wanted)).log_softmax(-1)
+        each = F.kl_div(said, aim, reduction="none", log_target=True).sum(-1)
+        return (each * rows.weights[wanted]).sum() / weight_of(taken)
 
     @torch.no_grad()
     def held_out(self, *, count: int, seed: str) -> dict[str, float]:
@@ -191,29 +196,51 @@ def states_of(text: TextModel, batch: TextBatch, rows: Tensor) -> Tensor:
     return torch.where(batch.images[..., None], pictures, text.embedded(batch.ids))
 
 
-def train(plan: EyePlan, model: Path, output: Path, *, resume: bool) -> None:
-    """Run the steps that a checkpoint in ``output`` lacks. Blocks for an hour and a quarter at the plan's sizes."""
+@dataclass(frozen=True)
+class Reading:
+    """A run of reading: ``model`` is the text model to begin with, ``output`` the folder of the checkpoint."""
+
+    plan: EyePlan
+    model: Path
+    output: Path
+    resume: bool
+
+    def train(self, processes: Processes = ALONE) -> None:
+        """Run the steps that the checkpoint lacks. The first process alone writes files; blocks for about an
+        hour of two processes at the plan's sizes.
+
+        Seconds in the log are CPU seconds of all processes since this start.
+        """
+        keep_freed_memory()
+        checkpoint = self.output / "reading.pt"
+        reader = Reader(self.plan, self.model, processes)
+        if self.resume and checkpoint.exists():
+            reader.load(checkpoint)
+        writes = processes.rank == 0
+        saved = time.monotonic()
+        running: dict[str, float] = {}
+        mode = "a" if self.resume else "w"
+        with (self.output / "reading.jsonl").open(mode, encoding="utf-8") if writes else nullcontext() as log:
+            steps = self.plan.reading_steps + self.plan.settle_steps
+            while reader.step < steps:
+                figures = reader.train_step()
+                running = {key: 0.9 * running.get(key, value) + 0.1 * value for key, value in figures.items()}
+                if reader.step % _LOG_EVERY == 0 or reader.step == steps:
+                    entry = {"step": reader.step, "cpu_seconds": round(processes.total(time.process_time()))}
+                    told = {key: round(value, 4) for key, value in running.items()}
+                    if log is not None:
+                        print(json.dumps(entry | told), file=log, flush=True)
+                if writes and time.monotonic() - saved > _SAVE_SECONDS:
+                    reader.save(checkpoint)
+                    saved = time.monotonic()
+        if writes:
+            reader.save(checkpoint)
+
+
+def train(plan: EyePlan, model: Path, output: Path, *, resume: bool, processes: int = 1) -> None:
+    """Run the steps that a checkpoint in ``output`` lacks, in ``processes`` of one thread each."""
     output.mkdir(parents=True, exist_ok=True)
-    keep_freed_memory()
-    checkpoint = output / "reading.pt"
-    reader = Reader(plan, model)
-    if resume and checkpoint.exists():
-        reader.load(checkpoint)
-    saved = time.monotonic()
-    running: dict[str, float] = {}
-    with (output / "reading.jsonl").open("a" if resume else "w", encoding="utf-8") as log:
-        steps = plan.reading_steps + plan.settle_steps
-        while reader.step < steps:
-            figures = reader.train_step()
-            running = {key: 0.9 * running.get(key, value) + 0.1 * value for key, value in figures.items()}
-            if reader.step % _LOG_EVERY == 0 or reader.step == steps:
-                entry = {"step": reader.step, "cpu_seconds": round(time.process_time())}
-                told = {key: round(value, 4) for key, value in running.items()}
-                print(json.dumps(entry | told), file=log, flush=True)
-            if time.monotonic() - saved > _SAVE_SECONDS:
-                reader.save(checkpoint)
-                saved = time.monotonic()
-    reader.save(checkpoint)
+    run_together(processes, Reading(plan, model, output, resume).train)
 
 
 def main() -> None:
@@ -223,7 +250,7 @@ def main() -> None:
     arguments = parser.parse_args()
     use_one_thread()
     plan = plan_of(arguments)
-    train(plan, arguments.model, arguments.output, resume=arguments.resume)
+    train(plan, arguments.model, arguments.output, resume=arguments.resume, processes=arguments.processes)
     reader = Reader(plan, arguments.model)
     reader.load(arguments.output / "reading.pt")
     for name, share in reader.held_out(count=arguments.count, seed="reading").items():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.recipe.gguf_file import LlamaShape
+from models.recipe.model import Rotation
 from models.recipe.vocabulary import Vocabulary
 
 
@@ -113,17 +114,22 @@ class TextModel:
         """The logits of last states, in float32."""
         return self._product(hidden, self.embedding).float()
 
-    def hidden(self, states: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """Normalised last states (batch, length, n_embd) of embeddings.
+    def hidden(
+        self, states: Tensor, positions: Tensor, mask: Tensor, *, wanted: Tensor | None = None
+    ) -> Tensor:
+        """Normalised last states (batch, length, n_embd) of embeddings, or (count, n_embd) of the ``wanted`` places.
 
-        ``positions`` are (batch, length); ``mask`` is added to the scores, (batch, length, length).
+        ``positions`` are (batch, length); ``mask`` is added to the scores, (batch, length, length); ``wanted`` is a
+        mask (batch, length).
         """
         angles = positions[..., None].float() * self._frequencies
         turns = angles.cos()[:, None].to(self.precision), angles.sin()[:, None].to(self.precision)
+        mask = mask.to(self.precision)
         for block in self._blocks:
-            states = states + self._attention(
-                block, self._norm(block["attn_norm"], states), turns, mask.to(self.precision)
-            )
+            mixed = self._attention(block, self._norm(block["attn_norm"], states), turns, mask)
+            if wanted is not None and block is self._blocks[-1]:
+                states, mixed = states[wanted], mixed[wanted]
+            states = states + self._product(mixed, block["attn_output"])
             inner = self._product(self._norm(block["ffn_norm"], states), block["ffn_in"])
             gate, up = inner.chunk(2, -1)
             states = states + self._product(F.silu(gate) * up, block["ffn_down"])
@@ -141,20 +147,12 @@ class TextModel:
         batch, length, width = states.shape
         heads = self.shape.n_head
         fused = self._product(states, block["attn"]).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-        queries, keys = _turned(fused[0], turns) * (width // heads) ** -0.5, _turned(fused[1], turns)
+        queries, keys = Rotation.apply(fused[:2], *turns)
+        queries = queries * (width // heads) ** -0.5
         scores = (queries @ keys.transpose(-1, -2)).add_(mask[:, None])
-        mixed = (scores.softmax(-1) @ fused[2]).transpose(1, 2).reshape(batch, length, width)
-        return self._product(mixed, block["attn_output"])
+        return (scores.softmax(-1) @ fused[2]).transpose(1, 2).reshape(batch, length, width)
 
 
-def _turned(heads: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    cosines, sines = turns
-    first, second = heads.chunk(2, dim=-1)
-    return torch.cat([first * cosines - second * sines, first * sines + second * cosines], -1)
-
-
-def read_plainly(text: TextModel, states: Tensor) -> Tensor:
-    """The last states of sequences without branches (batch, length, n_embd), padded at the end."""
-    batch, length = states.shape[:2]
-    ahead = torch.full((length, length), float("-inf")).triu(1)
-    return text.hidden(states, torch.arange(length).expand(batch, -1), ahead.expand(batch, -1, -1))
+def read_plainly(text: TextModel, ids: Tensor, mask: Tensor, *, wanted: Tensor | None = None) -> Tensor:
+    """The last states of ids (batch, length), of which ``mask`` says what each sees: as :meth:`TextModel.hidden`."""
+    return text.hidden(text.embedded(ids), torch.arange(ids.shape[1]).expand(ids.shape), mask, wanted=wanted)

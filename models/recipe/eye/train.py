@@ -236,6 +236,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoints in the output folder"
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="of one thread each, that read (default %(default)s)",
+    )
     for field in fields(EyePlan):
         parser.add_argument(
             f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default

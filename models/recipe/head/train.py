@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.recipe.batches import Batches, Group, padded
+from models.recipe.batches import Batches, Packed, packed
 from models.recipe.corpus.mixture import examples
-from models.recipe.eye.text_model import TextModel
+from models.recipe.eye.text_model import TextModel, read_plainly
 from models.recipe.head.head_file import write_head
 from models.recipe.head.model import Head
 from models.recipe.optimizer import Muon
@@ -36,6 +36,7 @@ _BUILTIN = Path("models/builtin/jan-tiny.gguf")
 _PASSES = (1.0, 0.5)
 """Weights of the losses of the first and second token of a draft."""
 _LOG_STEPS = 10
+_GROUP = 6  # sequences of like length that are computed together
 
 
 class HeadTrainer:
@@ -65,11 +66,15 @@ class HeadTrainer:
             for group in optimizer.param_groups:
                 group["lr"] = self.rate * (0.02 + 0.49 * (1 + math.cos(math.pi * done)))
             optimizer.zero_grad(set_to_none=True)
-        sequences = next(self.batches)
+        # The state of a sequence's end is not to be read beside the next one's first token: a row holds one of them.
+        sequences = sorted(
+            (each for row in next(self.batches) for each in row), key=lambda each: len(each.ids)
+        )
         total = sum(len(sequence.ids) for sequence in sequences)
         loss, right, count = 0.0, [0.0] * len(_PASSES), 0
-        for group in padded(sequences, pad=self.pad, group_cost=100):
-            part, guesses, wanted = self.losses(group)
+        for first in range(0, len(sequences), _GROUP):
+            rows = [[sequence] for sequence in sequences[first : first + _GROUP]]
+            part, guesses, wanted = self.losses(packed(rows, pad=self.pad))
             if wanted:
                 (part / total).backward()
                 loss += float(part.detach()) / total
@@ -81,17 +86,15 @@ class HeadTrainer:
         self.seen += total
         return loss, [each / max(1, count) for each in right]
 
-    def losses(self, group: Group) -> tuple[Tensor, list[float], int]:
+    def losses(self, rows: Packed) -> tuple[Tensor, list[float], int]:
         """The weighted sum of the passes' losses, right guesses of each, and how many were asked for."""
-        ids, weights = group
-        length = ids.shape[1]
-        embeddings = F.embedding(ids, self.text.embedding)
+        length = rows.ids.shape[1]
+        embeddings = self.text.embedded(rows.ids)
         mask = torch.full((length, length), float("-inf")).triu(1)
         with torch.no_grad():
-            positions = torch.arange(length).expand(len(ids), length)
-            states = self.text.hidden(embeddings, positions, mask.expand(len(ids), length, length))
+            states = read_plainly(self.text, rows.ids, rows.mask)
         # The token at p and the state of p-1 give what follows p.
-        wanted = weights[:, 2:] > 0
+        wanted = rows.wanted[:, 1:-1]
         aim = F.linear(states[:, 1:-1][wanted], self.text.embedding)
         positions, mask = torch.arange(1, length - 1), mask[1:-1, 1:-1]
         hidden = states[:, :-2]

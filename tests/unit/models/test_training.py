@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,9 +20,11 @@ pytest.importorskip(
 
 import torch
 
-from models.recipe.batches import WeightedIds, grouped, padded, share
+from models.recipe.batches import Batches, WeightedIds, packed, tokens_of, weight_of
 from models.recipe.corpus.mixture import examples
 from models.recipe.export_gguf import export, load_model
+from models.recipe.gguf_file import LlamaShape
+from models.recipe.model import Rotation, TinyLlama
 from models.recipe.optimizer import orthogonalised
 from models.recipe.plan import Plan
 from models.recipe.processes import run_together
@@ -33,7 +34,16 @@ from models.recipe.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.model
 
-TINY = Plan(vocabulary_size=400, n_embd=32, n_layer=2, n_head=2, n_ff=64, total_tokens=3000, step_tokens=512)
+TINY = Plan(
+    vocabulary_size=400,
+    n_embd=32,
+    n_layer=2,
+    n_head=2,
+    n_ff=64,
+    total_tokens=3000,
+    row_tokens=448,
+    step_rows=2,
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,38 +64,60 @@ def test_text_survives_the_tokenizer(vocabulary: Vocabulary) -> None:
     assert len(digits) == 4
 
 
-@pytest.mark.parametrize(
-    ("lengths", "cost", "sizes"),
-    [([5, 5, 5], 1, [3]), ([1, 1, 50], 1, [2, 1]), ([1, 1, 50], 1000, [3]), ([], 1, [])],
-)
-def test_groups_cost_least(lengths: list[int], cost: int, sizes: list[int]) -> None:
-    assert [len(run) for run in grouped(lengths, group_cost=cost)] == sizes
+def batches_of(plan: Plan, vocabulary: Vocabulary) -> Batches:
+    return Batches(plan, Encoder(vocabulary), examples("rows", held_out=False))
 
 
-LENGTHS = (33, 59, 59, 117, 120, 117, 211, 254, 251, 309, 451, 33, 40)
+def test_rows_are_full_and_hold_every_sequence_once(vocabulary: Vocabulary) -> None:
+    plan = replace(TINY, row_tokens=512, step_rows=8)
+    rows = batches_of(plan, vocabulary)
+    steps = [next(rows) for _ in range(4)]
+    assert all(len(step) == 8 for step in steps)
+    assert all(tokens_of([row]) <= 512 or len(row) == 1 for step in steps for row in step)
+    assert sum(tokens_of(step) for step in steps) > 0.95 * 4 * 8 * 512
+    alone = batches_of(replace(plan, step_rows=80), vocabulary)
+    known = [sequence.ids for row in next(alone) for sequence in row]
+    found = [sequence.ids for step in steps for row in step for sequence in row]
+    assert all(found.count(ids) <= known.count(ids) for ids in found)
 
 
-def sequences_of(lengths: Sequence[int]) -> list[WeightedIds]:
-    return [WeightedIds([number] * length, [1.0] * length) for number, length in enumerate(lengths)]
+def test_a_sequence_that_is_longer_than_a_row_has_its_own(vocabulary: Vocabulary) -> None:
+    rows = batches_of(replace(TINY, row_tokens=8, step_rows=4), vocabulary)
+    for _ in range(3):
+        assert [len(row) for row in next(rows)] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 20])
-def test_shares_hold_every_sequence_once_and_are_of_like_size(parts: int) -> None:
-    shares = [share(sequences_of(LENGTHS), part=part, parts=parts) for part in range(parts)]
-    assert sorted(each.ids[0] for taken in shares for each in taken) == list(range(len(LENGTHS)))
-    sizes = [sum(len(each.ids) for each in taken) for taken in shares]
-    assert max(sizes) - min(sizes) <= max(LENGTHS)
+def sequence_of(start: int, length: int) -> WeightedIds:
+    return WeightedIds(list(range(start, start + length)), [1.0, *[0.5] * (length - 1)])
 
 
-def test_groups_hold_every_id_and_nothing_else_counts() -> None:
-    groups = padded(sequences_of(LENGTHS), pad=99, group_cost=50)
-    rows = [
-        (ids[weights > 0].tolist(), ids[weights == 0])
-        for pair in groups
-        for ids, weights in zip(*pair, strict=True)
-    ]
-    assert all((rest == 99).all() for _, rest in rows)
-    assert sorted(taken for taken, _ in rows) == [[number] * length for number, length in enumerate(LENGTHS)]
+ROWS = [[sequence_of(10, 3), sequence_of(20, 4)], [sequence_of(30, 5)]]
+
+
+def test_packed_rows_predict_the_next_id_of_each_sequence() -> None:
+    rows = packed(ROWS, pad=99)
+    assert rows.ids.tolist() == [[10, 11, 12, 20, 21, 22, 23], [30, 31, 32, 33, 34, 99, 99]]
+    assert rows.wanted.int().tolist() == [[1, 1, 0, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0]]
+    assert (rows.targets - rows.ids)[rows.wanted].tolist() == [1] * 9
+    assert float(rows.weights.sum()) == weight_of(ROWS) == 4.5
+    assert packed(ROWS, pad=99, length=9).ids.shape == (2, 9)
+
+
+def test_packed_sequences_say_what_they_say_alone() -> None:
+    model = TinyLlama(LlamaShape(64, 32, 2, 2, 64, 128), seed=1)
+    rows = packed(ROWS, pad=0, length=12)
+    hidden = model.hidden(rows.ids, mask=rows.mask)
+    wanted = model.hidden(rows.ids, mask=rows.mask, wanted=rows.wanted)
+    assert torch.allclose(wanted, hidden[rows.wanted], atol=1e-6)
+    alone = [model.hidden(torch.tensor([sequence.ids]))[0, :-1] for row in ROWS for sequence in row]
+    assert torch.allclose(wanted, torch.cat(alone), atol=1e-5)
+
+
+def test_the_gradient_of_a_rotation_is_that_of_its_formula() -> None:
+    angles = torch.arange(10.0, dtype=torch.float64).view(5, 2)
+    heads = torch.randn(2, 3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    heads.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: Rotation.apply(x, angles.cos(), angles.sin()), (heads,))
 
 
 def test_two_processes_take_the_steps_of_one(vocabulary: Vocabulary, tmp_path: Path) -> None:
@@ -113,7 +145,7 @@ def test_orthogonalised_steps_have_singular_values_near_one() -> None:
 
 def test_loss_falls_and_a_checkpoint_goes_on_where_it_stopped(vocabulary: Vocabulary, tmp_path: Path) -> None:
     # Enough tokens to see for the rate to stay up, and means, since each step has other sequences.
-    plan = replace(TINY, total_tokens=60_000)
+    plan = replace(TINY, total_tokens=105_000)
     trainer = Trainer(plan, vocabulary)
     losses = [trainer.train_step() for _ in range(24)]
     assert sum(losses[-6:]) < 0.98 * sum(losses[:6])

@@ -22,6 +22,7 @@ import torch
 
 from models.recipe.chat_template import THINK_LINE
 from models.recipe.corpus.draw import Draw
+from models.recipe.eye import reading
 from models.recipe.eye.__main__ import teach
 from models.recipe.eye.attributes import SIZES, attributes_of
 from models.recipe.eye.batches import Prompt, Writer, text_batch
@@ -57,9 +58,9 @@ PLAN = EyePlan(
     reading_steps=2,
     reading_scenes=2,
     reading_questions=2,
-    replay_tokens=64,
+    replay_rows=2,
     settle_steps=1,
-    settle_tokens=128,
+    settle_rows=3,
     sight_steps=3,
     project_steps=3,
     match_steps=3,
@@ -67,6 +68,9 @@ PLAN = EyePlan(
     store=16,
     warmup_steps=1,
 )
+
+
+CAUSAL = torch.full((1, 20, 20), float("-inf")).triu(1)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +90,7 @@ def test_the_text_model_is_the_one_of_the_file(text_file: Path) -> None:
     text = TextModel(text_file)
     ids = torch.randint(0, 400, (2, 20), generator=torch.Generator().manual_seed(1))
     original = TinyLlama(SHAPE, seed=3)
-    assert torch.allclose(read_plainly(text, text.embedded(ids)), original.hidden(ids), atol=1e-5)
+    assert torch.allclose(read_plainly(text, ids, CAUSAL), original.hidden(ids), atol=1e-5)
     written = text.tensors()
     assert {name: each.shape for name, each in written.items()} == SHAPE.tensor_shapes()
     assert all(np.array_equal(written[name], each.numpy()) for name, each in tensors_of(original).items())
@@ -126,6 +130,16 @@ def states_of(text: TextModel, prompts: list[Prompt], rows: torch.Tensor) -> tup
     states = torch.where(batch.images[..., None], rows[which], states)
     hidden = text.hidden(states, batch.positions, batch.mask)
     return hidden[batch.wanted], batch.targets[batch.wanted].tolist()
+
+
+def test_processes_read_their_own_pictures_and_stay_equal(text_file: Path, tmp_path: Path) -> None:
+    weights: list[dict[str, torch.Tensor]] = []
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        reading.train(PLAN, text_file, folder, resume=False, processes=count)
+        weights.append(torch.load(folder / "reading.pt", weights_only=True)["weights"])
+    assert len((tmp_path / "2" / "reading.jsonl").read_text().splitlines()) == 1
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -180,7 +194,7 @@ def test_it_trains_resumes_and_is_written(text_file: Path, tmp_path: Path) -> No
     assert "token_embd.weight" not in changed
     assert any("ffn_up" in key for key in changed)
     with pytest.raises(ValueError, match="another text model"):
-        teach(longer, tmp_path / "text.gguf", tmp_path, resume=True)
+        Reader(longer, tmp_path / "text.gguf").load(tmp_path / "reading.pt")
 
 
 def test_what_is_written_lies_between_the_text_model_and_the_mean_of_the_readings(
