@@ -19,7 +19,7 @@ from models.recipe.corpus.conversation import Example
 from models.recipe.plan import Plan
 from models.recipe.tokenizer import Encoder
 
-# So many sequences wait for a row that has room for them: enough to fill 99 % of the rows.
+# So many sequences wait for a row that has room for them: enough to fill 97 % of the rows.
 _WAITING = 16
 
 
