@@ -48,10 +48,6 @@ class ConstraintCompilerPool:
         """Start one process, so the first constraint does not wait for it."""
         await self._pool.start()
 
-    def start_soon(self) -> None:
-        """As `start`, beside what the caller does."""
-        self._pool.start_soon()
-
     async def rest(self) -> None:
         """End the processes that have no request; the next one starts one."""
         await self._pool.rest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from jan_serve.store.hub.pull import Puller
     from jan_serve.supervisor.template_renderer import TemplateRendererPool
     from jan_serve.supervisor.workers.spare_worker import SpareWorker
-
-_COMPILER_AFTER_S = 0.5
-"""It starts this long after a load, so that the first answer of a small model does not share its cores."""
 
 
 def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelResolver:
@@ -105,19 +101,15 @@ def build_manager(
     settings: Settings,
     free_memory: Callable[[], FreeMemory] | None,
     renderer: TemplateRendererPool,
-    compiler: ConstraintCompilerPool,
     spare: SpareWorker,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.
 
-    free_memory: called in a thread before a load; None disables the memory check. renderer, compiler: have a process
-    ready when a model is loaded. spare: the first load takes it.
+    free_memory: called in a thread before a load; None disables the memory check. renderer: has a process ready when a
+    model is loaded. spare: the first load takes it.
     """
     meter = free_memory if settings.memory_budget != "off" else None
     limits = manager_limits(settings)
-
-    def on_load() -> None:
-        renderer.start_soon()
-        asyncio.get_running_loop().call_later(_COMPILER_AFTER_S, compiler.start_soon)
-
-    return ModelManager(sources, default_worker_command(), limits, meter=meter, on_load=on_load, spare=spare)
+    return ModelManager(
+        sources, default_worker_command(), limits, meter=meter, on_load=renderer.start_soon, spare=spare
+    )

@@ -167,7 +167,7 @@ def run_server(
             started = opened.enter_context(head_start.take())
             renderer, compiler = started.renderer, build_compiler()
             meter = partial(free_memory, settings.rpc)
-            manager = build_manager(updated, settings, meter, renderer, compiler, started.worker)
+            manager = build_manager(updated, settings, meter, renderer, started.worker)
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
             if preloads:
