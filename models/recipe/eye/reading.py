@@ -139,8 +139,8 @@ class Reader:
         with torch.no_grad():
             before = read_plainly(self._before, rows.ids, rows.mask, wanted=wanted)
             aim = self._before.logits(before).log_softmax(-1)
-        said = self.text.logits(read_plainly(self.text, rows.ids, rows.mask, wanted=wanted)).log_softmax(-1)
-        each = F.kl_div(said, aim, reduction="none", log_target=True).sum(-1)
+        after = self.text.logits(read_plainly(self.text, rows.ids, rows.mask, wanted=wanted)).log_softmax(-1)
+        each = F.kl_div(after, aim, reduction="none", log_target=True).sum(-1)
         return (each * rows.weights[wanted]).sum() / weight_of(taken)
 
     @torch.no_grad()
@@ -227,9 +227,9 @@ class Reading:
                 running = {key: 0.9 * running.get(key, value) + 0.1 * value for key, value in figures.items()}
                 if reader.step % _LOG_EVERY == 0 or reader.step == steps:
                     entry = {"step": reader.step, "cpu_seconds": round(processes.total(time.process_time()))}
-                    told = {key: round(value, 4) for key, value in running.items()}
+                    means = {key: round(value, 4) for key, value in running.items()}
                     if log is not None:
-                        print(json.dumps(entry | told), file=log, flush=True)
+                        print(json.dumps(entry | means), file=log, flush=True)
                 if writes and time.monotonic() - saved > _SAVE_SECONDS:
                     reader.save(checkpoint)
                     saved = time.monotonic()

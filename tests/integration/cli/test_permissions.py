@@ -34,7 +34,7 @@ __all__ = ["exact_llama", "hub", "model_folder"]
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(sys.platform == "win32", reason="folders decide there"),
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no permission bits"),
 ]
 
 

@@ -211,7 +211,7 @@ def test_import(configured: Bench, run: Commands, tmp_path: Path) -> None:
     assert run.json("import", "--from", "lmstudio", "--folder", str(elsewhere), "--all")["models"]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="folders decide there")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
 def test_models_in_a_new_data_folder_are_for_nobody_else(
     configured: Bench, run: Commands, tmp_path: Path
 ) -> None:

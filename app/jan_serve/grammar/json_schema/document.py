@@ -111,8 +111,8 @@ class Document:
         self.root = self._node(root, "", None, "", ())
 
     def mentions(self, keywords: Iterable[str]) -> bool:
-        """Whether some object of the document has a member named as one of these dynamic references or `unevaluated`
-        keywords."""
+        """Whether an object of the document, at any depth, has one of these keywords of DYNAMIC_REFERENCES and
+        UNEVALUATED."""
         return not self._mentioned.isdisjoint(keywords)
 
     def _node(self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...]) -> Node:

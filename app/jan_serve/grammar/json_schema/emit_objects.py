@@ -2,9 +2,8 @@
 the last one that must be there, so no name is less certain before it.
 
 A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does;
-without one, what needs different names is refused.
-Then optional properties come in any order too, where other names do: no name is certain there. Where other names may
-run out, they come last and are counted.
+without one, what needs different names is refused. With a memory, optional properties come in any order too, where other
+names do: no name is certain there. Where other names may run out, they come last and are counted.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ _MAX_STATES = 4000
 _MAX_NAMES = 10_000
 """Of a finite set, in one object."""
 _LONG_ROW = 8
-"""So many rules of fields are in a row for an executor that recurses into each at the first reference to it: there are
-references to later ones before."""
+"""Executors recurse into a rule at the first reference to it. So a row of rules of which each refers to the next one is
+referred to every so many rules, from its end on."""
 _MAX_EXISTS = 4
 
 

@@ -83,7 +83,7 @@ def test_files(session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_pat
     assert session.conversation.messages[1]["content"] == "hello"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="folders decide there")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
 def test_a_saved_chat_is_private_unless_its_file_is_there_already(
     session: ChatSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert kept(tmp_path / "new", "other").read() is None
 
 
-@pytest.mark.skipif(os.name == "nt", reason="folders decide there")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
 def test_it_is_for_nobody_else(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
