@@ -2,8 +2,8 @@
 the last one that must be there, so no name is less certain before it.
 
 A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does;
-without one, what needs different names is refused. With a memory, optional properties come in any order too, where other
-names do: no name is certain there. Where other names may run out, they come last and are counted.
+without one, what needs different names is refused. With a memory, optional properties come in any order too, where
+other names do: no name is certain there. Where other names may run out, they come last and are counted.
 """
 
 from __future__ import annotations
