@@ -18,6 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 LONG_TESTS := tests/clients tests/conformance tests/page
+# Calls drawn from the API's documents, of which test-long draws more.
+DRAWN_TESTS := tests/contract/test_openapi_fuzz.py tests/integration/http/test_schemathesis.py tests/integration/management/test_ollama_drawn_calls.py
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
@@ -42,10 +44,10 @@ test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 	@scripts/build-page
 	$(PYTEST) $(addprefix --ignore=,$(LONG_TESTS)) $(ARGS)
 
-test-long: install-dev ## tests that take minutes each: clients of other projects, suites of JSON Schema, the page (ARGS: as pytest)
+test-long: install-dev ## tests that take minutes each: clients of other projects, suites of JSON Schema, the page, more drawn calls (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
-	$(PYTEST) $(LONG_TESTS) $(ARGS)
+	TEST_DRAWS=60 $(PYTEST) $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients

@@ -12,9 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("name", [name for name in GUIDED if GUIDED[name] is not TARGETS[name]])
-@pytest.mark.filterwarnings(
-    "default::SyntaxWarning", "default::DeprecationWarning"
-)  # of escapes in templates
+@pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")  # of escapes in templates
 async def test_outcomes_are_those_of_helper_processes(name: str) -> None:
     outcomes: list[list[str]] = []
     for target in (TARGETS[name], GUIDED[name]):
