@@ -25,6 +25,7 @@ from tests.unit.engine.scheduling.simulation import (
     in_order,
     simulate,
     two_cores,
+    two_vnni_cores,
 )
 
 LONGEST_PAUSE_S = 1.55
@@ -79,6 +80,29 @@ def test_bursts_beside_a_server_that_mixes_all_steps(
 ) -> None:
     """Ratios: wall time, median and last first token, p95 of the time between tokens, mean time to the end."""
     ours, theirs = simulate(requests(), warm(Planned())), simulate(requests(), Mixed())
+    assert ours.wall_s <= wall * theirs.wall_s
+    assert np.median(ours.firsts) <= median * np.median(theirs.firsts)
+    assert ours.firsts[-1] <= last * theirs.firsts[-1]
+    assert np.quantile(ours.gaps, 0.95) <= p95 * np.quantile(theirs.gaps, 0.95) + 1e-9
+    assert ours.mean_end_s <= end * theirs.mean_end_s
+    assert max(ours.gaps) <= LONGEST_PAUSE_S
+
+
+@pytest.mark.parametrize(
+    ("prompt", "wall", "median", "last", "p95", "end"),
+    [
+        (150, 1.00, 1.01, 1.00, 1.00, 1.00),
+        (300, 1.07, 0.95, 1.31, 0.62, 0.82),
+        (500, 1.06, 1.34, 1.20, 0.62, 0.80),
+        (1000, 1.03, 1.26, 1.10, 0.62, 0.78),
+    ],
+)
+def test_bursts_where_prompts_take_less_time_than_answers(
+    prompt: int, wall: float, median: float, last: float, p95: float, end: float
+) -> None:
+    """Half of the clients wait for the answers of the others: the mean answer ends sooner, the last one later."""
+    ours = simulate(burst(8, prompt), warm(Planned(), two_vnni_cores), two_vnni_cores)
+    theirs = simulate(burst(8, prompt), Mixed(), two_vnni_cores)
     assert ours.wall_s <= wall * theirs.wall_s
     assert np.median(ours.firsts) <= median * np.median(theirs.firsts)
     assert ours.firsts[-1] <= last * theirs.firsts[-1]
