@@ -65,8 +65,10 @@ class CallJudge:
 
     def judged(self, text: str) -> Judged:
         """problem: an invalid call that is accepted."""
-        if not _accepts(self._start, text):
-            return Judged(False)
+        return self.read(text) if _accepts(self._start, text) else Judged(False)
+
+    def read(self, text: str) -> Judged:
+        """As `judged`, for a text that is accepted."""
         parser = StreamParser(self._form, lambda name: name, tools=[self._tool])
         deltas = [*parser.feed(text), *parser.finish()]
         parts = [delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta)]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.core.messages import Tool
 from jan_serve.errors import UnsupportedSchema
+from tests.support.call_grammars import call_trees
 from tests.support.judged_calls import NOTATIONS, CallJudge
+from tests.unit.grammar.sampling import Sampler
+
+SAMPLES = 20
 
 each_notation = pytest.mark.parametrize("form", NOTATIONS, ids=lambda form: form.name)
 
@@ -108,6 +114,17 @@ def test_what_is_accepted_is_read_as_valid(form: ChatFormat, name: str) -> None:
     found = {text: judge.judged(text) for arguments in calls for text in judge.written(arguments)}
     assert {text: judged.problem for text, judged in found.items() if judged.problem} == {}
     assert any(judged.accepted for judged in found.values())
+
+
+@each_notation
+def test_what_a_grammar_writes_is_read_as_valid(form: ChatFormat) -> None:
+    random = Random(form.name)
+    for name, (keywords, _) in CASES.items():
+        schema = {"type": "object", **keywords}
+        judge = CallJudge(form, schema)
+        sampler = Sampler(call_trees(form, [Tool(name="f", parameters=schema)], parallel=False)[0])
+        for text in (sampler.text(random) for _ in range(SAMPLES)):
+            assert judge.read(text).problem is None, (name, text)
 
 
 @each_notation
