@@ -7,27 +7,22 @@ string.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 
 from jan_serve.chat.literals import literal_to_json
 
 ALL_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING: Final = frozenset({"string"})
+MAX_DEPTH: Final = 64
+"""References, alternatives and parts of a schema within each other; those further in count as none."""
 
 _PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 def property_schema(schema: object, root: object, name: str) -> object:
-    """The schema of an object's property; None if the schema does not define it."""
-    for part in _alternatives(schema, root):
-        properties = part.get("properties")
-        if isinstance(properties, dict) and name in properties:
-            return cast(dict[str, object], properties)[name]
-        extra = part.get("additionalProperties")
-        if isinstance(extra, dict):
-            return cast(object, extra)
-    return None
+    """What applies to an object's property in the schema and its alternatives; None if none of them defines it."""
+    return _property_schema(schema, root, name, set(), 0)
 
 
 def item_schema(schema: object, root: object) -> object:
@@ -40,10 +35,7 @@ def item_schema(schema: object, root: object) -> object:
 
 def types_of(schema: object, root: object) -> frozenset[str]:
     """The types a value may have; ALL_TYPES if the schema has none. root: the schema that `$ref` points into."""
-    found: set[str] = set()
-    for part in _alternatives(schema, root):
-        found |= _own_types(part)
-    return frozenset(found & ALL_TYPES) or ALL_TYPES
+    return _types(schema, root, {}, 0) or _hinted(schema) or ALL_TYPES
 
 
 def value_to_json(text: str, types: frozenset[str]) -> str:
@@ -62,6 +54,73 @@ def value_to_json(text: str, types: frozenset[str]) -> str:
         if kind in types or (kind == "integer" and "number" in types):
             return candidate
     return json.dumps(text if "string" in types else stripped, ensure_ascii=False)
+
+
+def _property_schema(schema: object, root: object, name: str, seen: set[int], depth: int) -> object:
+    """seen: the schemas so far, of which each counts once."""
+    if not isinstance(schema, dict) or id(cast(object, schema)) in seen or depth > MAX_DEPTH:
+        return None
+    part = cast(dict[str, Any], schema)
+    seen.add(id(part))
+    properties, extra = part.get("properties"), part.get("additionalProperties")
+    own: list[object] = []
+    if isinstance(properties, dict) and name in properties:
+        own.append(cast(dict[str, object], properties)[name])
+    elif isinstance(extra, dict):
+        own.append(cast(object, extra))
+
+    def those_of(members: Sequence[object]) -> list[object]:
+        found = (_property_schema(member, root, name, seen, depth + 1) for member in members)
+        return [schema for schema in found if schema is not None]
+
+    own += those_of(_conjuncts(part, root))
+    own += [{"anyOf": found} for members in _unions(part) if (found := those_of(members))]
+    return {"allOf": own} if len(own) > 1 else next(iter(own), None)
+
+
+def _types(
+    schema: object, root: object, known: dict[int, frozenset[str] | None], depth: int
+) -> frozenset[str] | None:
+    """None: any. known: of the schemas so far; any for those that refer to themselves."""
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return None
+    part = cast(dict[str, Any], schema)
+    if id(part) in known:
+        return known[id(part)]
+    known[id(part)] = None
+    found = _own_types(part)
+    for member in _conjuncts(part, root):
+        found = _both(found, _types(member, root, known, depth + 1))
+    for members in _unions(part):
+        each = [_types(member, root, known, depth + 1) or _hinted(member) for member in members]
+        either = frozenset[str]().union(*(types for types in each if types is not None))
+        found = _both(found, None if None in each else either)
+    known[id(part)] = found
+    return found
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """The types that both sets have: an integer is a number."""
+    if one is None or other is None:
+        return other if one is None else one
+
+    def is_in(kind: str, types: frozenset[str]) -> bool:
+        return kind in types or (kind == "integer" and "number" in types)
+
+    return frozenset(kind for kind in one | other if is_in(kind, one) and is_in(kind, other))
+
+
+def _conjuncts(part: Mapping[str, Any], root: object) -> list[object]:
+    """The schemas that apply together with this one."""
+    reference, members = part.get("$ref"), part.get("allOf")
+    target = [_resolve(reference, root)] if isinstance(reference, str) else []
+    return [*target, *(cast(list[object], members) if isinstance(members, list) else [])]
+
+
+def _unions(part: Mapping[str, Any]) -> list[list[object]]:
+    """The lists of schemas of which one or more apply together with this one."""
+    lists = (part.get(keyword) for keyword in ("anyOf", "oneOf"))
+    return [cast(list[object], members) for members in lists if isinstance(members, list) and members]
 
 
 def _alternatives(schema: object, root: object) -> list[Mapping[str, Any]]:
@@ -89,7 +148,7 @@ def _alternatives(schema: object, root: object) -> list[Mapping[str, Any]]:
 def _resolve(reference: str, root: object) -> object:
     """The target of a local JSON pointer (RFC 6901); None if it does not exist."""
     node = root
-    if not reference.startswith("#"):
+    if reference != "#" and not reference.startswith("#/"):
         return None
     for step in reference[1:].split("/")[1:]:
         if not isinstance(node, dict):
@@ -98,19 +157,28 @@ def _resolve(reference: str, root: object) -> object:
     return node
 
 
-def _own_types(part: Mapping[str, Any]) -> set[str]:
+def _own_types(part: Mapping[str, Any]) -> frozenset[str] | None:
+    """Those that a schema declares or lists itself; None for any."""
     declared = part.get("type")
-    if isinstance(declared, str):
-        return {declared}
-    if isinstance(declared, list):
-        return {kind for kind in cast(list[object], declared) if isinstance(kind, str)}
-    if "const" in part:
-        return {_type_name(part["const"])}
-    if isinstance(part.get("enum"), list):
-        return {_type_name(value) for value in part["enum"]}
-    if "properties" in part:
-        return {"object"}
-    return {"array"} if "items" in part else set()
+    named = cast(list[object], declared) if isinstance(declared, list) else [declared]
+    found = frozenset(kind for kind in named if isinstance(kind, str) and kind in ALL_TYPES) or None
+    listed = [part["const"]] if "const" in part else part.get("enum")
+    if isinstance(listed, list):
+        found = _both(found, frozenset(map(_type_name, cast(list[object], listed))))
+    return found
+
+
+def _hinted(schema: object) -> frozenset[str] | None:
+    """The type that the keywords of a schema are about."""
+    if not isinstance(schema, dict):
+        return None
+    return (
+        frozenset({"object"})
+        if "properties" in schema
+        else frozenset({"array"})
+        if "items" in schema
+        else None
+    )
 
 
 def _refuse(name: str) -> NoReturn:

@@ -19,38 +19,57 @@ ROOT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("schema", "types"),
-    [
-        ({"type": "string"}, {"string"}),
-        ({"type": ["string", "null"]}, {"string", "null"}),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"integer", "null"}),
-        ({"oneOf": [CITY, {"const": 1.5}]}, {"string", "number"}),
-        ({"enum": ["a", 1, None, True]}, {"string", "integer", "null", "boolean"}),
-        ({"properties": {}}, {"object"}),
-        ({"items": {}}, {"array"}),
-        (CITY, {"string"}),
-        ({}, ALL_TYPES),
-        (True, ALL_TYPES),
-        (None, ALL_TYPES),
-        ({"type": "text"}, ALL_TYPES),
-        ({"$ref": "#/$defs/loop"}, ALL_TYPES),
-        ({"$ref": "#/nowhere/at/all"}, ALL_TYPES),
-        ({"$ref": "https://example.org/schema"}, ALL_TYPES),
-        ({"$ref": "#/$defs/many"}, {"object"}),
-    ],
-)
+TYPES: list[tuple[Any, Any]] = [
+    ({"type": "string"}, {"string"}),
+    ({"type": ["string", "null"]}, {"string", "null"}),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"integer", "null"}),
+    ({"oneOf": [CITY, {"const": 1.5}]}, {"string", "number"}),
+    ({"enum": ["a", 1, None, True]}, {"string", "integer", "null", "boolean"}),
+    ({"properties": {}}, {"object"}),
+    ({"items": {}}, {"array"}),
+    (CITY, {"string"}),
+    ({}, ALL_TYPES),
+    (True, ALL_TYPES),
+    (None, ALL_TYPES),
+    ({"type": "text"}, ALL_TYPES),
+    ({"$ref": "#/$defs/loop"}, ALL_TYPES),
+    ({"$ref": "#/nowhere/at/all"}, ALL_TYPES),
+    ({"$ref": "https://example.org/schema"}, ALL_TYPES),
+    ({"$ref": "#/$defs/many"}, ALL_TYPES),
+    ({"anyOf": [{"properties": {}}, {"type": "null"}]}, {"object", "null"}),
+    ({"type": ["string", "integer"], "enum": ["1", "x"]}, {"string"}),
+    ({"type": ["string", "number"], "allOf": [{"type": ["integer", "null"]}]}, {"integer"}),
+    ({"type": ["object", "null"], "allOf": [{"properties": {}}]}, {"object", "null"}),
+    ({"anyOf": [{"type": "string"}, {"minimum": 3}]}, ALL_TYPES),
+    ({"type": "string", "anyOf": [{"minLength": 1}, {"type": "null"}]}, {"string"}),
+    ({"type": "string", "allOf": [{"type": "null"}]}, ALL_TYPES),
+    ({"$ref": "#city"}, ALL_TYPES),
+]
+
+
+@pytest.mark.parametrize(("schema", "types"), TYPES)
 def test_types_of_a_schema(schema: object, types: set[str]) -> None:
     assert types_of(schema, ROOT) == types
 
 
 def test_schemas_of_properties_and_items() -> None:
     schema = {"anyOf": [{"properties": {"a": CITY}}, {"additionalProperties": {"type": "null"}}]}
-    assert property_schema(schema, ROOT, "a") is CITY
-    assert property_schema(schema, ROOT, "b") == {"type": "null"}
+    assert property_schema(schema, ROOT, "a") == {"anyOf": [CITY, {"type": "null"}]}
+    assert property_schema(schema, ROOT, "b") == {"anyOf": [{"type": "null"}]}
+    assert property_schema({"allOf": [ROOT, ROOT, {"$ref": "#"}]}, ROOT, "city") is CITY
+    both = {"properties": {"a": True}, "oneOf": [{"properties": {"a": CITY}}, {"$ref": "#/$defs/loop"}]}
+    assert property_schema(both, ROOT, "a") == {"allOf": [True, {"anyOf": [CITY]}]}
     assert property_schema({}, ROOT, "b") is None
     assert item_schema({"items": CITY}, ROOT) is CITY
     assert item_schema({"items": True}, ROOT) is None
+
+
+def test_schemas_that_are_deep_or_shared_take_no_time() -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(5_000):
+        deep = {"allOf": [deep, deep], "anyOf": [deep, deep]}
+    assert types_of(deep, ROOT) == ALL_TYPES
+    assert property_schema(deep, ROOT, "a") is None
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def _copy_value(context: ParseContext, prefix: str, end: str, element: Element) 
     if (yield from stream.accept(f"{prefix}<{ITEM}>")):
         return (yield from _copy_items(context, prefix, end, element))
     if (yield from stream.accept(end)):
-        out.arguments(_empty_json(types))
+        out.arguments(_empty_json("".join(pieces), types))
         return True
     if (yield from stream.is_next(f"{prefix}<")):
         return (yield from copy_members(context, prefix, end, element))
@@ -102,7 +102,8 @@ def _copy_items(context: ParseContext, prefix: str, end: str, element: Element) 
         out.arguments(", ")
 
 
-def _empty_json(types: frozenset[str]) -> str:
+def _empty_json(space: str, types: frozenset[str]) -> str:
+    """An element that holds nothing, or only white space."""
     if "string" in types:
-        return '""'
+        return f'"{json_escaped(space)}"'
     return "[]" if "array" in types else "{}"

@@ -15,7 +15,7 @@ from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
 _NAME: Final = re.compile(r"[\w.\-]*")
-_KEY: Final = re.compile(r"\w*")
+_KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
 
 
 class PythonCalls(msgspec.Struct, frozen=True, kw_only=True):

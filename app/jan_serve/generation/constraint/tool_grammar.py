@@ -20,6 +20,7 @@ from jan_serve.chat.call_layout import (
     TaggedArguments,
 )
 from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.schema_types import property_schema, types_of
 from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
@@ -164,7 +165,11 @@ def _in_any_layout(
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
         return ArgumentsGrammar(grammar, {}, memory)
     notation = _notation(syntax, chat_format.special_tokens)
-    made = translate_arguments(schema, notation, whitespace=whitespace)
+
+    def readings(name: str) -> frozenset[str]:
+        return types_of(property_schema(schema, schema, name), schema)
+
+    made = translate_arguments(schema, notation, whitespace=whitespace, readings=readings)
     if isinstance(syntax, GemmaArguments):
         return msgspec.structs.replace(made, grammar=_braced(made.grammar))
     return made
@@ -215,15 +220,19 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                     spelled_texts(part, specials) if isinstance(part, str) else [_ARGUMENT_SLOTS[part]]
                 )
             )
+            after_key = str(syntax.argument[syntax.argument.index(Slot.KEY) + 1])
             next_part = syntax.argument[syntax.argument.index(Slot.VALUE) + 1]
             return ArgumentNotation(
                 argument=parts,
                 separator=sequence(spelled_texts(syntax.separator, specials)),
                 stop=str(next_part).strip(),
+                names=f"^[^{after_key[0]}]*$",
             )
         case PythonArguments():
             return ArgumentNotation(
-                argument=(ArgumentSlot.KEY, Literal("="), ArgumentSlot.VALUE), separator=Literal(", ")
+                argument=(ArgumentSlot.KEY, Literal("="), ArgumentSlot.VALUE),
+                separator=Literal(", "),
+                names=r"""^[^\s\u0000-\u0020\u007f-\u00a0=,:()\[\]{}'"<]+$""",
             )
         case GemmaArguments(quote=quote):
             return ArgumentNotation(
@@ -240,6 +249,7 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 (*mark, Literal("<"), key, Literal(">")),
                 (*mark, Literal("</"), key, Literal(">")),
             )
-            return ArgumentNotation(argument=(*opening, value, *closing), stop=prefix)
+            argument = (*opening, value, *closing)
+            return ArgumentNotation(argument=argument, stop=prefix, names="^([^/>][^>]*)?$")
         case JsonArguments():
             raise ValueError("JSON arguments have no notation of their own")

@@ -1,13 +1,14 @@
 """The arguments of a function call in the notations that models write beside JSON: tags, keywords, bare keys.
 
-Narrower than the JSON translation, never wider: it leaves out unlisted names, and text that a reader of the notation
-could take for a value of another type.
+Narrower than the JSON translation, never wider: it leaves out unlisted names, names that the notation cannot hold, and
+what a reader of the notation would take for a value of another type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -36,11 +37,13 @@ from jan_serve.grammar.json_schema.emit_objects import Field, Shape, plain_membe
 from jan_serve.grammar.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.ir import (
+    NO_BOOLEAN,
     NO_VALUE,
     TRUE,
     ObjectSpec,
     TypeSets,
 )
+from jan_serve.grammar.json_schema.numbers import NumberSpec, intersect
 from jan_serve.grammar.json_schema.strings import NO_STRING, StringSet
 from jan_serve.grammar.limits import budget
 from jan_serve.grammar.text_form import PlainText
@@ -50,7 +53,14 @@ _NAME = repeat(
     CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
 )
 _LONG_MARK = 4
-_READS_AS_JSON = r"^\s*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
+# Python strips more than `\s` of a pattern.
+_READS_AS_JSON = r"^[\s\u001c-\u001f\u0085]*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
+_WHOLE: Final = NumberSpec(integer=True)
+
+Readings = Callable[[str], frozenset[str]]
+"""The types that a reader of raw text knows for the value of a name. What is none of them is read as a string."""
+_TEXT: Final = frozenset({"string"})
+_ANY: Final = _TEXT | {"number", "boolean", "null", "object", "array"}
 
 
 class ArgumentSlot(Enum):
@@ -67,13 +77,14 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
 
     argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
     quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
-    JSON.
+    JSON. names: a pattern of all names that may be written; "" for any.
     """
 
     argument: tuple[Expr | ArgumentSlot, ...]
     separator: Expr = EMPTY
     stop: str | None = None
     quote: Expr | None = None
+    names: str = ""
 
 
 class ArgumentsGrammar(msgspec.Struct, frozen=True):
@@ -85,23 +96,31 @@ class ArgumentsGrammar(msgspec.Struct, frozen=True):
 
 
 def translate_arguments(
-    schema: Any, notation: ArgumentNotation, *, whitespace: Whitespace = Whitespace.CONSISTENT
+    schema: Any,
+    notation: ArgumentNotation,
+    *,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
+    readings: Readings | None = None,
 ) -> ArgumentsGrammar:
-    """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them.
+    """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them. readings: None where a reader
+    knows which names have strings only.
 
     Raises as `json_schema_to_grammar`.
     """
     with budget():
         document = Document(schema)
         emitter = _emitter(Expander(document), notation, whitespace)
-        writer = _Writer(emitter, notation)
+        writer = _Writer(emitter, notation, readings)
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
         grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
         if emitter.needs_memory is not None:
             raise emitter.needs_memory
     if grammar is None:
-        raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
+        reason = "no JSON object satisfies the schema"
+        if writer.unwritten:
+            reason = f"this model's notation cannot hold the name {writer.unwritten[0]!r}"
+        raise UnsupportedSchema("", "type", reason)
     most = {name: most for name, most in writer.most.items() if most is not None}
     return ArgumentsGrammar(grammar, most)
 
@@ -122,12 +141,18 @@ class _Closing(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, emitter: Emitter, notation: ArgumentNotation) -> None:
+    def __init__(self, emitter: Emitter, notation: ArgumentNotation, readings: Readings | None) -> None:
         self._emit = emitter
+        self._names = strings.Pattern(notation.names)
+        kinds = (ArgumentSlot.JSON_TYPE, ArgumentSlot.IS_STRING)
+        raw = notation.stop is not None and notation.quote is None
+        self._is_read = raw and not any(kind in notation.argument for kind in kinds)
+        self._readings = readings
         self._closing = self._closing_of(notation)
         self._notation = msgspec.structs.replace(notation, argument=self._shared(notation.argument))
         self._plain = PlainText()
         self.most: dict[str, int | None] = {}
+        self.unwritten: list[str] = []
 
     def _closing_of(self, notation: ArgumentNotation) -> _Closing | None:
         """None where raw strings have a quote, or none are written."""
@@ -170,26 +195,52 @@ class _Writer:
         for name in names:
             conj = expander.algebra.lookup(spec, name)
             if name in required or not expander.is_nothing(conj):
-                sets = self._uncounted(name, expander.expand(conj))
+                sets = self._uncounted(name, self._as_read(expander.expand(conj), name))
                 argument = self._argument(self._key(name), name, sets)
-                fields.append(Field(argument, name in required))
+                if argument != NEVER or name in required:
+                    fields.append(Field(argument, name in required))
         if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
             raise UnsupportedSchema(
                 "", "minProperties", "arguments cannot be counted in this model's notation"
             )
         extra: Expr = NEVER
         if not names and not spec.rules:
-            extra = self._argument(_NAME, "any", expander.expand(TRUE))
+            extra = self._argument(_NAME, "any", self._as_read(expander.expand(TRUE), None))
         shape = Shape(fields, extra, [], 0, 0, None)
         members = plain_members(self._emit.rules, shape, "arguments", comma=self._notation.separator)
         return optional(members) if shape.may_be_empty() else members
 
     def _key(self, name: str) -> Expr:
+        """NEVER for a name that a reader would end before its end."""
+        if self._notation.names and not strings.contains(self._names, name):
+            self.unwritten.append(name)
+            return NEVER
         return self._plain.literal(name) if self._notation.quote is None else self._emit.key(name)
 
     def _is_mark(self, name: str) -> bool:
         """Whether an executor finds the value of this key."""
         return self._notation.quote is None or is_bare(name)
+
+    def _as_read(self, sets: TypeSets, name: str | None) -> TypeSets:
+        """The values of an argument whose text is read as that value. name: None for one that is not listed."""
+        if not self._is_read:
+            return sets
+        if self._readings is None or name is None:
+            known = _ANY if self._has_others(sets) else _TEXT
+        else:
+            known = self._readings(name)
+        text = sets.string
+        if known != _TEXT:
+            text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
+        whole = (intersect(spec, _WHOLE) for spec in sets.number) if "integer" in known else ()
+        return TypeSets(
+            null=sets.null and "null" in known,
+            boolean=sets.boolean if "boolean" in known else NO_BOOLEAN,
+            number=sets.number if "number" in known else tuple(spec for spec in whole if spec is not None),
+            string=text if "string" in known else NO_STRING,
+            array=sets.array if "array" in known else (),
+            object=sets.object if "object" in known else (),
+        )
 
     def _uncounted(self, name: str, sets: TypeSets) -> TypeSets:
         """The values of an argument, without the bound of a text that is too long to be counted here."""
@@ -219,12 +270,8 @@ class _Writer:
         if ArgumentSlot.JSON_TYPE in slots or ArgumentSlot.IS_STRING in slots:
             kinds = self._by_type(sets, hint)
         else:
-            text = sets.string
-            if self._notation.stop is not None and self._notation.quote is None and self._has_others(sets):
-                text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
-            whole = choice(
-                [self._string(text, hint), self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)]
-            )
+            other = self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)
+            whole = choice([self._string(sets.string, hint), other])
             kinds = [("string", whole)]
         return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
 
