@@ -78,7 +78,7 @@ def quote_class(chars: CharSet) -> str:
     ranges = [part for low, high in chars for part in _without_surrogates(low, high)]
     if not ranges:
         return "/(?s:.)/" if prefix == "/[^" else '"\\ud800"'
-    body = "".join(_code(low) if low == high else f"{_code(low)}-{_code(high)}" for low, high in ranges)
+    body = "".join(code(low) if low == high else f"{code(low)}-{code(high)}" for low, high in ranges)
     return f"{prefix}{body}]/"
 
 
@@ -89,9 +89,10 @@ def _without_surrogates(low: int, high: int) -> list[tuple[int, int]]:
 
 
 def _codes(text: str) -> str:
-    return "".join(map(_code, map(ord, text)))
+    return "".join(map(code, map(ord, text)))
 
 
-def _code(code: int) -> str:
-    c = chr(code)
-    return c if c.isascii() and c.isalnum() else f"\\x{{{code:x}}}"
+def code(point: int) -> str:
+    """A code point in a regular expression."""
+    c = chr(point)
+    return c if c.isascii() and c.isalnum() else f"\\x{{{point:x}}}"

@@ -12,7 +12,7 @@ be that of spaced ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Rows
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
@@ -39,6 +39,7 @@ from jan_serve.grammar.ast import (
 )
 from jan_serve.grammar.charset import UNESCAPED, CharSet
 from jan_serve.grammar.components import components
+from jan_serve.grammar.lark_depth import NOTHING, shallow_start
 from jan_serve.grammar.lark_layout import (
     ALWAYS,
     DEEPER,
@@ -58,6 +59,7 @@ from jan_serve.grammar.lark_quoting import (
     quote_until,
     spelled_out,
 )
+from jan_serve.grammar.lark_regex import is_atom, quote_regex
 from jan_serve.grammar.layout import (
     LAYOUTS,
     SPACED,
@@ -68,13 +70,10 @@ from jan_serve.grammar.layout import (
     layout_uses,
 )
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
-from jan_serve.grammar.reference_depth import reference_depth, resting_places
 from jan_serve.grammar.right_linear import NotRegular, solve
 from jan_serve.grammar.transform import references
 
 _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
-_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[()]|[A-Za-z_]\w*')
-_NOTHING = "/[^\\s\\S]/"
 _OPENING = f'"\\"" {quote_class(UNESCAPED)}*'
 # Expressions up to this length are repeated in place; longer ones get a name.
 _INLINE = 60
@@ -184,26 +183,8 @@ class _Printer:
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
         if len(lines) > MAX_REFERENCE_DEPTH:
-            lines[0] = self._shallow(lines)
+            lines[0] = shallow_start(lines)
         return LarkText("\n".join(lines) + "\n", tuple(self._specials.values()))
-
-    def _shallow(self, lines: list[str]) -> str:
-        """The start rule, where needed with an alternative that no text takes: it refers to rules far down, so that
-        no chain of references is long when llguidance follows it."""
-        headed = [line.split(": ", 1) for line in lines]
-        bodies = {header.removesuffix(PARAMETER).removesuffix(LAZY): body for header, body in headed}
-        arguments = {
-            header.removesuffix(PARAMETER): "::0" for header, _ in headed if header.endswith(PARAMETER)
-        }
-        uses = {name: _references_in(body, bodies) for name, body in bodies.items()}
-        if reference_depth(uses, "start") <= MAX_REFERENCE_DEPTH:
-            return lines[0]
-        first = resting_places(uses, "start", MAX_REFERENCE_DEPTH // 2)
-        uses["start"] = [*((name, 1) for name in first), *uses["start"]]
-        if reference_depth(uses, "start") > MAX_REFERENCE_DEPTH:
-            raise GrammarTooComplex(f"rules refer to one another deeper than {MAX_REFERENCE_DEPTH} levels")
-        calls = [name + arguments.get(name, "") for name in first]
-        return f"start: {_NOTHING} ({' | '.join(calls)}) | {bodies['start']}"
 
     def _add(self, name: str, body: str) -> None:
         line = f"{name}: {body}"
@@ -321,7 +302,7 @@ class _Printer:
         text = write(expr)
         deep, self._groups = outer == MAX_LARK_GROUPS, outer
         if not deep:
-            return f"({text})"
+            return text if is_atom(text) else f"({text})"
         name = self._fresh(stem)
         if stem == "g" and self._has_parameter(expr):
             self._add(name + PARAMETER, text)
@@ -396,7 +377,7 @@ class _Printer:
         if text is None:
             text = self._named(self._terminal(token.item), "T")
             if token.is_free:
-                text = f"({text} | {self._named(_OPENING, 'T')} {_NOTHING})"
+                text = f"({text} | {self._named(_OPENING, 'T')} {NOTHING})"
             self._tokens_written[id(token)] = text
         return text
 
@@ -413,6 +394,10 @@ class _Printer:
         return name
 
     def _terminal(self, expr: Expr) -> str:
+        if type(expr) is Choice or type(expr) is Sequence:
+            regex = quote_regex(expr)
+            if regex is not None:
+                return regex
         if type(expr) is Choice:
             return " | ".join([self._terminal_sequence(item) for item in expr.items])
         return self._terminal_sequence(expr)
@@ -434,7 +419,9 @@ class _Printer:
             Token: lambda expr: self._terminal_item(expr.item),
             Except: lambda expr: self._named(self._except(expr), "T"),
             Both: lambda expr: self._named(self._both(expr), "T"),
-            Repeat: lambda expr: self._nested(self._terminal, expr.item, "G") + bounds(expr),
+            Repeat: lambda expr: (
+                quote_regex(expr) or self._nested(self._terminal, expr.item, "G") + bounds(expr)
+            ),
             Sequence: lambda expr: self._nested(self._terminal, expr, "G") if expr.items else '""',
             Choice: lambda expr: self._nested(self._terminal, expr, "G"),
         }
@@ -463,19 +450,9 @@ class _Printer:
 
     def _group(self, text: str) -> str:
         """A body made safe to stand in a sequence: short ones in parentheses, long ones by name."""
+        if is_atom(text) and len(text) <= _INLINE:
+            return text
         return f"({text})" if len(text) <= _INLINE else self._named(text, "P")
 
     def _unprinted(self, name: str) -> list[str]:
         return sorted(t for t in references(self._rules[name]) if t not in self._terminals)
-
-
-def _references_in(body: str, known: Container[str]) -> list[tuple[str, int]]:
-    """The rules and terminals that a printed body refers to, each with the groups around it."""
-    found: list[tuple[str, int]] = []
-    groups = 0
-    for piece in _PIECES.findall(body):
-        if piece in "()":
-            groups += 1 if piece == "(" else -1
-        elif piece in known:
-            found.append((piece, groups))
-    return found
