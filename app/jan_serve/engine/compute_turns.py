@@ -22,7 +22,7 @@ _LONG_S: Final = 0.1
 _LONGEST_REST_S: Final = 1.0
 # A rest ends early when nobody has computed at so many looks: longer than from one step of a stream to its next.
 _LOOKS: Final = 3
-_LOOK_S: Final = 0.003
+_LOOK_S: Final = 0.01
 
 
 class _Files(NamedTuple):
