@@ -105,7 +105,7 @@ model: ## train the built-in model again, for an hour and a half to two (ARGS: a
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
 	.venv-model/bin/python -m models.recipe --output build/jan-tiny $(ARGS)
 
-model-eye: ## teach the built-in model to see, for an hour and a quarter: writes it and its projector (ARGS: as python -m models.recipe.eye)
+model-eye: ## teach the built-in model to see, for a good hour: writes it and its projector (ARGS: as python -m models.recipe.eye)
 	@test -x .venv-model/bin/python || $${PYTHON:-python3} -m venv .venv-model
 	.venv-model/bin/python -m pip install --quiet --requirement models/recipe/requirements.txt
 	.venv-model/bin/python -m models.recipe.eye --output build/jan-tiny-eye $(ARGS)

@@ -9,6 +9,7 @@ neighbours for ``llama``, so :func:`tensors_of` reorders the query and key rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -54,8 +55,9 @@ class TinyLlama(nn.Module):
     ) -> Tensor:
         """Normalised last hidden states (batch, length, n_embd), or (count, n_embd) of the places that are ``wanted``.
 
-        ``mask`` (batch, length, length) is added to the scores of attention; without one, a token sees itself and what
-        is before it. ``wanted`` says which places (batch, length): the last block's feed-forward reads no others.
+        ``mask`` (batch, length, length) is added to the scores of attention, and hides all later ones; without one, a
+        token sees itself and what is before it. ``wanted`` says which places (batch, length): the last block's
+        feed-forward reads no others.
         ``precision`` is that of the matrix products; the residual stream stays float32.
         """
         states = F.embedding(ids, self.weight("token_embd.weight"))
@@ -78,7 +80,7 @@ class TinyLlama(nn.Module):
         return F.rms_norm(states, states.shape[-1:], self.weight(name + ".weight"), self.shape.norm_epsilon)
 
     def _attention(self, block: str, states: Tensor, mask: Tensor) -> Tensor:
-        # Written out: on CPUs torch's fused attention is many times slower at these sizes in bfloat16.
+        # Written out: on CPUs torch's fused attention is slower at these sizes in bfloat16.
         batch, length, width = states.shape
         fused = torch.cat([self.weight(f"{block}attn_{part}.weight") for part in "qkv"]).to(states.dtype)
         projected = (
@@ -88,10 +90,17 @@ class TinyLlama(nn.Module):
             self.get_buffer("cosines")[:length].to(states.dtype),
             self.get_buffer("sines")[:length].to(states.dtype),
         )
-        (queries, keys), values = Rotation.apply(projected[:2], *turns), projected[2]
+        turned, values = Rotation.apply(projected[:2], *turns), projected[2].flatten(0, 1)
+        queries, keys = turned.flatten(1, 2)
         scale = (width // self.shape.n_head) ** -0.5
-        scores = torch.baddbmm(mask, queries.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2), alpha=scale)
-        mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
+
+        def attend(ours: slice, theirs: slice) -> Tensor:
+            scores = torch.baddbmm(
+                mask[:, ours, theirs], queries[:, ours], keys[:, theirs].transpose(1, 2), alpha=scale
+            )
+            return torch.bmm(scores.softmax(-1), values[:, theirs])
+
+        mixed = in_halves(attend, length)
         return mixed.view(batch, self.shape.n_head, length, -1).transpose(1, 2).reshape(batch, length, width)
 
     def _feed_forward(self, block: str, states: Tensor) -> Tensor:
@@ -99,6 +108,14 @@ class TinyLlama(nn.Module):
             self.weight(f"{block}ffn_{part}.weight").to(states.dtype) for part in ("gate", "up", "down")
         )
         return F.linear(F.silu(F.linear(states, gate)) * F.linear(states, up), down)
+
+
+def in_halves(attend: Callable[[slice, slice], Tensor], length: int) -> Tensor:
+    """What ``attend`` mixes for queries from keys, by their places: no token sees later ones, so the first half of the
+    queries needs only half of the keys. More parts gain nothing."""
+    middle = length // 2
+    first, second = slice(0, middle), slice(middle, length)
+    return torch.cat([attend(first, first), attend(second, slice(0, length))], -2)
 
 
 class Rotation(torch.autograd.Function):

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 _LONG_S: Final = 0.1
 _LONGEST_REST_S: Final = 1.0
+# A rest ends early when nobody has computed at so many looks: longer than from one step of a stream to its next.
+_LOOKS: Final = 3
+_LOOK_S: Final = 0.01
 
 
 class _Files(NamedTuple):
@@ -33,14 +36,16 @@ class ComputeTurns:
     """The turns of one team, as a context manager. One thread at a time enters it; it blocks until it is its turn.
 
     Every team passes the gate first, one at a time: who waits there gets the cores before others can take them again.
-    A team that computed for long while others waited lets them compute for as long.
+    A team that computed for long lets those who wait at its end compute for as long, if they have so much to do.
     """
 
-    def __init__(self, threads: int, folder: Path | None) -> None:
+    def __init__(self, threads: int, folder: Path | None, *, others_first: bool = False) -> None:
         """threads: of the team. Two teams of at most half of the cores each compute at once.
 
         folder: of the lock files. Nobody waits without it, or where files cannot be locked (Windows, network drives).
+        others_first: whether those who come just after a long turn compute before the team's next one, too.
         """
+        self._others_first = others_first
         self._is_exclusive = 2 * threads > usable_cores()
         self._files = None if folder is None or sys.platform == "win32" else _opened(folder)
         self._begun = self._rests_until = 0.0
@@ -50,11 +55,10 @@ class ComputeTurns:
     def __enter__(self) -> None:
         if self._files is None or sys.platform == "win32":
             return
-        if (rest_s := self._rests_until - time.monotonic()) > 0:
-            time.sleep(rest_s)
         try:
+            self._rest(self._files)
             waits = _lock(self._files.gate, fcntl.LOCK_EX)
-            waits |= _lock(self._files.cores, fcntl.LOCK_EX if self._is_exclusive else fcntl.LOCK_SH)
+            waits |= _lock(self._files.cores, self._mode)
             fcntl.flock(self._files.gate, fcntl.LOCK_UN)
         except OSError as error:  # on a network file system without locks
             _warn(error)
@@ -66,11 +70,27 @@ class ComputeTurns:
     def __exit__(self, *exc_info: object) -> None:
         if self._files is None or sys.platform == "win32":
             return
-        fcntl.flock(self._files.cores, fcntl.LOCK_UN)
         now = time.monotonic()
         seconds = now - self._begun
-        is_long = self.is_contended and seconds >= _LONG_S
-        self._rests_until = now + min(seconds, _LONGEST_REST_S) if is_long else 0.0
+        rests = seconds >= _LONG_S and (self._others_first or self._is_awaited(self._files))
+        self._rests_until = now + min(seconds, _LONGEST_REST_S) if rests else 0.0
+        fcntl.flock(self._files.cores, fcntl.LOCK_UN)
+
+    @property
+    def _mode(self) -> int:
+        return fcntl.LOCK_EX if self._is_exclusive else fcntl.LOCK_SH
+
+    def _is_awaited(self, files: _Files) -> bool:
+        """Who waits for the cores holds the gate."""
+        return not _is_free(files.gate, fcntl.LOCK_EX)
+
+    def _rest(self, files: _Files) -> None:
+        """Let others compute, as long as any does."""
+        looks = 0
+        while looks < _LOOKS and time.monotonic() < self._rests_until:
+            time.sleep(_LOOK_S)
+            looks = looks + 1 if _is_free(files.cores, self._mode) else 0
+        self._rests_until = 0.0
 
     def _close(self) -> None:
         """Nobody waits any more. Closing a file unlocks it."""
@@ -98,6 +118,16 @@ def _opened(folder: Path) -> _Files | None:
 
 def _warn(error: OSError) -> None:
     logger.warning("models do not take turns at the cores: %s", error)
+
+
+def _is_free(file: int, mode: int) -> bool:
+    """Whether it can be locked so at once."""
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
 
 
 def _lock(file: int, mode: int) -> bool:

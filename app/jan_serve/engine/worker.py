@@ -146,15 +146,17 @@ class Worker:
             early=early,
         )
 
-    def _new_turns(self, facts: ModelFacts, *, on_cpu: bool) -> ComputeTurns:
+    def _new_turns(self, facts: ModelFacts, *, on_cpu: bool, others_first: bool = False) -> ComputeTurns:
         folder = self._request.settings.cache_dir
-        return ComputeTurns(facts.threads, Path(folder) if folder and on_cpu else None)
+        folder = Path(folder) if folder and on_cpu else None
+        return ComputeTurns(facts.threads, folder, others_first=others_first)
 
     def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
         projector = loaded.projector
         if projector is None:
             return None
-        turns = self._new_turns(loaded.facts, on_cpu=projector.on_cpu)
+        # The steps that embeddings are for come before the next encoding.
+        turns = self._new_turns(loaded.facts, on_cpu=projector.on_cpu, others_first=True)
         done = MediaEncoded()
         encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._commands.put(done), turns)
         threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()

@@ -25,7 +25,7 @@ def teach(plan: EyePlan, model: Path, output: Path, *, resume: bool, processes: 
     """Run all that the checkpoints in ``output`` lack: seeing in one process, reading in ``processes`` more.
 
     With two cores and two that read, seeing takes what these leave while they wait for each other, and they have both
-    cores when it has ended. Blocks for about an hour and a quarter of two cores at the plan's sizes.
+    cores when it has ended. Blocks for a good hour of two cores at the plan's sizes.
     """
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=train.use_one_thread) as pool:
         seeing = pool.submit(train.train, plan, model, output, resume=resume)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.recipe.gguf_file import LlamaShape
-from models.recipe.model import Rotation
+from models.recipe.model import Rotation, in_halves
 from models.recipe.vocabulary import Vocabulary
 
 
@@ -119,8 +119,8 @@ class TextModel:
     ) -> Tensor:
         """Normalised last states (batch, length, n_embd) of embeddings, or (count, n_embd) of the ``wanted`` places.
 
-        ``positions`` are (batch, length); ``mask`` is added to the scores, (batch, length, length); ``wanted`` is a
-        mask (batch, length).
+        ``positions`` are (batch, length); ``mask`` is added to the scores, (batch, length, length), and hides all later
+        ones; ``wanted`` is a mask (batch, length).
         """
         angles = positions[..., None].float() * self._frequencies
         turns = angles.cos()[:, None].to(self.precision), angles.sin()[:, None].to(self.precision)
@@ -147,10 +147,16 @@ class TextModel:
         batch, length, width = states.shape
         heads = self.shape.n_head
         fused = self._product(states, block["attn"]).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-        queries, keys = Rotation.apply(fused[:2], *turns)
-        queries = queries * (width // heads) ** -0.5
-        scores = (queries @ keys.transpose(-1, -2)).add_(mask[:, None])
-        return (scores.softmax(-1) @ fused[2]).transpose(1, 2).reshape(batch, length, width)
+        queries, keys = Rotation.apply(fused[:2], *turns).flatten(1, 2)
+        queries, values = queries * (width // heads) ** -0.5, fused[2].flatten(0, 1)
+
+        def attend(ours: slice, theirs: slice) -> Tensor:
+            scores = torch.bmm(queries[:, ours], keys[:, theirs].transpose(1, 2))
+            scores.view(batch, heads, *scores.shape[1:]).add_(mask[:, None, ours, theirs])
+            return torch.bmm(scores.softmax(-1), values[:, theirs])
+
+        mixed = in_halves(attend, length)
+        return mixed.view(batch, heads, length, -1).transpose(1, 2).reshape(batch, length, width)
 
 
 def read_plainly(text: TextModel, ids: Tensor, mask: Tensor, *, wanted: Tensor | None = None) -> Tensor:

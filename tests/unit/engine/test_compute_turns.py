@@ -20,18 +20,20 @@ LARGE, SMALL = 3, 2  # threads, of four cores
 
 
 class Clock:
-    """Time that passes only as told; sleeps are kept and take no time."""
+    """Time that passes only as told; sleeps are counted and take no time."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.slept: list[float] = []
+        self.slept = 0.0
+        self.during_sleep: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.slept.append(round(seconds, 6))
+        self.slept += seconds
         self.now += seconds
+        self.during_sleep()
 
 
 @pytest.fixture(autouse=True)
@@ -123,24 +125,74 @@ def test_a_team_that_waits_goes_before_one_that_asks_again(
     assert log == ["two", "one"]
 
 
+LOOKS = 0.03
+"""Seconds of looks at free cores that end a rest."""
+
+
 @pytest.mark.parametrize(
-    ("seconds", "rest"), [(0.05, []), (0.5, [0.5]), (30.0, [1.0])], ids=["short", "long", "very long"]
+    ("seconds", "others", "rest"),
+    [(0.05, 5.0, 0.0), (0.5, 5.0, 0.5), (30.0, 5.0, 1.0), (30.0, 0.3, 0.3 + LOOKS), (0.5, 0.0, LOOKS)],
+    ids=["short", "long", "very long", "the others end", "the others have ended"],
 )
-def test_a_long_turn_while_others_waited_is_followed_by_a_rest(
-    seconds: float, rest: list[float], clock: Clock, refusals: threading.Semaphore, tmp_path: Path
+def test_a_long_turn_at_whose_end_others_wait_is_followed_by_a_rest(
+    seconds: float,
+    others: float,
+    rest: float,
+    clock: Clock,
+    refusals: threading.Semaphore,
+    tmp_path: Path,
+) -> None:
+    one, two = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        begun.set()
+        assert may_end.wait(30)
+
+    with one:
+        thread = waiting(two, refusals, compute)
+        clock.now += seconds
+    assert begun.wait(30)
+    end = clock.now + min(others, rest - LOOKS / 9)
+
+    def end_others() -> None:
+        if clock.now >= end:
+            may_end.set()
+            ended(thread)
+
+    clock.during_sleep = end_others
+    end_others()
+    for _ in range(2):
+        with one:
+            clock.now += seconds
+    assert clock.slept == pytest.approx(rest, abs=LOOKS / 2), "once: nobody waits the second time"
+
+
+def test_a_team_that_waited_itself_does_not_rest(
+    clock: Clock, refusals: threading.Semaphore, tmp_path: Path
 ) -> None:
     one, two = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path)
 
     def compute() -> None:
-        clock.now += seconds
+        clock.now += 0.5
 
     with one:
         thread = waiting(two, refusals, compute)
     ended(thread)
+    with two:
+        pass
+    assert clock.slept == 0.0
+
+
+@pytest.mark.parametrize(("seconds", "rest"), [(0.05, 0.0), (0.5, LOOKS)], ids=["short", "long"])
+def test_a_team_that_lets_others_go_first_waits_for_those_who_come_after_a_long_turn(
+    seconds: float, rest: float, clock: Clock, tmp_path: Path
+) -> None:
+    turns = ComputeTurns(LARGE, tmp_path, others_first=True)
     for _ in range(2):
-        with two:
-            compute()
-    assert clock.slept == rest, "once: nobody waited the second time"
+        with turns:
+            clock.now += seconds
+    assert clock.slept == pytest.approx(rest)
 
 
 def test_a_turn_ends_with_an_error(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from models.recipe.batches import Batches, WeightedIds, packed, tokens_of, weigh
 from models.recipe.corpus.mixture import examples
 from models.recipe.export_gguf import export, load_model
 from models.recipe.gguf_file import LlamaShape
-from models.recipe.model import Rotation, TinyLlama
+from models.recipe.model import Rotation, TinyLlama, in_halves
 from models.recipe.optimizer import orthogonalised
 from models.recipe.plan import Plan
 from models.recipe.processes import run_together
@@ -111,6 +111,19 @@ def test_packed_sequences_say_what_they_say_alone() -> None:
     assert torch.allclose(wanted, hidden[rows.wanted], atol=1e-6)
     alone = [model.hidden(torch.tensor([sequence.ids]))[0, :-1] for row in ROWS for sequence in row]
     assert torch.allclose(wanted, torch.cat(alone), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_attention_in_halves_is_that_of_the_whole(length: int) -> None:
+    queries, keys, values = torch.randn(3, 2, length, 8, generator=torch.Generator().manual_seed(1))
+    hidden = torch.full((length, length), float("-inf")).triu(1)
+
+    def attend(ours: slice, theirs: slice) -> torch.Tensor:
+        scores = queries[:, ours] @ keys[:, theirs].transpose(1, 2) + hidden[ours, theirs]
+        return scores.softmax(-1) @ values[:, theirs]
+
+    everything = slice(0, length)
+    assert torch.allclose(in_halves(attend, length), attend(everything, everything), atol=1e-6)
 
 
 def test_the_gradient_of_a_rotation_is_that_of_its_formula() -> None:

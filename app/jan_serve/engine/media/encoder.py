@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 
 import msgspec
@@ -111,10 +111,10 @@ class MediaEncoder:
         """Encode the wanted chunks of a piece, which is prepared once, as long as there are any."""
         with ExitStack() as stack:
             encode: EncodeChunk | None = None
-            while True:
+            while self._has_jobs(piece):
                 with self._turns:
                     job = self._next(piece)
-                    if job is None:
+                    if job is None:  # forgotten while it waited for its turn
                         return
                     try:
                         if encode is None:
@@ -134,12 +134,19 @@ class MediaEncoder:
                         return job.chunk.piece
                 self._changed.wait()
 
-    def _next(self, piece: MediaPiece) -> _Job | None:
-        """The next job of this piece, if there is one."""
+    def _has_jobs(self, piece: MediaPiece) -> bool:
         with self._changed:
-            jobs = self._jobs.values()
-            self._running = next((job for job in jobs if not job.is_done and job.chunk.piece is piece), None)
+            return next(self._jobs_of(piece), None) is not None
+
+    def _next(self, piece: MediaPiece) -> _Job | None:
+        """Begin the next job of this piece, if there is one."""
+        with self._changed:
+            self._running = next(self._jobs_of(piece), None)
             return self._running
+
+    def _jobs_of(self, piece: MediaPiece) -> Iterator[_Job]:
+        """Those that are not done."""
+        return (job for job in self._jobs.values() if not job.is_done and job.chunk.piece is piece)
 
     def _finish(self, job: _Job, result: Embeddings | JanServeError) -> None:
         with self._changed:

@@ -127,6 +127,26 @@ def test_an_encoding_waits_for_its_turn_and_what_is_forgotten_meanwhile_is_not_b
     bench.let()
 
 
+def test_no_turn_is_asked_for_without_work() -> None:
+    class Turns(nullcontext[None]):
+        asked = 0
+
+        def __enter__(self) -> None:
+            self.asked += 1
+
+    turns = Turns()
+    bench, a = Bench(turns=turns), piece("a")
+    for number in range(2):
+        bench.encoder.want(1, chunk(a, number))
+    for _ in range(2):
+        bench.begun()
+        bench.let()
+    bench.encoder.want(1, chunk(piece("b")))
+    bench.begun()
+    assert bench.log[3:5] == ["close a", "open b"] and turns.asked == 3
+    bench.let()
+
+
 def test_a_failure_reaches_all_who_wait_and_is_forgotten_with_them() -> None:
     bench, one = Bench(), chunk(piece("a"))
     bench.fails = True
