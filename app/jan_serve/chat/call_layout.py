@@ -32,6 +32,9 @@ class Slot(Enum):
 CALL_ID_PATTERN = "[a-zA-Z0-9_-]{1,40}"
 INDEX_PATTERN = "0|[1-9][0-9]{0,3}"
 
+CDATA = ("<![CDATA[", "]]>")
+"""The section of XML."""
+
 Parts = tuple[str | Slot, ...]
 
 
@@ -42,11 +45,13 @@ class JsonArguments(msgspec.Struct, frozen=True):
 class TaggedArguments(msgspec.Struct, frozen=True):
     """One `argument` for each: KEY, then VALUE, joined by `separator`.
 
-    A string is raw text without the literal after VALUE; anything else is JSON.
+    A string is raw text without the literal after VALUE; anything else is JSON. section: what opens and closes another
+    form of strings, which may hold that literal.
     """
 
     argument: Parts
     separator: str = ""
+    section: tuple[str, str] | None = None
 
 
 class PythonArguments(msgspec.Struct, frozen=True):

@@ -57,7 +57,16 @@ def quote_until(expr: Until) -> str:
     stop = _codes(expr.stop)
     body = f"/(?s:.{{{expr.low},{'' if expr.high is None else expr.high}}}){stop}/"
     # Lazy is up to the first text of the body: one that is shorter than `low` is none.
-    return f"{body} & ~/(?s:.{{0,{expr.low - 1}}}){stop}(?s:.+)/" if expr.low else body
+    if expr.low:
+        body = f"{body} & ~/(?s:.{{0,{expr.low - 1}}}){stop}(?s:.+)/"
+    if expr.section is None:
+        return body
+    opening, closing = map(_codes, expr.section)
+    body = f"{body} & ~/{opening}(?s:.*)/"
+    if not closing:
+        return body
+    begun = f"{opening}(?s:.*){closing}"
+    return f"({body}) | (/{begun}{stop}/ & ~/{begun}(?s:.+){stop}/)"
 
 
 def quote_before(expr: Until) -> str:
@@ -66,7 +75,8 @@ def quote_before(expr: Until) -> str:
     begun = _codes(expr.stop.removesuffix(expr.special))
     low = expr.low if begun else max(expr.low, 1)
     high = "" if expr.high is None else max(expr.high, low)
-    return f"/(?s:.{{{low},{high}}}){begun}/ & ~/(?s:.*){_codes(expr.stop)}(?s:.*)/"
+    body = f"/(?s:.{{{low},{high}}}){begun}/ & ~/(?s:.*){_codes(expr.stop)}(?s:.*)/"
+    return body if expr.section is None else f"{body} & ~/{_codes(expr.section[0])}(?s:.*)/"
 
 
 @lru_cache(maxsize=1024)

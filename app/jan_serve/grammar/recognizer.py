@@ -38,11 +38,13 @@ _Cell: TypeAlias = tuple["Expr | _Open", Place | None, int]
 
 
 class _Open(NamedTuple):
-    """An `Until` after some characters. end: the last of them, as many as its stop has."""
+    """An `Until` after some characters. end: the last of them, as many as its stop has. opening: what would complete
+    the opening text of a section, of which there is none here."""
 
     until: Until
     written: int
     end: str
+    opening: str = ""
 
 
 class Recognizer:
@@ -96,6 +98,9 @@ class Recognizer:
 
     def _step_until(self, expr: _Open, c: str, rest: int) -> frozenset[int]:
         until = expr.until
+        opening = expr.opening[1:] if expr.opening.startswith(c) else ""
+        if expr.opening == c:
+            return frozenset()
         written, end = expr.written + 1, (expr.end + c)[-len(until.stop) :]
         before = written - len(until.stop)
         if end == until.stop:
@@ -106,7 +111,7 @@ class Recognizer:
             written = min(written, until.low + len(until.stop))
         elif before >= until.high:
             return frozenset()
-        return self._closure(self._cell(_Open(until, written, end), None, rest))
+        return self._closure(self._cell(_Open(until, written, end, opening), None, rest))
 
     def _cell(self, expr: Expr | _Open, place: Place | None, rest: int) -> int:
         key = (expr, place, rest)
@@ -152,7 +157,12 @@ class Recognizer:
         if isinstance(expr, Special):
             return [self._cell(Literal(expr.text), None, rest)]
         if isinstance(expr, Until):
-            return [self._cell(_Open(expr, 0, ""), None, rest)]
+            opening, closing = expr.section or ("", "")
+            plain = self._cell(_Open(expr, 0, "", opening), None, rest)
+            if not closing:
+                return [plain]
+            section = Sequence((Literal(opening), Until(0, None, closing), Literal(expr.stop)))
+            return [plain, self._cell(section, None, rest)]
         if isinstance(expr, Choice):
             return [self._cell(item, place, rest) for item in expr.items]
         if isinstance(expr, Sequence):

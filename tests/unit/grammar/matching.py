@@ -49,6 +49,11 @@ def _ends(expr: Expr, text: str, at: int, rules: dict[str, Expr]) -> set[int]:
     if isinstance(expr, Token):
         return _ends(expr.item, text, at, rules)
     if isinstance(expr, Until):
+        opening, closing = expr.section or ("", "")
+        if opening and text.startswith(opening, at):
+            end = text.find(closing, at + len(opening)) + len(closing)
+            ends = bool(closing) and end >= at + len(opening + closing) and text.startswith(expr.stop, end)
+            return {end + len(expr.stop)} if ends else set()
         stop = text.find(expr.stop, at)
         most = len(text) if expr.high is None else expr.high
         return {stop + len(expr.stop)} if stop >= 0 and expr.low <= stop - at <= most else set()

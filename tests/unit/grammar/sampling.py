@@ -74,7 +74,11 @@ class Sampler:
         elif isinstance(expr, Until):
             most = expr.low + 9 if expr.high is None else min(expr.high, expr.low + 9)
             count = random.randint(expr.low, most)
-            parts.append("".join(random.choices("ab \n", k=count)) + expr.stop)
+            written = "".join(random.choices("ab \n", k=count))
+            opening, closing = expr.section or ("", "")
+            if closing and random.random() < 0.5:
+                written = f"{opening}{written}{random.choice(('', expr.stop))}{closing}"
+            parts.append(written + expr.stop)
         elif isinstance(expr, RuleRef):
             self._write(self._grammar.rules[expr.name], random, depth + 1, parts)
         elif isinstance(expr, Token):

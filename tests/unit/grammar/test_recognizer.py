@@ -59,6 +59,20 @@ def test_samples_of_a_grammar_belong_to_it(grammar: Grammar, seed: int) -> None:
         assert recognizer.matches(sampler.text(random))
 
 
+@pytest.mark.parametrize("closing", ["]]", ""])
+@pytest.mark.parametrize(("low", "high"), [(0, None), (0, 2), (2, None)])
+def test_text_until_a_stop_may_be_a_section(low: int, high: int | None, closing: str) -> None:
+    until = Until(low, high, "|", section=("[a", closing))
+    grammar = Grammar({"root": sequence([Literal("."), until, Literal(".")])})
+    recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for inner in texts("[a]|", 6):
+        for text in (f".{inner}.", f".{inner}|.", f".[a{inner}]]|."):
+            expected = belongs(grammar, text)
+            assert recognizer.matches(text) == expected, text
+            assert oracle.accepts(matcher, text) == expected, text
+
+
 @pytest.mark.parametrize("stop", ["</>", "|", "ab", "aab"])
 @pytest.mark.parametrize(("low", "high"), [(0, None), (0, 2), (1, 1), (2, 3), (1, None)])
 def test_text_until_a_stop(stop: str, low: int, high: int | None) -> None:

@@ -5,7 +5,7 @@ Source: the model's chat template.
 
 from __future__ import annotations
 
-from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
+from jan_serve.chat.call_layout import CDATA, CallLayout, Slot, TaggedArguments
 from jan_serve.chat.chat_format import ChatFormat, Signature
 from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
@@ -32,7 +32,9 @@ MINICPM5 = ChatFormat(
     calls=CallLayout(
         call=(OPEN, Slot.NAME, '">', Slot.ARGUMENTS, CLOSE),
         separator="\n",
-        arguments=TaggedArguments(argument=('<param name="', Slot.KEY, '">', Slot.VALUE, "</param>")),
+        arguments=TaggedArguments(
+            argument=('<param name="', Slot.KEY, '">', Slot.VALUE, "</param>"), section=CDATA
+        ),
         triggers=(OPEN,),
     ),
 )

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from jan_serve.chat.call_layout import CDATA
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
@@ -21,7 +22,6 @@ from jan_serve.text.markers import marker_set
 _NAME: Final = re.compile(r"[^\s\"'<>=]*")
 _ATTRIBUTES: Final = re.compile(r"[\s\w=\"'.:\-]*")
 _STRING_ATTRIBUTE: Final = re.compile(r'\bstring="(true|false)"|\btype="(\w+)"')
-_CDATA: Final = ("<![CDATA[", "]]>")
 
 
 class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +152,10 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
 def _read_value(context: ParseContext, syntax: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
     stream, out = context.stream, context.out
     close = marker_set(syntax.value_close)
-    if syntax.cdata and (yield from stream.accept(_CDATA[0])):
+    if syntax.cdata and (yield from stream.accept(CDATA[0])):
         # The section may contain the closing tag, so its end is searched first.
         pieces: list[str] = []
-        if (yield from stream.read_until(marker_set(_CDATA[1]), pieces.append)) is None:
+        if (yield from stream.read_until(marker_set(CDATA[1]), pieces.append)) is None:
             return False
         out.arguments(value_to_json("".join(pieces), types))
         return (yield from stream.read_until(close, pieces.append)) is not None

@@ -227,6 +227,7 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 separator=sequence(spelled_texts(syntax.separator, specials)),
                 stop=str(next_part).strip(),
                 names=f"^[^{after_key[0]}]*$",
+                section=syntax.section,
             )
         case PythonArguments():
             return ArgumentNotation(

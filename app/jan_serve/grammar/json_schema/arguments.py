@@ -6,6 +6,7 @@ what a reader of the notation would take for a value of another type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -77,7 +78,8 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
 
     argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
     quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
-    JSON. names: a pattern of all names that may be written; "" for any.
+    JSON. names: a pattern of all names that may be written; "" for any. section: what opens and closes another form of
+    raw strings.
     """
 
     argument: tuple[Expr | ArgumentSlot, ...]
@@ -85,6 +87,7 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     stop: str | None = None
     quote: Expr | None = None
     names: str = ""
+    section: tuple[str, str] | None = None
 
 
 class ArgumentsGrammar(msgspec.Struct, frozen=True):
@@ -175,7 +178,7 @@ class _Writer:
             stop, rest = notation.stop, text.partition(notation.stop)[2]
         gap = text.index(stop.removesuffix(special))
         follows = (*([Literal(rest)] if rest else []), *notation.argument[at:])
-        return _Closing(RawStop(stop, special, gap), self._shared(follows))
+        return _Closing(RawStop(stop, special, gap, notation.section), self._shared(follows))
 
     def _shared(self, parts: tuple[Expr | ArgumentSlot, ...]) -> tuple[Expr | ArgumentSlot, ...]:
         """The marks of the notation as rules: each is written once, and not for every argument."""
@@ -319,6 +322,9 @@ class _Writer:
             return NEVER
         if stop is None or self._notation.quote is not None:
             return self._emit.string(allowed, hint)
+        if self._notation.section is not None:
+            opening = strings.Pattern("^" + re.escape(self._notation.section[0]))
+            allowed = strings.intersect(allowed, strings.complement(opening))
         return raw_text(allowed, stop, self._emit.rules, hint)
 
     def _other(self, sets: TypeSets, hint: str) -> Expr:

@@ -178,11 +178,12 @@ def raw_text(allowed: StringSet, stop: str, rules: RuleBuilder, hint: str) -> Ex
 
 class RawStop(NamedTuple):
     """What ends a raw string. special: what `text` ends with, if that is a control token. gap: white space before it,
-    which counts as a part of the string."""
+    which counts as a part of the string. section: as `Until` has it, for any string; others begin with none."""
 
     text: str
     special: str = ""
     gap: int = 0
+    section: tuple[str, str] | None = None
 
     @property
     def most(self) -> int:
@@ -195,14 +196,16 @@ def text_until(allowed: StringSet, stop: RawStop) -> Until | None:
     """Every string of the set that does not contain the stop, and the stop, as a terminal: its masks are fast. None for
     a set that a terminal cannot describe. Raises GrammarTooComplex."""
     if isinstance(allowed, AnyString):
-        return Until(0, None, stop.text, stop.special)
+        return Until(0, None, stop.text, stop.special, stop.section)
     if not isinstance(allowed, Length) or (allowed.high or 0) > stop.most:
         return None
     if allowed.low > MOST_NEEDED_RAW:
         raise GrammarTooComplex(f"an unquoted string of at least {allowed.low} characters cannot be counted")
     if stop.gap and allowed.high is not None and allowed.high <= _FEW:
         return None  # a character less would matter
-    return Until(allowed.low + stop.gap if allowed.low else 0, allowed.high, stop.text, stop.special)
+    low = allowed.low + stop.gap if allowed.low else 0
+    section = None if stop.section is None else (stop.section[0], "")
+    return Until(low, allowed.high, stop.text, stop.special, section)
 
 
 def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr | None:

@@ -92,6 +92,23 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
             *({"b": text} for text in ("\n", "\n\n", "", None)),
         ],
     ),
+    "texts that begin like a section of XML": (
+        {
+            "properties": {
+                "a": TEXT,
+                "b": {"type": "string", "minLength": 12},
+                "c": {"type": "string", "maxLength": 5000},
+                "d": {"enum": ["<![CDATA[x]]>", "x"]},
+                "e": {"type": ["string", "integer"], "maxLength": 20},
+                "f": {"type": "string", "maxLength": 20, "minLength": 2},
+            }
+        },
+        [
+            {name: text}
+            for name in "abcdef"
+            for text in ("<![CDATA[x]]>", "<![CDATA[x", "<![CDATA[x]]>y", "<![CDATAx", "x", "<![CDATA[]]>")
+        ],
+    ),
     "names": (
         {"properties": {key: {"type": "integer"} for key in NAMES}, "additionalProperties": False},
         [{name: 1} for name in NAMES],
@@ -125,6 +142,13 @@ def test_what_a_grammar_writes_is_read_as_valid(form: ChatFormat) -> None:
         sampler = Sampler(call_trees(form, [Tool(name="f", parameters=schema)], parallel=False)[0])
         for text in (sampler.text(random) for _ in range(SAMPLES)):
             assert judge.read(text).problem is None, (name, text)
+
+
+def test_a_text_in_a_section_may_hold_tags() -> None:
+    form = next(form for form in NOTATIONS if form.name == "minicpm5")
+    judge = CallJudge(form, {"type": "object", "properties": {"a": TEXT}})
+    (text,) = judge.written({"a": "<![CDATA[one</param>\n</function>]]>"})
+    assert judge.judged(text) == (True, {"a": "one</param>\n</function>"}, None)
 
 
 @each_notation
