@@ -6,7 +6,7 @@ Times are in seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,8 @@ LARGEST: Final = 32
 """Prompts of a group: the last token of each must fit in the smallest part that is read."""
 _TILES: Final = (4, 8, 16)
 """llama.cpp's kernels on CPUs multiply four rows together: four streams cost about as much as three."""
+_NEAR: Final = 1.03
+"""Sums of times that differ by less are alike: then the last end decides, which is that of the least work."""
 ASSUMED_TOKENS: Final = 256
 """Of an answer without a nearer limit."""
 
@@ -42,11 +44,17 @@ def group_size(items: Sequence[Item], decode_s: Callable[[int], float]) -> int:
     """How many of these prompts, in this order, end together. decode_s: of a step of so many streams.
 
     Small groups give the first clients their answers soon, large ones decode more streams in a step. The choice has the
-    least sum of four times: mean and last first token, mean and last end. So it does not depend on how fast the
-    machine is, only on how much faster it reads than it writes, and what more streams add to a step.
+    least sum of four times: mean and last first token, mean and last end; of sums that are alike, the one with the
+    first last end. So it does not depend on how fast the machine is, only on how much faster it reads than it writes,
+    and what more streams add to a step.
     """
     sizes = {1, min(LARGEST, len(items)), *(size for size in _TILES if size < len(items))}
-    return min(sorted(sizes), key=lambda size: _cost_s(items, size, decode_s))
+    times = {size: _times(items, size, decode_s) for size in sorted(sizes)}
+    least_s = min(found.sum_s for found in times.values())
+    near = {
+        size: found.last_end_s / least_s for size, found in times.items() if found.sum_s <= _NEAR * least_s
+    }
+    return min(near, key=lambda size: round(near[size], 6))
 
 
 def guessed_decode_s(token_s: float, streams: int) -> float:
@@ -54,7 +62,12 @@ def guessed_decode_s(token_s: float, streams: int) -> float:
     return token_s * (1.0 + 2.0 * streams)
 
 
-def _cost_s(items: Sequence[Item], size: int, decode_s: Callable[[int], float]) -> float:
+class _Times(NamedTuple):
+    sum_s: float
+    last_end_s: float
+
+
+def _times(items: Sequence[Item], size: int, decode_s: Callable[[int], float]) -> _Times:
     """With groups of this size that are read and decoded one after the other."""
     firsts_s = ends_s = first_s = end_s = 0.0
     for start in range(0, len(items), size):
@@ -63,4 +76,4 @@ def _cost_s(items: Sequence[Item], size: int, decode_s: Callable[[int], float]) 
         end_s = first_s + decode_s(len(group)) * max(min(item.tokens, ASSUMED_TOKENS) for item in group)
         firsts_s += len(group) * first_s
         ends_s += len(group) * end_s
-    return (firsts_s + ends_s) / len(items) + first_s + end_s
+    return _Times((firsts_s + ends_s) / len(items) + first_s + end_s, end_s)

@@ -48,6 +48,13 @@ def test_streams_that_cost_as_much_together_as_apart_are_not_gathered() -> None:
     assert group_size([Item(2.4, 64)] * 8, lambda streams: 0.026 * streams) == 1
 
 
+def test_of_groups_that_are_alike_those_that_end_first_are_taken() -> None:
+    """One by one has the least sum of times, by a hundredth, and its last answer ends a twelfth later."""
+    steps_s = (0.0, 0.0228, 0.0463, 0.0545, 0.0602, 0.0815, 0.0876, 0.0951, 0.1006)
+    for tokens, expected in ((300, 8), (1200, 4), (1800, 1)):
+        assert group_size([Item(tokens * 0.0045, 64)] * 8, lambda streams: steps_s[streams]) == expected
+
+
 def test_before_the_first_decode_a_cpu_is_assumed() -> None:
     sizes = [
         group_size([Item(float(tokens), 64)] * 8, lambda streams: guessed_decode_s(1.0, streams))

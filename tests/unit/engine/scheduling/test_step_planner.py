@@ -204,7 +204,7 @@ def steps(prompts: list[Prompt], *, chunk: int = 512) -> list[list[int]]:
         waiting = [prompt for prompt in prompts if prompt.left]
         costs = costs_of(0.004, 0.013)
         costs.observe(4, 0, 0.038)
-        costs.observe(8, 0, 0.068)
+        costs.observe(8, 0, 0.076)
         step = plan_step(waiting, Streams(), Balance(), costs, now=100.0, chunk=chunk, group=group)
         group, room = step.group, step.prefill_tokens
         computed = [0] * len(prompts)
