@@ -160,6 +160,13 @@ async def test_models_that_cannot_be_shown(managed: Managed) -> None:
         assert response.json()["error"].startswith(text)
 
 
+@pytest.mark.parametrize("keep_alive", [1e9, 1e17, 1e300, "999999999999999h"])
+async def test_a_model_that_stays_for_ages_is_listed(managed: Managed, keep_alive: float | str) -> None:
+    await post(managed, "/api/generate", model="chat", keep_alive=keep_alive)
+    [row] = (await managed.client.get("/api/ps")).json()["models"]
+    assert (datetime.fromisoformat(row["expires_at"]) - datetime.now().astimezone()).days > 10_000
+
+
 async def test_models_in_memory(managed: Managed) -> None:
     await post(managed, "/api/generate", model="chat", keep_alive=-1)
     await post(managed, "/api/embed", model="embeds", input="a", keep_alive="10m")

@@ -118,7 +118,7 @@ def parameter_size(count: int) -> str:
 def _left(state: ModelStatus) -> timedelta:
     if state.keep_alive_left_s is None:
         return FOR_EVER
-    return min(timedelta(seconds=state.keep_alive_left_s), FOR_EVER)
+    return timedelta(seconds=min(state.keep_alive_left_s, FOR_EVER.total_seconds()))
 
 
 def _on_device(taken: int, facts: ModelFacts) -> int:
