@@ -32,9 +32,6 @@ class Slot(Enum):
 CALL_ID_PATTERN = "[a-zA-Z0-9_-]{1,40}"
 INDEX_PATTERN = "0|[1-9][0-9]{0,3}"
 
-CDATA = ("<![CDATA[", "]]>")
-"""The section of XML."""
-
 Parts = tuple[str | Slot, ...]
 
 

@@ -135,13 +135,9 @@ def _alternatives(schema: object, root: object) -> list[Mapping[str, Any]]:
         found = cast(dict[str, Any], part)
         seen.add(id(found))
         parts.append(found)
-        reference = found.get("$ref")
-        if isinstance(reference, str):
-            queue.append(_resolve(reference, root))
-        for keyword in ("anyOf", "oneOf", "allOf"):
-            members = found.get(keyword)
-            if isinstance(members, list):
-                queue += cast(list[object], members)
+        queue += _conjuncts(found, root)
+        for members in _unions(found):
+            queue += members
     return parts
 
 
@@ -172,13 +168,9 @@ def _hinted(schema: object) -> frozenset[str] | None:
     """The type that the keywords of a schema are about."""
     if not isinstance(schema, dict):
         return None
-    return (
-        frozenset({"object"})
-        if "properties" in schema
-        else frozenset({"array"})
-        if "items" in schema
-        else None
-    )
+    if "properties" in schema:
+        return frozenset({"object"})
+    return frozenset({"array"}) if "items" in schema else None
 
 
 def _refuse(name: str) -> NoReturn:

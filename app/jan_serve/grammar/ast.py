@@ -96,9 +96,10 @@ class Until(msgspec.Struct, frozen=True):
     """`low` to `high` characters without `stop` in them, then `stop`; `high` None means no bound.
 
     special: what `stop` ends with, if that is a control token where a vocabulary has it. No beginning of `stop` is an
-    end of it. section: an opening and a closing text. Characters that begin with the opening one may have any number,
-    and `stop` among them; they end with the first closing text just before `stop`. There are none if the closing text
-    is empty. Only the Lark print and readers of text know this node. No other terminal is allowed where it begins.
+    end of it. section: an opening and a closing text. Characters that begin with the opening text are a section: any
+    number of them, `stop` included, up to the first closing text, which `stop` has to follow. An empty closing text
+    rules sections out. Only the Lark print and readers of text know this node. No other terminal is allowed where it
+    begins.
     """
 
     low: int

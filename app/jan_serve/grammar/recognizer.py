@@ -38,8 +38,8 @@ _Cell: TypeAlias = tuple["Expr | _Open", Place | None, int]
 
 
 class _Open(NamedTuple):
-    """An `Until` after some characters. end: the last of them, as many as its stop has. opening: what would complete
-    the opening text of a section, of which there is none here."""
+    """An `Until` after some characters. end: the last of them, as many as its stop has. opening: the
+    rest of a section's opening text, if the characters are its beginning; they must not complete it."""
 
     until: Until
     written: int

@@ -5,11 +5,12 @@ Source: the model's chat template.
 
 from __future__ import annotations
 
-from jan_serve.chat.call_layout import CDATA, CallLayout, Slot, TaggedArguments
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
 from jan_serve.chat.chat_format import ChatFormat, Signature
 from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
+CDATA = ("<![CDATA[", "]]>")
 OPEN = '<function name="'
 CLOSE = "</function>"
 
@@ -25,7 +26,7 @@ MINICPM5 = ChatFormat(
             value_open=">",
             value_close="</param>",
             call_close=CLOSE,
-            cdata=True,
+            section=CDATA,
         ),
         OPEN,
     ),

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.chat.call_layout import CDATA
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
@@ -30,7 +29,8 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
     call_opens: begin a call; empty if the marker already read does. name_end: ends the name and its attributes; "" if
     nothing marks the end. key_end, value_open: between an argument's name and its value, with attributes between the
     two; `string="…"` or `type="…"` declares whether the value is a string. pad: optional, once before and once after a
-    value; not part of the value. closers: may follow the last call. or_json: the syntax of JSON calls in place of tags.
+    value; not part of the value. section: what opens and closes a value that may hold value_close. closers: may follow
+    the last call. or_json: the syntax of JSON calls in place of tags.
     """
 
     call_opens: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
     call_close: str
     closers: tuple[str, ...] = ()
     pad: str = ""
-    cdata: bool = False
+    section: tuple[str, str] | None = None
     or_json: JsonCalls | None = None
 
     def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
@@ -152,10 +152,11 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
 def _read_value(context: ParseContext, syntax: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
     stream, out = context.stream, context.out
     close = marker_set(syntax.value_close)
-    if syntax.cdata and (yield from stream.accept(CDATA[0])):
+    opening, closing = syntax.section or ("", "")
+    if opening and (yield from stream.accept(opening)):
         # The section may contain the closing tag, so its end is searched first.
         pieces: list[str] = []
-        if (yield from stream.read_until(marker_set(CDATA[1]), pieces.append)) is None:
+        if (yield from stream.read_until(marker_set(closing), pieces.append)) is None:
             return False
         out.arguments(value_to_json("".join(pieces), types))
         return (yield from stream.read_until(close, pieces.append)) is not None

@@ -6,6 +6,7 @@ Times are in seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from math import isclose
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ LARGEST: Final = 32
 _TILES: Final = (4, 8, 16)
 """llama.cpp's kernels on CPUs multiply four rows together: four streams cost about as much as three."""
 _NEAR: Final = 1.03
-"""Sums of times that differ by less are alike: then the last end decides, which is that of the least work."""
+"""Sums within this factor are alike: the choice whose last answer ends first is taken, which is the least work."""
 ASSUMED_TOKENS: Final = 256
 """Of an answer without a nearer limit."""
 
@@ -44,17 +45,16 @@ def group_size(items: Sequence[Item], decode_s: Callable[[int], float]) -> int:
     """How many of these prompts, in this order, end together. decode_s: of a step of so many streams.
 
     Small groups give the first clients their answers soon, large ones decode more streams in a step. The choice has the
-    least sum of four times: mean and last first token, mean and last end; of sums that are alike, the one with the
-    first last end. So it does not depend on how fast the machine is, only on how much faster it reads than it writes,
-    and what more streams add to a step.
+    least sum of four times: mean and last first token, mean and last end. Of sums that are alike, the one whose last
+    answer ends first is taken. So the choice does not depend on how fast the machine is, only on how much faster it
+    reads than it writes, and what more streams add to a step.
     """
     sizes = {1, min(LARGEST, len(items)), *(size for size in _TILES if size < len(items))}
     times = {size: _times(items, size, decode_s) for size in sorted(sizes)}
     least_s = min(found.sum_s for found in times.values())
-    near = {
-        size: found.last_end_s / least_s for size, found in times.items() if found.sum_s <= _NEAR * least_s
-    }
-    return min(near, key=lambda size: round(near[size], 6))
+    near = {size: found.last_end_s for size, found in times.items() if found.sum_s <= _NEAR * least_s}
+    soonest_s = min(near.values())
+    return next(size for size, end_s in near.items() if isclose(end_s, soonest_s))
 
 
 def guessed_decode_s(token_s: float, streams: int) -> float:

@@ -178,7 +178,7 @@ def raw_text(allowed: StringSet, stop: str, rules: RuleBuilder, hint: str) -> Ex
 
 class RawStop(NamedTuple):
     """What ends a raw string. special: what `text` ends with, if that is a control token. gap: white space before it,
-    which counts as a part of the string. section: as `Until` has it, for any string; others begin with none."""
+    which counts as a part of the string. section: as in `Until`; a bounded string is none."""
 
     text: str
     special: str = ""

@@ -26,7 +26,7 @@ ATTRIBUTES = TaggedCalls(
     value_open=">",
     value_close="</arg>",
     call_close="</call>",
-    cdata=True,
+    section=("<![CDATA[", "]]>"),
 )
 HEAD = "<call><function=get_weather>"
 NAMED = '<call>get_weather><arg name="city"'
