@@ -15,6 +15,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from models.recipe.precision import PRODUCTS
 from models.recipe.processes import Processes
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -22,7 +23,7 @@ _STEPS = 5
 _ADAM_STEP_SIZE = 0.2
 
 
-def orthogonalised(matrix: Tensor, *, precision: torch.dtype = torch.bfloat16) -> Tensor:
+def orthogonalised(matrix: Tensor, *, precision: torch.dtype = PRODUCTS) -> Tensor:
     """Roughly the nearest (semi-)orthogonal matrix, by five Newton-Schulz steps."""
     a, b, c = _COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
@@ -49,7 +50,7 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         weight_decay: float,
         momentum: float = 0.95,
-        precision: torch.dtype = torch.bfloat16,
+        precision: torch.dtype = PRODUCTS,
     ) -> None:
         super().__init__(list(matrices), {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
         self._processes, self._precision = processes, precision

@@ -29,6 +29,7 @@ from models.recipe.corpus.mixture import examples
 from models.recipe.model import TinyLlama
 from models.recipe.optimizer import Muon
 from models.recipe.plan import Plan, reader_of
+from models.recipe.precision import PRODUCTS
 from models.recipe.processes import ALONE, Processes, run_together
 from models.recipe.tokenizer import Encoder, learn_vocabulary
 from models.recipe.vocabulary import END_OF_TEXT, Vocabulary
@@ -95,8 +96,8 @@ class Trainer:
     def _loss(self, rows: Packed) -> Tensor:
         """The sum of the weighted losses of rows, in nats."""
         wanted = rows.wanted
-        hidden = self.model.hidden(rows.ids, mask=rows.mask, wanted=wanted, precision=torch.bfloat16)
-        logits = F.linear(hidden.bfloat16(), self.model.weight("token_embd.weight").bfloat16())
+        hidden = self.model.hidden(rows.ids, mask=rows.mask, wanted=wanted, precision=PRODUCTS)
+        logits = F.linear(hidden.to(PRODUCTS), self.model.weight("token_embd.weight").to(PRODUCTS))
         losses = F.cross_entropy(logits.float(), rows.targets[wanted], reduction="none")
         return (losses * rows.weights[wanted]).sum()
 

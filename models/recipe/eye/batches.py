@@ -9,6 +9,7 @@ as in a chat, one after the other.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from models.recipe.corpus.draw import Draw
 from models.recipe.corpus.mixture import SYSTEM_PROMPTS
 from models.recipe.eye.projector_file import AFTER, BEFORE
 from models.recipe.eye.questions import THOUGHT, Exchange, draw_exchange
-from models.recipe.eye.scene import Scene
+from models.recipe.eye.scene import Scene, draw_scene
 from models.recipe.tokenizer import Encoder
 from models.recipe.vocabulary import TURN_END, TURN_START
 
@@ -31,6 +32,7 @@ _SYSTEM_SHARE = 0.15
 _PICTURE_LAST_SHARE = 0.2
 _CHAT_SHARE = 0.25
 _THINKING_SHARE = 0.25
+_STEPS_AHEAD = 32
 
 
 class Token(NamedTuple):
@@ -119,6 +121,29 @@ class Writer:
         answer = replace(ask("", exchange.answer, thought=THOUGHT), thinking=thinking).answer
         start = prompt.add(self._encode(f"{TURN_END}\n{TURN_START}assistant\n"), branch=branch, start=start)
         return prompt.add(self._encode(answer + TURN_END), branch=branch, start=start, learned=True)
+
+
+class LikeLengths:
+    """Scenes with their prompts for one step after another, half of them of two shapes: these take longest to learn.
+
+    Those of a step have like lengths, so that little is padded: the prompts of some steps are sorted by length and cut
+    into steps, which come in the given order.
+    """
+
+    def __init__(self, draw: Draw, writer: Writer, *, half: int, order: random.Random) -> None:
+        self._draw, self._writer, self._half, self._order = draw, writer, half, order
+        self._steps: list[list[tuple[Scene, Prompt]]] = []
+
+    def __next__(self) -> list[tuple[Scene, Prompt]]:
+        if not self._steps:
+            size = 2 * self._half
+            kinds = ("two", None) * (self._half * _STEPS_AHEAD)
+            scenes = [draw_scene(self._draw, kind) for kind in kinds]
+            pairs = [(scene, self._writer.write(scene)) for scene in scenes]
+            pairs.sort(key=lambda pair: len(pair[1].tokens))
+            self._steps = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+            self._order.shuffle(self._steps)
+        return self._steps.pop()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import os
+import random
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -33,7 +34,7 @@ from models.recipe.batches import Batches, packed, weight_of
 from models.recipe.corpus.draw import Draw
 from models.recipe.corpus.mixture import examples
 from models.recipe.eye.attributes import attributes_of
-from models.recipe.eye.batches import Prompt, TextBatch, Writer, text_batch
+from models.recipe.eye.batches import LikeLengths, Prompt, TextBatch, Writer, text_batch
 from models.recipe.eye.plan import EyePlan
 from models.recipe.eye.questions import ROWS, draw_exchange
 from models.recipe.eye.rows import disturbed_rows, rows_of, vectors_of
@@ -42,6 +43,7 @@ from models.recipe.eye.text_model import TextModel, read_plainly
 from models.recipe.eye.train import add_arguments, plan_of, use_one_thread
 from models.recipe.optimizer import Muon
 from models.recipe.plan import Plan
+from models.recipe.precision import PRODUCTS
 from models.recipe.processes import ALONE, Processes, run_together
 from models.recipe.tokenizer import Encoder
 from models.recipe.train import keep_freed_memory
@@ -60,8 +62,8 @@ class Reader:
     def __init__(self, plan: EyePlan, model: Path, processes: Processes = ALONE) -> None:
         self.plan, self._processes = plan, processes
         self._model = hashlib.sha256(model.read_bytes()).hexdigest()
-        self.text = TextModel(model, precision=torch.bfloat16)
-        self._before = TextModel(model, precision=torch.bfloat16)
+        self.text = TextModel(model, precision=PRODUCTS)
+        self._before = TextModel(model, precision=PRODUCTS)
         self._tokens = plan.shape(self.text.shape.n_embd).tokens
         self.vectors = vectors_of(self.text, seed=plan.seed)
         self.weights = self.text.learned()
@@ -85,6 +87,10 @@ class Reader:
         self._writer = Writer(
             encoder, self._draw, image_tokens=self._tokens, questions=self.plan.reading_questions
         )
+        # All processes have prompts of the same length in a step, so that none waits for another.
+        order = random.Random(f"reading-{self.plan.seed}-{self.step}")
+        half = max(1, self.plan.reading_scenes // 2 // count)
+        self._asked = LikeLengths(self._draw, self._writer, half=half, order=order)
         pieces = self.text.vocabulary.word_pieces()
         stream = examples(seed, held_out=False, late=lambda: True, pieces=pieces)
         self._replayed_rows = self.plan.reading(self.step)[1]
@@ -114,14 +120,12 @@ class Reader:
         return {"loss": float(loss.detach()), "right": right, "away": float(away.detach()), "rate": rate}
 
     def _answers(self) -> tuple[Tensor, float]:
-        draw, half = self._draw, max(1, self.plan.reading_scenes // 2 // self._processes.count)
-        # Two shapes are what takes longest to learn.
-        scenes = [draw_scene(draw, "two" if number < half else None) for number in range(2 * half)]
-        attributes = torch.tensor([attributes_of(scene) for scene in scenes])
+        taken = next(self._asked)
+        attributes = torch.tensor([attributes_of(scene) for scene, _ in taken])
         rows = disturbed_rows(
             self.vectors, attributes, self._tokens, others=self.plan.other_share, noise=self.plan.noise
         )
-        batch = text_batch([self._writer.write(scene) for scene in scenes], pad=self._pad)
+        batch = text_batch([prompt for _, prompt in taken], pad=self._pad)
         logits, targets = self._logits(batch, rows), batch.targets[batch.wanted]
         right = (logits.detach().argmax(-1) == targets).float().mean()
         return F.cross_entropy(logits, targets), float(right)

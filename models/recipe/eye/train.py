@@ -40,6 +40,7 @@ from models.recipe.eye.rows import attributes_of_cells, rows_of, scores_of, valu
 from models.recipe.eye.scene import Scene, draw_scene
 from models.recipe.eye.text_model import TextModel
 from models.recipe.optimizer import Muon
+from models.recipe.precision import PRODUCTS
 from models.recipe.processes import ALONE
 from models.recipe.train import keep_freed_memory
 
@@ -90,7 +91,7 @@ class Trainer:
         self.plan = plan
         self._vectors = vectors_of(text, seed=plan.seed)
         shape = plan.shape(text.shape.n_embd)
-        self.eye = Eye(shape, seed=plan.seed, precision=torch.bfloat16)
+        self.eye = Eye(shape, seed=plan.seed, precision=PRODUCTS)
         # They say whether the encoder sees each attribute; they are not part of the file.
         self.heads = nn.ModuleList(nn.Linear(shape.widths[-1], size) for size in SIZES)
         for parameter in self.heads.parameters():

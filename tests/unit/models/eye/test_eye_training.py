@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from models.recipe.corpus.draw import Draw
 from models.recipe.eye import reading
 from models.recipe.eye.__main__ import teach
 from models.recipe.eye.attributes import SIZES, attributes_of
-from models.recipe.eye.batches import Prompt, Writer, text_batch
+from models.recipe.eye.batches import LikeLengths, Prompt, Writer, text_batch
 from models.recipe.eye.convnet import Eye
 from models.recipe.eye.export import export_projector, export_text, load_eye
 from models.recipe.eye.plan import EyePlan
@@ -154,6 +155,21 @@ def test_questions_in_one_sequence_answer_as_alone(text_file: Path, seed: int) -
     parts = [states_of(text, [each], rows) for each in alone]
     assert ids == [number for _, part in parts for number in part]
     assert torch.allclose(hidden, torch.cat([part for part, _ in parts]), atol=1e-5)
+
+
+def test_prompts_of_a_step_have_like_lengths(text_file: Path) -> None:
+    encoder = Encoder(TextModel(text_file).vocabulary)
+    draw = Draw("lengths", held_out=False)
+    steps = LikeLengths(
+        draw, Writer(encoder, draw, image_tokens=64, questions=4), half=2, order=random.Random(1)
+    )
+    taken = [next(steps) for _ in range(32)]
+    assert {len(step) for step in taken} == {4}
+    assert sum(scene.kind == "two" for step in taken for scene, _ in step) >= 64
+    lengths = [[len(prompt.tokens) for _, prompt in step] for step in taken]
+    padded = sum(max(step) * len(step) for step in lengths)
+    assert sum(map(sum, lengths)) > 0.97 * padded
+    assert [max(step) for step in lengths] != sorted(max(step) for step in lengths)
 
 
 def test_what_thinks_is_asked_to_think(text_file: Path) -> None:
