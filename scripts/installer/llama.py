@@ -73,7 +73,8 @@ class Build:
         parts = [requirement, repr(self), repr(self.target()), platform.system(), platform.machine()]
         parts += [f"{name}={value}" for name, value in self.definitions().items() if "INCLUDE" not in name]
         parts += [
-            (ROOT / "scripts" / name).read_text(encoding="utf-8") for name in ("llama.cmake", "zig.txt")
+            (ROOT / "scripts" / name).read_text(encoding="utf-8")
+            for name in ("llama.cmake", "attention.h", "zig.txt")
         ]
         parts.append(repr(_LEFT_OUT))
         if self.compiler == "system":

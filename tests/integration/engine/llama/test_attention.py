@@ -1,0 +1,220 @@
+"""llama.cpp's attention on CPUs, as it is compiled here (``scripts/attention.h``), beside the same in NumPy."""
+
+# ggml has no stubs.
+# pyright: basic
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytestmark = pytest.mark.integration
+
+Array = NDArray[np.floating[Any]]
+F32, F16 = gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16
+Q8_0, Q4_0 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0
+BF16 = gguf.GGMLQuantizationType.BF16
+_SUFFIX = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
+_ROOM = 256 << 20
+
+
+class _InitParams(ctypes.Structure):
+    _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of an operation. sequences: of the cells and the rows, which see their own only."""
+
+    rows: int
+    cells: int
+    heads: int = 14
+    kv_heads: int = 2
+    width: int = 64
+    value_width: int = 64
+    sequences: int = 1
+
+
+class Ggml:
+    """A context of ggml: tensors, and the one operation."""
+
+    def __init__(self) -> None:
+        folder = Path(llama_cpp.__file__).parent / "lib"
+        base, cpu = (
+            ctypes.CDLL(str(next(folder.glob(f"*{name}.{_SUFFIX}")))) for name in ("ggml-base", "ggml-cpu")
+        )
+        for name in ("init", "new_tensor", "get_data", "flash_attn_ext", "new_graph"):
+            getattr(base, f"ggml_{name}").restype = ctypes.c_void_p
+        base.ggml_init.argtypes = [_InitParams]
+        self._base, self._cpu = base, cpu
+        self._context = ctypes.c_void_p(base.ggml_init(_InitParams(_ROOM, None, False)))
+
+    def tensor(self, values: Array, kind: gguf.GGMLQuantizationType) -> ctypes.c_void_p:
+        """``values`` with the outermost dimension first."""
+        sizes = (ctypes.c_int64 * values.ndim)(*reversed(values.shape))
+        tensor = ctypes.c_void_p(self._base.ggml_new_tensor(self._context, int(kind), values.ndim, sizes))
+        data = np.ascontiguousarray(gguf.quantize(values.astype(np.float32), kind))
+        ctypes.memmove(self._base.ggml_get_data(tensor), data.ctypes.data, data.nbytes)
+        return tensor
+
+    def attention(
+        self,
+        inputs: list[ctypes.c_void_p | None],
+        sinks: ctypes.c_void_p | None,
+        numbers: tuple[float, float, float],
+        shape: tuple[int, ...],
+        threads: int,
+    ) -> Array:
+        """The result, of that shape."""
+        floats = map(ctypes.c_float, numbers)
+        result = ctypes.c_void_p(self._base.ggml_flash_attn_ext(self._context, *inputs, *floats))
+        if sinks is not None:
+            self._base.ggml_flash_attn_ext_add_sinks(result, sinks)
+        graph = ctypes.c_void_p(self._base.ggml_new_graph(self._context))
+        self._base.ggml_build_forward_expand(graph, result)
+        assert self._cpu.ggml_graph_compute_with_ctx(self._context, graph, threads) == 0
+        data = ctypes.cast(self._base.ggml_get_data(result), ctypes.POINTER(ctypes.c_float))
+        return np.ctypeslib.as_array(data, (int(np.prod(shape)),)).reshape(shape).copy()
+
+    def close(self) -> None:
+        self._base.ggml_free(self._context)
+
+
+def hidden_cells(shape: Shape, random: np.random.Generator) -> NDArray[np.bool_]:
+    """(rows, cells): a row sees the cells of its sequence up to its own place, in runs and strewn."""
+    owners = np.repeat(np.arange(shape.sequences), -(-shape.cells // shape.sequences))[: shape.cells]
+    rows = np.sort(random.integers(0, shape.sequences, shape.rows))
+    hidden = owners[None] != rows[:, None]
+    for row in range(shape.rows):
+        own = np.flatnonzero(owners == rows[row])
+        hidden[row, own[max(1, len(own) - shape.rows + row) :]] = True
+    hidden |= (random.random(shape.cells) < 0.05) & (owners != rows[:, None])
+    return hidden
+
+
+def expected(
+    q: Array,
+    k: Array,
+    v: Array,
+    hidden: NDArray[np.bool_],
+    slopes: Array,
+    softcap: float,
+    sinks: Array | None,
+) -> Array:
+    """(rows, heads, width) of queries (heads, rows, width), keys and values (kv heads, cells, width)."""
+    group = len(q) // len(k)
+    scores = np.einsum("hrd,hcd->hrc", q, k.repeat(group, 0)) / np.sqrt(q.shape[-1])
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    places = -np.arange(k.shape[1])[::-1] / 64.0
+    scores = np.where(hidden, -np.inf, scores + slopes[:, None, None] * places)
+    if sinks is not None:
+        scores = np.concatenate([scores, np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))], -1)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("hrc,hcd->rhd", weights[..., : k.shape[1]], v.repeat(group, 0))
+
+
+def check(
+    shape: Shape,
+    *,
+    kinds: tuple[gguf.GGMLQuantizationType, gguf.GGMLQuantizationType] = (F16, F16),
+    threads: int = 2,
+    bias: float = 0.0,
+    softcap: float = 0.0,
+    with_sinks: bool = False,
+) -> None:
+    random = np.random.default_rng(shape.rows * 1000 + shape.cells)
+    q = random.normal(size=(shape.heads, shape.rows, shape.width)).astype(np.float32) * 3
+    k = random.normal(size=(shape.kv_heads, shape.cells, shape.width)).astype(np.float32)
+    v = random.normal(size=(shape.kv_heads, shape.cells, shape.value_width)).astype(np.float32)
+    k, v = (gguf.dequantize(gguf.quantize(x, kind), kind) for x, kind in zip((k, v), kinds, strict=True))
+    hidden = hidden_cells(shape, random)
+    places = -np.arange(shape.cells)[::-1] / 64.0 if bias else np.zeros(shape.cells)
+    mask = np.where(hidden, -np.inf, places.astype(np.float16))
+    sinks = random.normal(size=shape.heads).astype(np.float32) * 3 if with_sinks else None
+    slopes = np.array([2.0 ** (-bias * (head + 1) / shape.heads) for head in range(shape.heads)])
+    wanted = expected(q, k, v, hidden, slopes if bias else np.zeros(shape.heads), softcap, sinks)
+
+    ggml = Ggml()
+    inputs = [ggml.tensor(values[None], kind) for values, kind in ((q, F32), (k, kinds[0]), (v, kinds[1]))]
+    found = ggml.attention(
+        [*inputs, ggml.tensor(mask[None, None], F16)],
+        ggml.tensor(sinks, F32) if sinks is not None else None,
+        (1 / np.sqrt(shape.width), bias, softcap),
+        wanted.shape,
+        threads,
+    )
+    ggml.close()
+    # Rows that are computed one by one add up half floats, as llama.cpp does.
+    np.testing.assert_allclose(found, wanted, atol=2e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 23, 24, 40, 63, 64, 71, 130, 300])
+@pytest.mark.parametrize("sequences", [1, 5])
+def test_rows_of_any_number(rows: int, sequences: int) -> None:
+    check(Shape(rows, 768, sequences=sequences))
+
+
+@pytest.mark.parametrize("cells", [1, 64, 100, 256, 511, 512, 1000])
+@pytest.mark.parametrize("rows", [1, 3, 70])
+def test_cells_of_any_number(rows: int, cells: int) -> None:
+    check(Shape(rows, max(cells, rows)))
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "width", "value_width"),
+    [(4, 4, 64, 64), (8, 1, 80, 80), (3, 1, 128, 128), (71, 1, 64, 64), (4, 2, 96, 40), (4, 1, 576, 512)],
+)
+@pytest.mark.parametrize("rows", [1, 5, 33, 100])
+def test_heads_of_any_shape(heads: int, kv_heads: int, width: int, value_width: int, rows: int) -> None:
+    check(Shape(rows, 640, heads, kv_heads, width, value_width, sequences=2))
+
+
+@pytest.mark.parametrize(
+    "kinds", [(F32, F32), (BF16, BF16), (Q8_0, Q8_0), (Q4_0, Q4_0), (Q8_0, F16)], ids=str
+)
+@pytest.mark.parametrize("rows", [1, 4, 48, 90])
+def test_caches_of_any_type(
+    kinds: tuple[gguf.GGMLQuantizationType, gguf.GGMLQuantizationType], rows: int
+) -> None:
+    check(Shape(rows, 576, sequences=3), kinds=kinds)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 100])
+@pytest.mark.parametrize("threads", [1, 3, 60])
+def test_threads_of_any_number(rows: int, threads: int) -> None:
+    check(Shape(rows, 512, sequences=2), threads=threads)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 30, 100])
+@pytest.mark.parametrize(
+    "options",
+    [{"softcap": 5.0}, {"with_sinks": True}, {"bias": 8.0}, {"softcap": 5.0, "with_sinks": True}],
+    ids=str,
+)
+def test_what_models_add_to_scores(options: dict[str, Any], rows: int) -> None:
+    check(Shape(rows, 700, heads=8, sequences=2), **options)
+
+
+def test_a_row_that_sees_nothing_is_zero() -> None:
+    ggml = Ggml()
+    tensors = [
+        ggml.tensor(np.ones((1, heads, cells, 64)), kind)
+        for heads, cells, kind in ((4, 2, F32), (2, 512, F16), (2, 512, F16))
+    ]
+    mask = np.zeros((1, 1, 2, 512))
+    mask[0, 0, 1] = -np.inf
+    found = ggml.attention([*tensors, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (2, 4, 64), 2)
+    ggml.close()
+    np.testing.assert_allclose(found[0], 1.0, atol=1e-3)
+    assert not found[1].any()
