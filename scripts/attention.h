@@ -338,9 +338,6 @@ class GroupedAttention {
     void add_cells(int64_t unit, int64_t cell, int64_t cells, const uint16_t * seen) {
         const int64_t DK = k->ne[0];
         const int64_t DV = v->ne[0];
-        if (cells < CELLS) {
-            std::fill_n(keys, CELLS * DK, 0.0f);
-        }
         const int64_t i3   = sequence(unit) / (q->ne[3] / k->ne[3]);
         const char *  from = (const char *) k->data + cell * k->nb[1] + shared(unit) * k->nb[2] + i3 * k->nb[3];
         as_columns(keys, CELLS, k->type, from, k->nb[1], cells, DK, values);
@@ -358,11 +355,12 @@ class GroupedAttention {
             weigh(head);
         }
         from = (const char *) v->data + cell * v->nb[1] + shared(unit) * v->nb[2] + i3 * v->nb[3];
-        for (int64_t i = 0; i < cells; i++) {
-            read_row(v->type, from + i * v->nb[1], values + i * DV, DV);
-        }
-        if (cells < CELLS) {
-            std::fill_n(values + cells * DV, (CELLS - cells) * DV, 0.0f);
+        for (int64_t i = 0; i < CELLS; i++) {
+            if (bias[i] == -INFINITY) {
+                std::fill_n(values + i * DV, DV, 0.0f);
+            } else {
+                read_row(v->type, from + i * v->nb[1], values + i * DV, DV);
+            }
         }
         simd_gemm(mixed, scores, values, heads, CELLS, DV);
     }
@@ -371,7 +369,10 @@ class GroupedAttention {
     void weigh(int64_t head) {
         float * ours = scores + head * CELLS;
         float   most;
-        ggml_vec_add_f32(CELLS, ours, ours, bias);
+        // Hidden cells may hold anything, infinities too.
+        for (int64_t i = 0; i < CELLS; i++) {
+            ours[i] = bias[i] == -INFINITY ? -INFINITY : ours[i] + bias[i];
+        }
         ggml_vec_max_f32(CELLS, &most, ours);
         if (most > top[head]) {
             const float kept = expf(top[head] - most);

@@ -218,3 +218,18 @@ def test_a_row_that_sees_nothing_is_zero() -> None:
     ggml.close()
     np.testing.assert_allclose(found[0], 1.0, atol=1e-3)
     assert not found[1].any()
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_cells_of_others_may_hold_anything(rows: int) -> None:
+    ggml = Ggml()
+    keys, mask = np.ones((1, 2, 512, 64)), np.zeros((1, 1, rows, 512))
+    keys[:, :, 100:120] = np.inf
+    mask[..., 100:120] = -np.inf
+    queries = ggml.tensor(np.ones((1, 4, rows, 64)), F32)
+    cells = [ggml.tensor(keys, F16), ggml.tensor(keys, F16)]
+    found = ggml.attention(
+        [queries, *cells, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (rows, 4, 64), 2
+    )
+    ggml.close()
+    np.testing.assert_allclose(found, 1.0, atol=1e-3)
