@@ -263,10 +263,6 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
     # Products of six rows leave four of a tile's 64.
     set(tail [=[
     // Tail rows: one at a time
-    for (; ii < M; ii++) {
-        int64_t jj = 0;
-        for (; jj + GEMM_RN * KN <= N; jj += GEMM_RN * KN) {
-            simd_gemm_ukernel<1, GEMM_RN>(C + jj, A, B + jj, K, N);
 ]=])
     set(tail_ours [=[
     for (; GEMM_RM > 4 && ii + 4 <= M && N % (GEMM_RN * KN) == 0; ii += 4) {
@@ -278,10 +274,6 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
     }
 
     // Tail rows: one at a time
-    for (; ii < M; ii++) {
-        int64_t jj = 0;
-        for (; jj + GEMM_RN * KN <= N; jj += GEMM_RN * KN) {
-            simd_gemm_ukernel<1, GEMM_RN>(C + jj, A, B + jj, K, N);
 ]=])
     jan_serve_change(simd-gemm.h tail tail_ours)
 endfunction()

@@ -126,8 +126,8 @@ class Writer:
 class LikeLengths:
     """Scenes with their prompts for one step after another, half of them of two shapes: these take longest to learn.
 
-    Those of a step have like lengths, so that little is padded: the prompts of some steps are sorted by length and cut
-    into steps, which come in the given order.
+    The prompts of a step have like lengths, so that little is padded: those of some steps are drawn at once and sorted
+    by length. ``order`` draws in which order these steps come.
     """
 
     def __init__(self, draw: Draw, writer: Writer, *, half: int, order: random.Random) -> None:

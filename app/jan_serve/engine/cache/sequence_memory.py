@@ -18,8 +18,8 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence
 
 IDLE_CELLS = 64
-"""Max cells of finished sequences beside running ones. On CPUs a running sequence reads every cell, its own or not, and
-the threads divide the attention of one stream by cache position; a copy from RAM takes milliseconds (ADR 0025)."""
+"""Max cells of finished sequences beside running ones. On CPUs each row of a batch looks at the mask of every cell, its
+own or not; a copy from RAM takes milliseconds (ADR 0025)."""
 SLOW_COPY_IDLE_CELLS = 1024
 """The same where a copy is more expensive: from a device, or of transposed values (without flash attention)."""
 

@@ -26,11 +26,12 @@ class CachePosition(msgspec.Struct, frozen=True):
 class PrefillCosts:
     """A token costs a base, plus an amount for each cell that its attention reads.
 
-    In a batch of fewer rows than a tile, each row reads the cells of its sequence. A tile reads all cells, once for
-    all its rows, and larger batches read them in larger blocks. So the cost of a cell is learnt for three kinds of
-    batches. Both costs are exponential averages: the base over tokens near the start of their sequence, the cost of a
-    cell over the others. Untried batch kinds are assumed cheaper than those of fewer rows, so they get tried; tiles are
-    retried after a while. The first prompt may have read the weights from disk: a cheaper second one replaces it.
+    In a batch of fewer rows than a tile, each row reads the cells of its sequence. A tile reads the cells that any of
+    its rows sees, once for all of them, and larger batches read them in larger blocks. So the cost of a cell is
+    learnt for three kinds of batches. Both costs are exponential averages: the base over tokens near the start of
+    their sequence, the cost of a cell over the others. Untried batch kinds are assumed cheaper than those of fewer
+    rows, so they get tried; tiles are retried after a while. The first prompt may have read the weights from disk:
+    a cheaper second one replaces it.
     """
 
     def __init__(self) -> None:
