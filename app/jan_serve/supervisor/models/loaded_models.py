@@ -165,11 +165,11 @@ class LoadedModels:
                 if not slot.retiring:
                     self._grant(slot)
             case WorkerEnd() as end if slot.optional_projector is not None and not end.requested:
-                self._leave_out(slot.optional_projector, slot, end)
+                self._blame_projector(slot.optional_projector, slot, end)
             case WorkerEnd() as end:
                 self._lost(slot, end)
                 history = self.histories[slot.source.name]
-                history.projector_fault = ""
+                history.projector_crashes.clear()
                 message = f"The model `{slot.source.name}` could not be loaded: {end}."
                 verdict = history.verdict(self._clock())
                 retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
@@ -178,11 +178,13 @@ class LoadedModels:
                 self._refuse_load(slot.source, error)
                 slot.stop()
 
-    def _leave_out(self, projector: str, slot: ModelSlot, end: WorkerEnd) -> None:
-        """The load is tried again without it: llama.cpp ends the process at some damaged files."""
+    def _blame_projector(self, projector: str, slot: ModelSlot, end: WorkerEnd) -> None:
+        """The load is tried again, at last without the projector: llama.cpp ends the process at some damaged files."""
         fault = f"a load with its projector {Path(projector).name} ended the worker ({end})"
-        logger.warning("%s is loaded for text only: %s", slot.source.name, fault)
-        self.histories[slot.source.name].projector_fault = fault
+        history = self.histories[slot.source.name]
+        history.projector_crashes.append(fault)
+        next_try = "for text only" if history.projector_fault else "again"
+        logger.warning("%s is loaded %s: %s", slot.source.name, next_try, fault)
         slot.mark_gone()
         self._forget(slot)
 

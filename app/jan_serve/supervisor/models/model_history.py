@@ -10,6 +10,7 @@ from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, V
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
+_PROJECTOR_TRIES = 2
 _SERVICE_WEIGHT = 0.2
 _MIN_RETRY_S = 1.0
 _MAX_RETRY_S = 60.0
@@ -31,12 +32,19 @@ class ModelHistory:
         """Sequences that its last worker ran at once."""
         self.lost_devices: tuple[str, ...] = ()
         """Accelerators that an earlier worker found and the last one did not: a driver may be gone after a sleep."""
-        self.projector_fault = ""
-        """Why it is loaded without its projector: with it, its worker ended."""
+        self.projector_crashes: list[str] = []
+        """How the worker ended at each load with its projector, since the last load that succeeded."""
         self._devices: frozenset[str] = frozenset()
         self._limits = limits
         self._crashes = CrashLog(limits)
         self._mean_service_s = 1.0
+
+    @property
+    def projector_fault(self) -> str:
+        """Why the next load leaves the projector out; empty if it does not. One crash may have any cause, such as the
+        kernel's out-of-memory killer: the projector is blamed for the second in a row.
+        """
+        return self.projector_crashes[-1] if len(self.projector_crashes) >= _PROJECTOR_TRIES else ""
 
     def seen(self, source: ModelSource, retention: Retention) -> None:
         """A request resolved to this file."""
@@ -44,11 +52,12 @@ class ModelHistory:
         if source != self.source:
             self.source = source
             self.reason = None
-            self.projector_fault = ""
+            self.projector_crashes.clear()
             self._crashes = CrashLog(self._limits)
 
     def loaded(self, facts: ModelFacts) -> None:
         self.loads_total += 1
+        self.projector_crashes.clear()
         self.parallel = max(facts.parallel, 1)
         self.reason = None
         # The names of other machines' devices are numbers, and their descriptions addresses.

@@ -123,6 +123,37 @@ async def test_a_projector_that_ends_the_load_is_left_out(tmp_path: Path) -> Non
         assert status(manager).crashes_total == 0
 
 
+@pytest.mark.parametrize(("kills", "blamed"), [(1, False), (2, True)])
+async def test_a_projector_is_left_out_of_one_load_after_two_crashes_in_a_row(
+    tmp_path: Path, kills: int, blamed: bool
+) -> None:
+    gate = Gate(tmp_path / "slow-load.gguf.gate")
+    settings = EngineSettings(projector="mmproj-sound.gguf")
+
+    async def fault(manager: ModelManager, kills: int) -> str:
+        asked = asyncio.create_task(ask(manager, "!say fine"))
+        killed: set[int] = set()
+
+        def started() -> set[int]:
+            return {model.pid for model in manager.snapshot().models if model.pid is not None} - killed
+
+        for _ in range(kills):
+            await until(lambda: bool(started()))
+            pid = started().pop()
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: bool(started()))
+        await asyncio.to_thread(gate.open)
+        assert await asked == "fine"
+        async with manager.lease(None) as client:
+            return client.facts.projector_fault
+
+    async with fake_manager(tmp_path, ("slow-load",), limits=NO_PAUSE, settings=settings) as manager:
+        assert ("SIGKILL" in await fault(manager, kills)) is blamed
+        await manager.unload("slow-load")
+        assert not await fault(manager, 0)
+
+
 @pytest.mark.parametrize(("name", "required"), [("crash-on-load-ABRT", False), ("fake", True)])
 async def test_a_load_ends_for_good_without_the_projector_or_if_it_is_required(
     tmp_path: Path, name: str, required: bool
