@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from jan_serve.chat.call_layout import CallLayout
 from jan_serve.chat.delta_builder import DeltaBuilder
 from jan_serve.chat.text_stream import Steps, TextStream
 from jan_serve.core.messages import Tool
+from jan_serve.text.markers import marker_set
+
+_NUMBER_PARTS: Final = frozenset("0123456789.eE")
 
 
 class IdStyle(Enum):
@@ -72,6 +76,18 @@ class ParseContext(msgspec.Struct):
         """Announce a call, and drop the recording of its text."""
         self.stream.stop_recording()
         self.out.open_call(name)
+
+    def pass_rest(self, closers: tuple[str, ...], read: str = "") -> Steps[None]:
+        """Pass on the text after malformed arguments, up to a closer, so that clients can see the error.
+
+        read: the beginning of that text, if it is read already. A space keeps it from a number: 1 and 2 are not 12.
+        """
+        first = read[:1] or (yield from self.stream.peek(1))
+        if self.stream.at_end:
+            return
+        self.out.arguments(f" {read}" if first in _NUMBER_PARTS else read)
+        if closers:
+            yield from self.stream.read_until(marker_set(*closers), self.out.arguments)
 
     def release(self) -> None:
         """Emit the text read since `stream.record()`: it is not a call."""

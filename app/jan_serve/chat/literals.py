@@ -1,7 +1,7 @@
 """Converts values close to JSON (Python literals, Gemma's notation) to JSON text as they arrive.
 
 JSON stays unchanged; `'…'` becomes `"…"`, True/False/None become true/false/null, a tuple becomes an array, and a bare
-word becomes a string. Nothing is evaluated.
+word becomes a string. Of a name that an object repeats, the first value counts. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.chat.json_stream import json_escaped
+from jan_serve.chat.object_writer import ObjectWriter
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import marker_set
 
@@ -43,13 +44,18 @@ _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
 class LiteralSyntax(msgspec.Struct, frozen=True):
-    """quotes: delimiters of strings with backslash escapes. raw_quote: delimiter of strings without escapes."""
+    """quotes: delimiters of strings with backslash escapes. raw_quote: delimiter of strings without escapes.
+
+    escaped: characters that stand for themselves after a backslash.
+    """
 
     quotes: tuple[str, ...] = ("'", '"')
     raw_quote: str | None = None
+    escaped: str = "'\"\\"
 
 
 PYTHON: Final = LiteralSyntax()
+JSON: Final = LiteralSyntax(quotes=('"',), escaped='"\\/')
 GEMMA: Final = LiteralSyntax(quotes=(), raw_quote='<|"|>')
 
 
@@ -93,12 +99,12 @@ def copy_quoted(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[
         if marker == quote:
             sink('"')
             return True
-        if marker is None or not (yield from _copy_escape(stream, sink)):
+        if marker is None or not (yield from _copy_escape(stream, sink, syntax)):
             return False
 
 
-def _copy_escape(stream: TextStream, sink: Sink) -> Steps[bool]:
-    """Read the rest of a Python escape, after its backslash. An unknown escape keeps its backslash."""
+def _copy_escape(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[bool]:
+    """Read the rest of an escape, after its backslash. An unknown escape keeps its backslash."""
     kind = yield from stream.take(1)
     if kind == "":
         return False
@@ -117,7 +123,7 @@ def _copy_escape(stream: TextStream, sink: Sink) -> Steps[bool]:
         else:
             sink(json_escaped(chr(code) if code < 0x110000 else "\ufffd"))
         return True
-    if kind in ("'", '"', "\\"):
+    if kind in syntax.escaped:
         sink(json_escaped(kind))
     else:
         sink(json_escaped(_ESCAPES.get(kind, "\\" + kind)))
@@ -126,39 +132,36 @@ def _copy_escape(stream: TextStream, sink: Sink) -> Steps[bool]:
 
 def _copy_object(stream: TextStream, sink: Sink, syntax: LiteralSyntax, depth: int) -> Steps[bool]:
     sink((yield from stream.take(1)))
-    first = True
+    members = ObjectWriter(sink)
     while True:
         yield from stream.skip_space()
         if (yield from stream.accept("}")):
             sink("}")
             return True
-        if not first:
-            sink(", ")
-        first = False
-        if not (yield from _copy_key(stream, sink, syntax)):
+        key = yield from _read_key(stream, syntax)
+        if key is None:
             return False
+        value = members.begin(key)
         yield from stream.skip_space()
         if not (yield from stream.accept(":")):
             return False
-        sink(": ")
+        value(": ")
         yield from stream.skip_space()
-        if not (yield from copy_literal(stream, sink, syntax, depth + 1)):
+        if not (yield from copy_literal(stream, value, syntax, depth + 1)):
             return False
         yield from stream.skip_space()
         if not (yield from stream.accept(",")) and (yield from stream.peek(1)) != "}":
             return False
 
 
-def _copy_key(stream: TextStream, sink: Sink, syntax: LiteralSyntax) -> Steps[bool]:
-    quoted = yield from copy_quoted(stream, sink, syntax)
-    if quoted is not None:
-        return quoted
+def _read_key(stream: TextStream, syntax: LiteralSyntax) -> Steps[str | None]:
+    """Read a key as a JSON string. None if there is none, or the text ends in it."""
     pieces: list[str] = []
+    quoted = yield from copy_quoted(stream, pieces.append, syntax)
+    if quoted is not None:
+        return "".join(pieces) if quoted else None
     yield from stream.read_matching(_WORD, pieces.append)
-    if stream.at_end:
-        return False
-    sink(f'"{json_escaped("".join(pieces))}"')
-    return bool(pieces)
+    return f'"{json_escaped("".join(pieces))}"' if pieces and not stream.at_end else None
 
 
 def _copy_array(stream: TextStream, sink: Sink, syntax: LiteralSyntax, depth: int) -> Steps[bool]:

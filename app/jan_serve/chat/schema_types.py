@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 
-from jan_serve.chat.literals import literal_to_json
+from jan_serve.chat.literals import JSON, literal_to_json
 
 ALL_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 STRING: Final = frozenset({"string"})
@@ -42,17 +42,18 @@ def value_to_json(text: str, types: frozenset[str]) -> str:
     """Convert a value that a model wrote as `text` to JSON.
 
     JSON or a Python literal of one of `types` stays that value; anything else becomes a string, even if `types` has
-    none. A value in quotes is never read as JSON: the quotes belong to the string.
+    none. A value in quotes is never read as JSON: the quotes belong to the string. An object that repeats a name keeps
+    its first value.
     """
     if types == STRING:
         return json.dumps(text, ensure_ascii=False)
     stripped = text.strip()
     for candidate in (stripped, _python_to_json(stripped)):
-        kind = _type_of(candidate)
+        kind, repeats = _type_of(candidate)
         if kind in (None, "string"):
             continue
         if kind in types or (kind == "integer" and "number" in types):
-            return candidate
+            return literal_to_json(candidate, JSON) or candidate if repeats else candidate
     return json.dumps(text if "string" in types else stripped, ensure_ascii=False)
 
 
@@ -177,12 +178,21 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _type_of(text: str) -> str | None:
-    """The type of a JSON text; None for any other text."""
+def _type_of(text: str) -> tuple[str | None, bool]:
+    """The type of a JSON text, None for any other text; and whether an object in it repeats a name."""
+    repeats = False
+
+    def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal repeats
+        named = dict(pairs)
+        repeats = repeats or len(named) < len(pairs)
+        return named
+
     try:
-        return _type_name(json.loads(text, parse_constant=_refuse))
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=members)
     except (ValueError, RecursionError):
-        return None
+        return None, False
+    return _type_name(value), repeats
 
 
 def _type_name(value: object) -> str:

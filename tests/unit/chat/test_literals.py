@@ -30,6 +30,17 @@ def test_json_is_left_as_it_is(value: dict[str, object]) -> None:
     assert literal_to_json(text) == text
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc'"), PYTHON_VALUES), max_size=5))
+def test_the_first_value_of_a_name_counts(members: list[tuple[str, object]]) -> None:
+    converted = literal_to_json("{" + ", ".join(f"{name!r}: {value!r}" for name, value in members) + "}")
+    assert converted is not None
+    first = dict(reversed(members))
+    expected = [(name, first[name]) for name in dict(members)]
+    assert list(json.loads(converted).items()) == expected
+    assert json.dumps(json.loads(converted)) == json.dumps(dict(expected))
+    assert len(json.loads(converted, object_pairs_hook=list)) == len(expected)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -39,6 +50,7 @@ def test_json_is_left_as_it_is(value: dict[str, object]) -> None:
         (r"['\ud83d\xzz']", r'["\ud83d\\xzz"]'),
         ("[a, -1.5e3, 007, None, true]", '["a", -1.5e3, "007", null, true]'),
         ("{a: 1, 'b': {}}", '{"a": 1, "b": {}}'),
+        (r"""{a: 1, 'a': 2, '\x61': 3, "b": 4}""", '{"a": 1, "b": 4}'),
     ],
 )
 def test_spellings_are_normalised(text: str, expected: str) -> None:
@@ -74,6 +86,7 @@ def test_malformed_literals_give_none(text: str) -> None:
             '{"a": "x \\"y\\" \\\\ {", "b": [1, -2.5], "c": {"d": true}}',
         ),
         ('{<|"|>a b<|"|>:null}', '{"a b": null}'),
+        ('{a:{b:1,b:2},<|"|>a<|"|>:3,c:[{d:4,d:5}]}', '{"a": {"b": 1}, "c": [{"d": 4}]}'),
     ],
 )
 def test_gemma_literals(text: str, expected: str) -> None:

@@ -87,6 +87,12 @@ def test_schemas_that_are_deep_or_shared_take_no_time() -> None:
         ('"a"', {"string", "null"}, '"\\"a\\""'),
         ("[1, 'a']", {"array"}, '[1, "a"]'),
         ("{'a': True}", {"object"}, '{"a": true}'),
+        ("{'a': True, 'a': [1]}", {"object"}, '{"a": true}'),
+        ('{"a":1,"b":2}', {"object"}, '{"a":1,"b":2}'),
+        ('{"a":1,"a":2,"b":[{"c":1E5,"c":0}]}', {"object"}, '{"a": 1, "b": [{"c": 1E5}]}'),
+        (r'{"\/":"\/é\u00e9\ud83d","/":1,"\ud83d\ude00":2,"😀":3}', {"object"},
+         r'{"/": "/éé\ud83d", "\ud83d\ude00": 2}'),
+        ("{:.2f}", ALL_TYPES, '"{:.2f}"'),
         ("{a", {"object"}, '"{a"'),
         ("NaN", {"number"}, '"NaN"'),
         ("1" * 5000, {"integer"}, '"' + "1" * 5000 + '"'),
@@ -95,6 +101,6 @@ def test_schemas_that_are_deep_or_shared_take_no_time() -> None:
         ("[1]", ALL_TYPES, "[1]"),
         ("", ALL_TYPES, '""'),
     ],
-)
+)  # fmt: skip
 def test_values_are_converted_by_type(text: str, types: set[str], expected: str) -> None:
     assert value_to_json(text, frozenset(types)) == expected

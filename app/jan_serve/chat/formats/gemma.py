@@ -14,7 +14,6 @@ from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thou
 from jan_serve.chat.literals import GEMMA, copy_literal
 from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.text_stream import Steps
-from jan_serve.text.markers import marker_set
 
 OPEN = "<|tool_call>"
 CLOSE = "<tool_call|>"
@@ -25,7 +24,7 @@ _NAME: Final = re.compile(r"[\w.\-:/]*")
 
 
 def _read_call(context: ParseContext, marker: str) -> Steps[None]:
-    stream, out = context.stream, context.out
+    stream = context.stream
     yield from stream.skip_space()
     called = yield from stream.accept("call:")
     pieces: list[str] = []
@@ -35,11 +34,11 @@ def _read_call(context: ParseContext, marker: str) -> Steps[None]:
         context.release()
         return
     context.open_call(name)
-    if (yield from copy_literal(stream, out.arguments, GEMMA)):
+    if (yield from copy_literal(stream, context.out.arguments, GEMMA)):
         yield from stream.skip_space()
         yield from stream.accept(CLOSE)
-    elif not stream.at_end:
-        yield from stream.read_until(marker_set(CLOSE), out.arguments)
+    else:
+        yield from context.pass_rest((CLOSE,))
 
 
 GEMMA4 = ChatFormat(

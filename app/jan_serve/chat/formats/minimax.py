@@ -15,7 +15,6 @@ from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.parsers.nested_tags import Element, copy_members
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 from jan_serve.chat.text_stream import Steps
-from jan_serve.text.markers import marker_set
 
 _M1_OPEN = "<tool_calls>"
 _M1_CLOSE = "</tool_calls>"
@@ -87,9 +86,9 @@ def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
         any_call = True
         tool = context.tools.get(name)
         schema = tool.parameters if tool is not None else {}
-        whole = yield from copy_members(context, PREFIX, _INVOKE_END, Element(schema, schema))
-        if not whole and not stream.at_end:
-            yield from stream.read_until(marker_set(_M3_CLOSE), context.out.arguments)
+        element = Element(schema, schema)
+        if not (yield from copy_members(stream, context.out.arguments, PREFIX, _INVOKE_END, element)):
+            yield from context.pass_rest((_M3_CLOSE,))
             return
         stream.record()
         yield from stream.skip_space()

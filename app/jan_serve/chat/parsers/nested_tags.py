@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
+from jan_serve.chat.object_writer import ObjectWriter
 from jan_serve.chat.schema_types import STRING, item_schema, property_schema, types_of, value_to_json
-from jan_serve.chat.text_stream import Steps, discard
+from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import MarkerSet, marker_set
 
 MAX_DEPTH: Final = 64
@@ -33,15 +33,14 @@ class Element(msgspec.Struct, frozen=True):
         return Element(schema, self.root, self.depth + 1)
 
 
-def copy_members(context: ParseContext, prefix: str, end: str, element: Element) -> Steps[bool]:
-    """Read elements up to the tag `end` as JSON arguments of the call. False if the tag does not come."""
-    stream, out = context.stream, context.out
-    out.arguments("{")
-    first = True
+def copy_members(stream: TextStream, sink: Sink, prefix: str, end: str, element: Element) -> Steps[bool]:
+    """Read elements up to the tag `end`, passing them to `sink` as a JSON object. False if the tag does not come."""
+    sink("{")
+    members = ObjectWriter(sink)
     while True:
         yield from stream.skip_space()
         if (yield from stream.accept(end)):
-            out.arguments("}")
+            sink("}")
             return True
         if not (yield from stream.accept(f"{prefix}<")):
             return False
@@ -49,57 +48,55 @@ def copy_members(context: ParseContext, prefix: str, end: str, element: Element)
         if (yield from stream.read_until(_GREATER, key.append)) is None:
             return False
         name = "".join(key)
-        out.arguments(f'{"" if first else ", "}"{json_escaped(name)}": ')
-        first = False
-        value = element.child(property_schema(element.schema, element.root, name))
-        if not (yield from _copy_value(context, prefix, f"{prefix}</{name}>", value)):
+        value = members.begin(f'"{json_escaped(name)}"')
+        value(": ")
+        child = element.child(property_schema(element.schema, element.root, name))
+        if not (yield from _copy_value(stream, value, prefix, f"{prefix}</{name}>", child)):
             return False
 
 
-def _copy_value(context: ParseContext, prefix: str, end: str, element: Element) -> Steps[bool]:
-    stream, out = context.stream, context.out
+def _copy_value(stream: TextStream, sink: Sink, prefix: str, end: str, element: Element) -> Steps[bool]:
     if element.depth > MAX_DEPTH:
         return False
     types = types_of(element.schema, element.root)
     if types == STRING:
-        out.arguments('"')
+        sink('"')
         # Not marker_set: tag names come from the answer, and would fill its cache.
         closed = yield from stream.read_until(
-            MarkerSet((end,)), lambda text: out.arguments(json_escaped(text)), cut_off=discard
+            MarkerSet((end,)), lambda text: sink(json_escaped(text)), cut_off=discard
         )
         if closed is not None:
-            out.arguments('"')
+            sink('"')
         return closed is not None
     pieces: list[str] = []
     yield from stream.read_matching(_SPACE, pieces.append)
     if (yield from stream.accept(f"{prefix}<{ITEM}>")):
-        return (yield from _copy_items(context, prefix, end, element))
+        return (yield from _copy_items(stream, sink, prefix, end, element))
     if (yield from stream.accept(end)):
-        out.arguments(_empty_json("".join(pieces), types))
+        sink(_empty_json("".join(pieces), types))
         return True
     if (yield from stream.is_next(f"{prefix}<")):
-        return (yield from copy_members(context, prefix, end, element))
+        return (yield from copy_members(stream, sink, prefix, end, element))
     if (yield from stream.read_until(MarkerSet((end,)), pieces.append)) is None:
         return False
-    out.arguments(value_to_json("".join(pieces), types))
+    sink(value_to_json("".join(pieces), types))
     return True
 
 
-def _copy_items(context: ParseContext, prefix: str, end: str, element: Element) -> Steps[bool]:
+def _copy_items(stream: TextStream, sink: Sink, prefix: str, end: str, element: Element) -> Steps[bool]:
     """Read the items of an array, after the opening tag of the first one."""
-    stream, out = context.stream, context.out
     item = element.child(item_schema(element.schema, element.root))
-    out.arguments("[")
+    sink("[")
     while True:
-        if not (yield from _copy_value(context, prefix, f"{prefix}</{ITEM}>", item)):
+        if not (yield from _copy_value(stream, sink, prefix, f"{prefix}</{ITEM}>", item)):
             return False
         yield from stream.skip_space()
         if (yield from stream.accept(end)):
-            out.arguments("]")
+            sink("]")
             return True
         if not (yield from stream.accept(f"{prefix}<{ITEM}>")):
             return False
-        out.arguments(", ")
+        sink(", ")
 
 
 def _empty_json(space: str, types: frozenset[str]) -> str:

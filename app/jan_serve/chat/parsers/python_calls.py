@@ -10,9 +10,9 @@ import msgspec
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
 from jan_serve.chat.literals import copy_literal
+from jan_serve.chat.object_writer import ObjectWriter
 from jan_serve.chat.parsers.json_calls import JsonCalls
-from jan_serve.chat.text_stream import Steps
-from jan_serve.text.markers import marker_set
+from jan_serve.chat.text_stream import Steps, TextStream
 
 _NAME: Final = re.compile(r"[\w.\-]*")
 _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
@@ -69,33 +69,32 @@ def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[bool]:
         return False
     context.open_call(name)
     out.arguments("{")
-    if (yield from _read_arguments(context)):
+    malformed = yield from _read_arguments(stream, ObjectWriter(out.arguments))
+    if malformed is None:
         out.arguments("}")
-    elif syntax.closers and not stream.at_end:
-        yield from stream.read_until(marker_set(*syntax.closers), out.arguments)
+    else:
+        yield from context.pass_rest(syntax.closers, malformed)
     return True
 
 
-def _read_arguments(context: ParseContext) -> Steps[bool]:
-    """Read keyword arguments up to the closing bracket. False if they are malformed or the text ends."""
-    stream, out = context.stream, context.out
-    first = True
+def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | None]:
+    """Read keyword arguments up to the closing bracket. If they are malformed or the text ends, returns what is read of
+    the next one."""
     while True:
         yield from stream.skip_space()
         if (yield from stream.accept(")")):
-            return True
-        key: list[str] = []
-        yield from stream.read_matching(_KEY, key.append)
+            return None
+        pieces: list[str] = []
+        yield from stream.read_matching(_KEY, pieces.append)
+        key = "".join(pieces)
         yield from stream.skip_space()
         if not key or not (yield from stream.accept("=")):
-            if not stream.at_end:
-                out.arguments("".join(key))
-            return False
+            return key
         yield from stream.skip_space()
-        out.arguments(f'{"" if first else ", "}"{json_escaped("".join(key))}": ')
-        first = False
-        if not (yield from copy_literal(stream, out.arguments)):
-            return False
+        value = members.begin(f'"{json_escaped(key)}"')
+        value(": ")
+        if not (yield from copy_literal(stream, value)):
+            return ""
         yield from stream.skip_space()
         if not (yield from stream.accept(",")) and (yield from stream.peek(1)) != ")":
-            return False
+            return ""

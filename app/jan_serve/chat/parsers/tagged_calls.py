@@ -13,9 +13,10 @@ import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import json_escaped
+from jan_serve.chat.object_writer import ObjectWriter
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.schema_types import STRING, property_schema, types_of, value_to_json
-from jan_serve.chat.text_stream import Steps, discard
+from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import marker_set
 
 _NAME: Final = re.compile(r"[^\s\"'<>=]*")
@@ -92,14 +93,12 @@ def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
         return True
     tool = context.tools.get(name)
     schema: Mapping[str, Any] = tool.parameters if tool is not None else {}
-    while (yield from _read_argument(context, syntax, schema)):
+    members = ObjectWriter(out.arguments)
+    while (yield from _read_argument(context, syntax, schema, members)):
         yield from stream.skip_space()
-        if (yield from stream.accept(syntax.argument_open)):
-            out.arguments(", ")
-        elif (yield from _accept_end(context, syntax)) or not stream.at_end:
-            out.arguments("}")
-            return True
-        else:
+        if not (yield from stream.accept(syntax.argument_open)):
+            if (yield from _accept_end(context, syntax)) or not stream.at_end:
+                out.arguments("}")
             return True
     return True
 
@@ -115,29 +114,33 @@ def _accept_end(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
     return False
 
 
-def _read_argument(context: ParseContext, syntax: TaggedCalls, schema: Mapping[str, Any]) -> Steps[bool]:
+def _read_argument(
+    context: ParseContext, syntax: TaggedCalls, schema: Mapping[str, Any], members: ObjectWriter
+) -> Steps[bool]:
     """Read an argument after its opening tag, up to its closing one. False if it does not end."""
-    stream, out = context.stream, context.out
+    stream = context.stream
     key: list[str] = []
     if (yield from stream.read_until(marker_set(syntax.key_end), key.append)) is None:
         return False
     name = "".join(key)
-    out.arguments(f'"{json_escaped(name)}": ')
+    value = members.begin(f'"{json_escaped(name)}"')
+    value(": ")
     attributes: list[str] = []
     if syntax.value_open:
         yield from stream.read_matching(_ATTRIBUTES, attributes.append)
         if not (yield from stream.accept(syntax.value_open)):
-            # The tags are broken: the rest passes unchanged, so the arguments are not valid JSON.
+            # The tags are broken: the rest passes unchanged, or is dropped with a repeated name. The object stays open,
+            # so the arguments are not valid JSON.
             if not stream.at_end:
-                out.arguments("".join(attributes))
-                yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), out.arguments)
+                value("".join(attributes))
+                yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), value)
             return False
     types = _declared_types("".join(attributes))
     if types is None:
         types = types_of(property_schema(schema, schema, name), schema)
     if syntax.pad:
         yield from stream.accept(syntax.pad)
-    return (yield from _read_value(context, syntax, types))
+    return (yield from _read_value(stream, value, syntax, types))
 
 
 def _declared_types(attributes: str) -> frozenset[str] | None:
@@ -149,8 +152,7 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
     return frozenset({"number", "integer", "boolean", "null", "object", "array"})
 
 
-def _read_value(context: ParseContext, syntax: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
-    stream, out = context.stream, context.out
+def _read_value(stream: TextStream, sink: Sink, syntax: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
     close = marker_set(syntax.value_close)
     opening, closing = syntax.section or ("", "")
     if opening and (yield from stream.accept(opening)):
@@ -158,31 +160,31 @@ def _read_value(context: ParseContext, syntax: TaggedCalls, types: frozenset[str
         pieces: list[str] = []
         if (yield from stream.read_until(marker_set(closing), pieces.append)) is None:
             return False
-        out.arguments(value_to_json("".join(pieces), types))
+        sink(value_to_json("".join(pieces), types))
         return (yield from stream.read_until(close, pieces.append)) is not None
     if types != STRING:
         pieces = []
         whole = yield from stream.read_until(close, pieces.append)
         if whole is not None:
-            out.arguments(value_to_json("".join(pieces).removesuffix(syntax.pad), types))
+            sink(value_to_json("".join(pieces).removesuffix(syntax.pad), types))
         return whole is not None
-    out.arguments('"')
-    string = _StringValue(context, syntax.pad)
+    sink('"')
+    string = _StringValue(sink, syntax.pad)
     if (yield from stream.read_until(close, string.add, cut_off=discard)) is None:
         return False
-    out.arguments('"')
+    sink('"')
     return True
 
 
 class _StringValue:
     """A sink that escapes text for JSON. Holds back a `pad` at the end, which may belong to the closing tag."""
 
-    def __init__(self, context: ParseContext, pad: str) -> None:
-        self._out = context.out
+    def __init__(self, sink: Sink, pad: str) -> None:
+        self._sink = sink
         self._pad = pad
         self._held = ""
 
     def add(self, text: str) -> None:
         text = self._held + text
         self._held = self._pad if self._pad and text.endswith(self._pad) else ""
-        self._out.arguments(json_escaped(text[: len(text) - len(self._held)]))
+        self._sink(json_escaped(text[: len(text) - len(self._held)]))

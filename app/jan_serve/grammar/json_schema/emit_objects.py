@@ -157,7 +157,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
 
 
 def _needs_memory(spec: ObjectSpec) -> UnsupportedSchema | None:
-    """Why the names of an object must differ. A reader keeps the last value of a name that is there twice: so the other
+    """Why the names of an object must differ. A reader keeps one value of a name that is there twice: so the other
     names count as one, and none of them settles a condition on its value."""
     if spec.low > len(set(spec.required)) + 1:
         keyword, reason = "minProperties", "names that are not listed cannot be counted where they may repeat"

@@ -30,7 +30,9 @@ def arguments(text: str, schema: object = SCHEMA, prefix: str = "") -> tuple[str
     def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
         del chat_format
         context.open_call("now")
-        yield from copy_members(context, prefix, f"{prefix}</call>", Element(schema, schema))
+        yield from copy_members(
+            context.stream, context.out.arguments, prefix, f"{prefix}</call>", Element(schema, schema)
+        )
 
     answer = parse_everywhere(with_parser(read), text)
     return answer.calls[0].arguments, answer.text
@@ -46,6 +48,12 @@ def arguments(text: str, schema: object = SCHEMA, prefix: str = "") -> tuple[str
         ("<s></s><n></n><list></list><o></o></call>", '{"s": "", "n": {}, "list": [], "o": {}}'),
         ("<list> <item>1</item> <item>b</item> </list></call>", '{"list": ["1", "b"]}'),
         ("<o><n>1.5</n><x>y</x></o></call>", '{"o": {"n": 1.5, "x": "y"}}'),
+        ("<s>a</s><s>b</s><n>1</n><s>c</s></call>", '{"s": "a", "n": 1}'),
+        ("<o><n>1</n><n>2</n><x>y</x></o><o><n>3</n></o></call>", '{"o": {"n": 1, "x": "y"}}'),
+        ("<x><item><a>1</a><a>2</a></item><item><a>3</a></item></x></call>", '{"x": [{"a": 1}, {"a": 3}]}'),
+        ("<list><item>a</item></list><list><item>b</item></list></call>", '{"list": ["a"]}'),
+        ("<s>a</s><s>b</call>", '{"s": "a"'),
+        ("<s>a</s><list><item>b</item></list><list><item>c", '{"s": "a", "list": ["b"]'),
         ("<list><item>a</item>", '{"list": ["a"'),
         ("<s>a", '{"s": "a'),
         ("text", "{"),

@@ -42,6 +42,11 @@ NAMED = '<call>get_weather><arg name="city"'
         (TAGS, f"{HEAD}</function></call>", "", ["{}"]),
         (TAGS, f"{HEAD}<parameter=city>Oslo</parameter></call>.", ".", ['{"city": "Oslo"}']),
         (TAGS, f"{HEAD}</function> <function=get_weather></function></call>.", ".", ["{}", "{}"]),
+        (TAGS, f"{HEAD}<parameter=city>a</parameter><parameter=city>\nb\n</parameter><parameter=days>5</parameter>"
+         "<parameter=days>6</parameter></function></call>.", ".", ['{"city": "a", "days": 5}']),
+        (TAGS, f"{HEAD}<parameter=city>a</parameter><parameter=city>b", "", ['{"city": "a"']),
+        (TAGS, f"{HEAD}<parameter=city>a</parameter><parameter=ci", "", ['{"city": "a"']),
+        (TAGS, f'{HEAD}<parameter=opts>{{"a":1,"a":2}}</parameter></function></call>', "", ['{"opts": {"a": 1}}']),
         (TAGS, f"{HEAD}<parameter=city>Os", "", ['{"city": "Os']),
         (TAGS, "<call><function=get_weather and", "<call><function=get_weather and", []),
         (TAGS, "<call><function=></function>", "<call><function=></function>", []),
@@ -50,6 +55,8 @@ NAMED = '<call>get_weather><arg name="city"'
         (ATTRIBUTES, f'{NAMED} string="false">[1]</arg></call>.', ".", ['{"city": [1]}']),
         (ATTRIBUTES, f'{NAMED} type="string">1</arg></call>.', ".", ['{"city": "1"}']),
         (ATTRIBUTES, f"{NAMED}><![CDATA[</arg>]]></arg></call>.", ".", ['{"city": "</arg>"}']),
+        (ATTRIBUTES, f'{NAMED}>a</arg><arg name="city"><![CDATA[</arg>]]></arg></call>.', ".", ['{"city": "a"}']),
+        (ATTRIBUTES, f'{NAMED} type="number">1</arg><arg name="city" 2}}</call>.', ".", ['{"city": 1']),
         (ATTRIBUTES, f"{NAMED} ?Oslo</call>.", ".", ['{"city":  ?Oslo']),
     ],
 )  # fmt: skip

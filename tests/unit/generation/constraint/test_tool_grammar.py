@@ -225,7 +225,7 @@ MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integ
 
 @each_notation
 def test_names_are_counted_only_where_none_repeats(form: ChatFormat) -> None:
-    """A reader keeps the last value of a name that is there twice, and counts one."""
+    """A reader keeps one value of a name that is there twice."""
     schema: dict[str, Any] = {"type": "object", "properties": {"map": MAP}}
     is_json = form.name == "hermes"  # it has a memory of names
     assert tool_grammar(form, schema).warnings == (() if is_json else (COUNTED_NAMES,))
