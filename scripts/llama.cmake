@@ -52,9 +52,10 @@ function(jan_serve_join_sources)
 endfunction()
 cmake_language(DEFER CALL jan_serve_join_sources)
 
-# Attention on CPUs: attention.h says why. Each change is a piece of ggml-cpu's source and what takes its place.
+# Kernels of our own for CPUs. Each change is a piece of ggml-cpu's source and what takes its place.
+set(jan_serve_kernels ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu)
 function(jan_serve_change file)
-    set(path ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu/${file})
+    set(path ${jan_serve_kernels}/${file})
     file(READ ${path} text)
     while(ARGN)
         list(POP_FRONT ARGN before after)
@@ -70,6 +71,7 @@ function(jan_serve_change file)
     file(WRITE ${path} "${text}")
 endfunction()
 
+# attention.h says why.
 function(jan_serve_attention)
     set(include [=[
 #include "vec.h"
@@ -256,8 +258,7 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
     foreach(name IN LISTS names)
         list(APPEND pairs ${name} ${name}_ours)
     endforeach()
-    file(COPY ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/attention.h
-         DESTINATION ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu)
+    file(COPY ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/attention.h DESTINATION ${jan_serve_kernels})
     jan_serve_change(ops.cpp ${pairs})
 
     # Products of six rows leave four of a tile's 64.
@@ -278,3 +279,61 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
     jan_serve_change(simd-gemm.h tail tail_ours)
 endfunction()
 jan_serve_attention()
+
+# products.h says why.
+function(jan_serve_products)
+    set(size [=[
+                        cur += ggml_tiled_wdata_size(n_tasks, node);
+                    } break;
+                case GGML_OP_MUL_MAT_ID:
+]=])
+    set(size_ours [=[
+                        cur += MAX(ggml_tiled_wdata_size(n_tasks, node), jan_serve_product_size(node, n_tasks));
+                    } break;
+                case GGML_OP_MUL_MAT_ID:
+]=])
+    set(tiled "    if (ggml_compute_forward_mul_mat_tiled(params, dst)) {")
+    set(tiled_ours [=[
+    const bool has_product = jan_serve_has_product(params, dst);
+    if (!has_product && ggml_compute_forward_mul_mat_tiled(params, dst)) {]=])
+    set(barrier [=[
+    ggml_barrier(params->threadpool);
+
+#if GGML_USE_LLAMAFILE
+    if (src1->type != vec_dot_type) {
+]=])
+    set(barrier_ours [=[
+    if (has_product) {
+        jan_serve_prepare_product(params, dst);
+        ggml_barrier(params->threadpool);
+        jan_serve_compute_product(params, dst);
+        return;
+    }
+    ggml_barrier(params->threadpool);
+
+#if GGML_USE_LLAMAFILE
+    if (src1->type != vec_dot_type) {
+]=])
+    set(declared [=[
+void ggml_compute_forward_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+]=])
+    set(declared_ours [=[
+void ggml_compute_forward_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+size_t jan_serve_product_size(const struct ggml_tensor * dst, int threads);
+bool jan_serve_has_product(const struct ggml_compute_params * params, const struct ggml_tensor * dst);
+void jan_serve_prepare_product(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+void jan_serve_compute_product(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+]=])
+    set(include [=[
+#include "attention.h"
+]=])
+    set(include_ours [=[
+#include "attention.h"
+#include "products.h"
+]=])
+    file(COPY ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/products.h DESTINATION ${jan_serve_kernels})
+    jan_serve_change(ggml-cpu.c size size_ours tiled tiled_ours barrier barrier_ours)
+    jan_serve_change(ops.h declared declared_ours)
+    jan_serve_change(ops.cpp include include_ours)
+endfunction()
+jan_serve_products()

@@ -74,7 +74,7 @@ class Build:
         parts += [f"{name}={value}" for name, value in self.definitions().items() if "INCLUDE" not in name]
         parts += [
             (ROOT / "scripts" / name).read_text(encoding="utf-8")
-            for name in ("llama.cmake", "attention.h", "zig.txt")
+            for name in ("llama.cmake", "attention.h", "products.h", "zig.txt")
         ]
         parts.append(repr(_LEFT_OUT))
         if self.compiler == "system":

@@ -6,29 +6,21 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gguf
-import llama_cpp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.ggml import Array, Ggml
+
 pytestmark = pytest.mark.integration
 
-Array = NDArray[np.floating[Any]]
 F32, F16 = gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16
 Q8_0, Q4_0 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0
 BF16 = gguf.GGMLQuantizationType.BF16
-_SUFFIX = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
-_ROOM = 256 << 20
-
-
-class _InitParams(ctypes.Structure):
-    _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
 
 
 @dataclass(frozen=True)
@@ -44,49 +36,19 @@ class Shape:
     sequences: int = 1
 
 
-class Ggml:
-    """A context of ggml: tensors, and the one operation."""
-
-    def __init__(self) -> None:
-        folder = Path(llama_cpp.__file__).parent / "lib"
-        base, cpu = (
-            ctypes.CDLL(str(next(folder.glob(f"*{name}.{_SUFFIX}")))) for name in ("ggml-base", "ggml-cpu")
-        )
-        for name in ("init", "new_tensor", "get_data", "flash_attn_ext", "new_graph"):
-            getattr(base, f"ggml_{name}").restype = ctypes.c_void_p
-        base.ggml_init.argtypes = [_InitParams]
-        self._base, self._cpu = base, cpu
-        self._context = ctypes.c_void_p(base.ggml_init(_InitParams(_ROOM, None, False)))
-
-    def tensor(self, values: Array, kind: gguf.GGMLQuantizationType) -> ctypes.c_void_p:
-        """``values`` with the outermost dimension first."""
-        sizes = (ctypes.c_int64 * values.ndim)(*reversed(values.shape))
-        tensor = ctypes.c_void_p(self._base.ggml_new_tensor(self._context, int(kind), values.ndim, sizes))
-        data = np.ascontiguousarray(gguf.quantize(values.astype(np.float32), kind))
-        ctypes.memmove(self._base.ggml_get_data(tensor), data.ctypes.data, data.nbytes)
-        return tensor
-
-    def attention(
-        self,
-        inputs: list[ctypes.c_void_p | None],
-        sinks: ctypes.c_void_p | None,
-        numbers: tuple[float, float, float],
-        shape: tuple[int, ...],
-        threads: int,
-    ) -> Array:
-        """The result, of that shape."""
-        floats = map(ctypes.c_float, numbers)
-        result = ctypes.c_void_p(self._base.ggml_flash_attn_ext(self._context, *inputs, *floats))
-        if sinks is not None:
-            self._base.ggml_flash_attn_ext_add_sinks(result, sinks)
-        graph = ctypes.c_void_p(self._base.ggml_new_graph(self._context))
-        self._base.ggml_build_forward_expand(graph, result)
-        assert self._cpu.ggml_graph_compute_with_ctx(self._context, graph, threads) == 0
-        data = ctypes.cast(self._base.ggml_get_data(result), ctypes.POINTER(ctypes.c_float))
-        return np.ctypeslib.as_array(data, (int(np.prod(shape)),)).reshape(shape).copy()
-
-    def close(self) -> None:
-        self._base.ggml_free(self._context)
+def attention(
+    ggml: Ggml,
+    inputs: list[ctypes.c_void_p | None],
+    sinks: ctypes.c_void_p | None,
+    numbers: tuple[float, float, float],
+    shape: tuple[int, ...],
+    threads: int,
+) -> Array:
+    """The result, of that shape. inputs: queries, keys, values, mask. numbers: scale, ALiBi's bias, soft cap."""
+    result = ggml.operation("flash_attn_ext", *inputs, *map(ctypes.c_float, numbers))
+    if sinks is not None:
+        ggml.base.ggml_flash_attn_ext_add_sinks(result, sinks)
+    return ggml.computed(result, shape, threads)
 
 
 def hidden_cells(shape: Shape, random: np.random.Generator) -> NDArray[np.bool_]:
@@ -147,7 +109,8 @@ def check(
 
     ggml = Ggml()
     inputs = [ggml.tensor(values[None], kind) for values, kind in ((q, F32), (k, kinds[0]), (v, kinds[1]))]
-    found = ggml.attention(
+    found = attention(
+        ggml,
         [*inputs, ggml.tensor(mask[None, None], F16)],
         ggml.tensor(sinks, F32) if sinks is not None else None,
         (1 / np.sqrt(shape.width), bias, softcap),
@@ -214,7 +177,7 @@ def test_a_row_that_sees_nothing_is_zero() -> None:
     ]
     mask = np.zeros((1, 1, 2, 512))
     mask[0, 0, 1] = -np.inf
-    found = ggml.attention([*tensors, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (2, 4, 64), 2)
+    found = attention(ggml, [*tensors, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (2, 4, 64), 2)
     ggml.close()
     np.testing.assert_allclose(found[0], 1.0, atol=1e-3)
     assert not found[1].any()
@@ -228,7 +191,8 @@ def test_cells_of_others_may_hold_anything(rows: int) -> None:
     mask[..., 100:120] = -np.inf
     queries = ggml.tensor(np.ones((1, 4, rows, 64)), F32)
     cells = [ggml.tensor(keys, F16), ggml.tensor(keys, F16)]
-    found = ggml.attention(
+    found = attention(
+        ggml,
         [queries, *cells, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (rows, 4, 64), 2
     )
     ggml.close()

@@ -1,0 +1,121 @@
+"""llama.cpp's products of quantised weights, as they are compiled here (``scripts/products.h``), beside NumPy."""
+
+# ggml has no stubs.
+# pyright: basic
+
+from __future__ import annotations
+
+import ctypes
+
+import gguf
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.ggml import Array, Ggml
+
+pytestmark = pytest.mark.integration
+
+Kind = gguf.GGMLQuantizationType
+OURS = [Kind.Q5_0, Kind.Q8_0]
+KINDS = [*OURS, Kind.Q4_0]
+TOKENS = [1, 2, 3, 4, 5, 8, 23, 66]
+
+
+def weights(kind: Kind, rows: int, width: int) -> tuple[NDArray[np.uint8], Array]:
+    """Stored and read. Scales are powers of two near 1; all other bits are random."""
+    random = np.random.default_rng(rows * width)
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    data = random.integers(0, 256, (rows, width // block, size), dtype=np.uint8)
+    scales = 2.0 ** random.integers(-3, 4, (rows, width // block, 1))
+    data[..., :2] = scales.astype(np.float16).view(np.uint8).reshape(rows, width // block, 2)
+    data = data.reshape(rows, -1)
+    return data, gguf.dequantize(data, kind)
+
+
+def activations(tokens: int, width: int) -> Array:
+    """What a block of 8 bits holds exactly."""
+    random = np.random.default_rng(tokens + width)
+    values = random.integers(-127, 128, (tokens, width)).astype(np.float32)
+    values[:, ::32] = 127
+    return values * (2.0 ** random.integers(-4, 5, (tokens, 1))).astype(np.float32)
+
+
+def product(kind: Kind, stored: NDArray[np.uint8], values: Array, threads: int = 2) -> Array:
+    """(…, rows) of activations (…, width)."""
+    ggml = Ggml()
+    shape = (len(stored), values.shape[-1])
+    inputs = ggml.stored(stored, shape, kind), ggml.tensor(values, Kind.F32)
+    found = ggml.computed(
+        ggml.operation("mul_mat", *inputs), (*values.shape[:-1], len(stored)), threads
+    )
+    ggml.close()
+    return found
+
+
+def check(kind: Kind, rows: int, width: int, tokens: int, threads: int = 2) -> None:
+    stored, read = weights(kind, rows, width)
+    values = activations(tokens, width)
+    wanted = values.astype(np.float64) @ read.astype(np.float64).T
+    bound = np.abs(values) @ np.abs(read).T
+    assert (np.abs(product(kind, stored, values, threads) - wanted) <= 1e-6 * bound).all()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 203])
+def test_rows_and_tokens_of_any_number(kind: Kind, tokens: int, rows: int) -> None:
+    check(kind, rows, 256, tokens)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("tokens", [1, 6])
+@pytest.mark.parametrize("width", [32, 96, 896, 4864])
+def test_widths_of_any_number_of_blocks(kind: Kind, tokens: int, width: int) -> None:
+    check(kind, 40, width, tokens)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("tokens", [1, 9])
+@pytest.mark.parametrize("threads", [1, 3, 40])
+@pytest.mark.parametrize("rows", [16, 1000])
+def test_threads_of_any_number(kind: Kind, tokens: int, threads: int, rows: int) -> None:
+    check(kind, rows, 256, tokens, threads)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_tokens_in_several_dimensions(kind: Kind) -> None:
+    stored, read = weights(kind, 24, 256)
+    values = activations(30, 256)
+    found = product(kind, stored, values.reshape(2, 3, 5, 256))
+    np.testing.assert_allclose(found, (values @ read.T).reshape(2, 3, 5, 24), rtol=1e-5, atol=1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_rows_of_a_larger_matrix(kind: Kind) -> None:
+    """Weights whose rows are wider than what is multiplied, as a view has them."""
+    stored, read = weights(kind, 24, 512)
+    values = activations(5, 256)
+    ggml = Ggml()
+    whole = ggml.stored(stored, (24, 512), kind)
+    half = ggml.operation(
+        "view_2d", whole, *map(ctypes.c_int64, (256, 24)), *map(ctypes.c_size_t, (stored.shape[1], 0))
+    )
+    result = ggml.operation("mul_mat", half, ggml.tensor(values, Kind.F32))
+    found = ggml.computed(result, (5, 24), 2)
+    ggml.close()
+    np.testing.assert_allclose(found, values @ read[:, :256].T, rtol=1e-5, atol=1)
+
+
+@pytest.mark.parametrize("kind", OURS, ids=str)
+def test_a_token_is_the_same_alone_and_beside_others(kind: Kind) -> None:
+    ggml = Ggml()
+    has_avx2 = ggml.cpu.ggml_cpu_has_avx2()
+    ggml.close()
+    if not has_avx2:
+        pytest.skip("products of this processor are llama.cpp's")
+    stored, _ = weights(kind, 72, 896)
+    values = np.random.default_rng(1).normal(size=(11, 896)).astype(np.float32)
+    together = product(kind, stored, values)
+    for tokens in (1, 2, 3, 4, 7):
+        np.testing.assert_array_equal(product(kind, stored, values[:tokens]), together[:tokens])

@@ -1,0 +1,69 @@
+"""Single operations of ggml on the CPU, called through ctypes."""
+
+# ggml has no stubs.
+# pyright: basic
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+_SUFFIX = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
+_ROOM = 256 << 20
+
+
+class _InitParams(ctypes.Structure):
+    _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
+
+
+class Ggml:
+    """A context of ggml: tensors, and the operations on them. Close it."""
+
+    def __init__(self) -> None:
+        folder = Path(llama_cpp.__file__).parent / "lib"
+        self.base, self.cpu = (
+            ctypes.CDLL(str(next(folder.glob(f"*{name}.{_SUFFIX}")))) for name in ("ggml-base", "ggml-cpu")
+        )
+        for name in ("init", "new_tensor", "get_data", "new_graph"):
+            getattr(self.base, f"ggml_{name}").restype = ctypes.c_void_p
+        self.base.ggml_init.argtypes = [_InitParams]
+        self._context = ctypes.c_void_p(self.base.ggml_init(_InitParams(_ROOM, None, False)))
+
+    def tensor(self, values: Array, kind: gguf.GGMLQuantizationType) -> ctypes.c_void_p:
+        """``values`` with the outermost dimension first."""
+        return self.stored(gguf.quantize(values.astype(np.float32), kind), values.shape, kind)
+
+    def stored(
+        self, data: NDArray[Any], shape: tuple[int, ...], kind: gguf.GGMLQuantizationType
+    ) -> ctypes.c_void_p:
+        """A tensor of that shape from its bytes."""
+        sizes = (ctypes.c_int64 * len(shape))(*reversed(shape))
+        tensor = ctypes.c_void_p(self.base.ggml_new_tensor(self._context, int(kind), len(shape), sizes))
+        data = np.ascontiguousarray(data)
+        ctypes.memmove(self.base.ggml_get_data(tensor), data.ctypes.data, data.nbytes)
+        return tensor
+
+    def operation(self, name: str, *inputs: Any) -> ctypes.c_void_p:
+        """The result of ``ggml_NAME``, to be computed."""
+        function = getattr(self.base, f"ggml_{name}")
+        function.restype = ctypes.c_void_p
+        return ctypes.c_void_p(function(self._context, *inputs))
+
+    def computed(self, result: ctypes.c_void_p, shape: tuple[int, ...], threads: int) -> Array:
+        """A result's values, of that shape."""
+        graph = ctypes.c_void_p(self.base.ggml_new_graph(self._context))
+        self.base.ggml_build_forward_expand(graph, result)
+        assert self.cpu.ggml_graph_compute_with_ctx(self._context, graph, threads) == 0
+        data = ctypes.cast(self.base.ggml_get_data(result), ctypes.POINTER(ctypes.c_float))
+        return np.ctypeslib.as_array(data, (int(np.prod(shape)),)).reshape(shape).copy()
+
+    def close(self) -> None:
+        self.base.ggml_free(self._context)
