@@ -52,8 +52,12 @@ function(jan_serve_join_sources)
 endfunction()
 cmake_language(DEFER CALL jan_serve_join_sources)
 
-# Kernels of our own for CPUs. Each change is a piece of ggml-cpu's source and what takes its place.
+# Kernels of our own for CPUs: the headers in kernels/ say why. Each change is a piece of ggml-cpu's source and what takes its
+# place.
 set(jan_serve_kernels ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu)
+file(GLOB jan_serve_headers ${CMAKE_CURRENT_LIST_DIR}/kernels/*.h)
+file(COPY ${jan_serve_headers} DESTINATION ${jan_serve_kernels})
+
 function(jan_serve_change file)
     set(path ${jan_serve_kernels}/${file})
     file(READ ${path} text)
@@ -71,7 +75,6 @@ function(jan_serve_change file)
     file(WRITE ${path} "${text}")
 endfunction()
 
-# attention.h says why.
 function(jan_serve_attention)
     set(include [=[
 #include "vec.h"
@@ -258,7 +261,6 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
     foreach(name IN LISTS names)
         list(APPEND pairs ${name} ${name}_ours)
     endforeach()
-    file(COPY ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/attention.h DESTINATION ${jan_serve_kernels})
     jan_serve_change(ops.cpp ${pairs})
 
     # Products of six rows leave four of a tile's 64.
@@ -280,7 +282,6 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
 endfunction()
 jan_serve_attention()
 
-# products.h says why.
 function(jan_serve_products)
     set(size [=[
                         cur += ggml_tiled_wdata_size(n_tasks, node);
@@ -331,7 +332,20 @@ void jan_serve_compute_product(const struct ggml_compute_params * params, struct
 #include "attention.h"
 #include "products.h"
 ]=])
-    file(COPY ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/products.h DESTINATION ${jan_serve_kernels})
+    # Matrices that are multiplied as they lie are not laid out anew, which would take time and memory of each load.
+    set(layout [=[
+static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(const struct ggml_tensor * cur) {
+]=])
+    set(layout_ours [=[
+static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(const struct ggml_tensor * cur) {
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(__AVX512F__)
+    const bool is_ours = cur->type == GGML_TYPE_Q4_0 || cur->type == GGML_TYPE_Q4_K || cur->type == GGML_TYPE_IQ4_NL;
+    if (is_ours && cur->ne[2] == 1 && cur->ne[3] == 1) {
+        return nullptr;
+    }
+#endif
+]=])
+    jan_serve_change(repack.cpp layout layout_ours)
     jan_serve_change(ggml-cpu.c size size_ours tiled tiled_ours barrier barrier_ours)
     jan_serve_change(ops.h declared declared_ours)
     jan_serve_change(ops.cpp include include_ours)

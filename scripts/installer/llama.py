@@ -72,10 +72,9 @@ class Build:
         """Name of the folder of its wheel. Code that was compiled for this processor must not run on another one."""
         parts = [requirement, repr(self), repr(self.target()), platform.system(), platform.machine()]
         parts += [f"{name}={value}" for name, value in self.definitions().items() if "INCLUDE" not in name]
-        parts += [
-            (ROOT / "scripts" / name).read_text(encoding="utf-8")
-            for name in ("llama.cmake", "attention.h", "products.h", "zig.txt")
-        ]
+        scripts = ROOT / "scripts"
+        sources = [scripts / "llama.cmake", *sorted(scripts.glob("kernels/*.h")), scripts / "zig.txt"]
+        parts += [source.read_text(encoding="utf-8") for source in sources]
         parts.append(repr(_LEFT_OUT))
         if self.compiler == "system":
             parts += [os.environ.get("CC", ""), os.environ.get("CXX", "")]

@@ -1,4 +1,4 @@
-"""llama.cpp's attention on CPUs, as it is compiled here (``scripts/attention.h``), beside the same in NumPy."""
+"""llama.cpp's attention on CPUs, as it is compiled here (``scripts/kernels/attention.h``), beside the same in NumPy."""
 
 # ggml has no stubs.
 # pyright: basic

@@ -1,4 +1,4 @@
-"""llama.cpp's products of quantised weights, as they are compiled here (``scripts/products.h``), beside NumPy."""
+"""llama.cpp's products of quantised weights, as they are compiled here (``scripts/kernels/products.h``), beside NumPy."""
 
 # ggml has no stubs.
 # pyright: basic
@@ -17,8 +17,9 @@ from tests.support.ggml import Array, Ggml
 pytestmark = pytest.mark.integration
 
 Kind = gguf.GGMLQuantizationType
-OURS = [Kind.Q5_0, Kind.Q8_0]
-KINDS = [*OURS, Kind.Q4_0]
+KINDS = [Kind.Q4_0, Kind.Q5_0, Kind.Q8_0, Kind.IQ4_NL, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K]
+SCALES = {Kind.Q4_K: slice(0, 4), Kind.Q5_K: slice(0, 4), Kind.Q6_K: slice(208, 210)}
+"""Bytes of a block that are half floats; the first two in other types."""
 TOKENS = [1, 2, 3, 4, 5, 8, 23, 66]
 
 
@@ -27,8 +28,9 @@ def weights(kind: Kind, rows: int, width: int) -> tuple[NDArray[np.uint8], Array
     random = np.random.default_rng(rows * width)
     block, size = gguf.GGML_QUANT_SIZES[kind]
     data = random.integers(0, 256, (rows, width // block, size), dtype=np.uint8)
-    scales = 2.0 ** random.integers(-3, 4, (rows, width // block, 1))
-    data[..., :2] = scales.astype(np.float16).view(np.uint8).reshape(rows, width // block, 2)
+    place = SCALES.get(kind, slice(0, 2))
+    scales = 2.0 ** random.integers(-3, 4, (rows, width // block, (place.stop - place.start) // 2))
+    data[..., place] = scales.astype(np.float16).view(np.uint8)
     data = data.reshape(rows, -1)
     return data, gguf.dequantize(data, kind)
 
@@ -58,7 +60,7 @@ def check(kind: Kind, rows: int, width: int, tokens: int, threads: int = 2) -> N
     values = activations(tokens, width)
     wanted = values.astype(np.float64) @ read.astype(np.float64).T
     bound = np.abs(values) @ np.abs(read).T
-    assert (np.abs(product(kind, stored, values, threads) - wanted) <= 1e-6 * bound).all()
+    assert (np.abs(product(kind, stored, values, threads) - wanted) <= 2e-6 * bound).all()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -70,9 +72,9 @@ def test_rows_and_tokens_of_any_number(kind: Kind, tokens: int, rows: int) -> No
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("tokens", [1, 6])
-@pytest.mark.parametrize("width", [32, 96, 896, 4864])
-def test_widths_of_any_number_of_blocks(kind: Kind, tokens: int, width: int) -> None:
-    check(kind, 40, width, tokens)
+@pytest.mark.parametrize("blocks", [1, 3, 28])
+def test_widths_of_any_number_of_blocks(kind: Kind, tokens: int, blocks: int) -> None:
+    check(kind, 40, blocks * gguf.GGML_QUANT_SIZES[kind][0], tokens)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -107,15 +109,15 @@ def test_rows_of_a_larger_matrix(kind: Kind) -> None:
     np.testing.assert_allclose(found, values @ read[:, :256].T, rtol=1e-5, atol=1)
 
 
-@pytest.mark.parametrize("kind", OURS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_token_is_the_same_alone_and_beside_others(kind: Kind) -> None:
     ggml = Ggml()
-    has_avx2 = ggml.cpu.ggml_cpu_has_avx2()
+    is_ours = ggml.cpu.ggml_cpu_has_avx2() and not (kind.name.endswith("_K") and ggml.cpu.ggml_cpu_has_avx512())
     ggml.close()
-    if not has_avx2:
-        pytest.skip("products of this processor are llama.cpp's")
-    stored, _ = weights(kind, 72, 896)
-    values = np.random.default_rng(1).normal(size=(11, 896)).astype(np.float32)
+    if not is_ours:
+        pytest.skip("products of this type are llama.cpp's on this processor")
+    stored, _ = weights(kind, 72, 768)
+    values = np.random.default_rng(1).normal(size=(11, 768)).astype(np.float32)
     together = product(kind, stored, values)
     for tokens in (1, 2, 3, 4, 7):
         np.testing.assert_array_equal(product(kind, stored, values[:tokens]), together[:tokens])

@@ -1,0 +1,195 @@
+// Types of weights whose blocks hold 32 values and a scale.
+#pragma once
+
+#include "vectors.h"
+
+#ifdef JAN_SERVE_PRODUCTS
+#    define GGML_COMMON_DECL_CPP
+#    include "ggml-common.h"
+
+namespace jan_serve {
+
+// How a type's block of 32 values becomes bytes: a value is its byte, less OFFSET, times the block's scale. IS_SIGNED: bytes
+// are signed. IS_SHORT: four products of pairs fit into 16 bits.
+template <class Block> struct Bytes;
+
+inline __m256i half_bytes(const uint8_t * packed) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *) packed);
+    return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), _mm256_set1_epi8(15));
+}
+
+template <> struct Bytes<block_q4_0> {
+    static constexpr int32_t OFFSET    = 8;
+    static constexpr bool    IS_SIGNED = false;
+    static constexpr bool    IS_SHORT  = true;
+
+    static __m256i of(const block_q4_0 & block) { return half_bytes(block.qs); }
+};
+
+template <> struct Bytes<block_q5_0> {
+    static constexpr int32_t OFFSET    = 16;
+    static constexpr bool    IS_SIGNED = false;
+    static constexpr bool    IS_SHORT  = true;
+
+    static __m256i of(const block_q5_0 & block) {
+        // The fifth bits: each byte of 32 gets the byte of `qh` that holds its bit.
+        int32_t bits;
+        memcpy(&bits, block.qh, sizeof(bits));
+        const __m256i places = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+        const __m256i bit    = _mm256_set1_epi64x((int64_t) 0x8040201008040201);
+        const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), places), bit);
+        return _mm256_or_si256(half_bytes(block.qs), _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8(16)));
+    }
+};
+
+// Signed bytes. Pairs of unsigned ones would not fit into 16 bits, which only VNNI does not need.
+struct SignedBytes {
+#    ifdef JAN_SERVE_VNNI
+    static constexpr int32_t OFFSET    = 128;
+    static constexpr bool    IS_SIGNED = false;
+#    else
+    static constexpr int32_t OFFSET    = 0;
+    static constexpr bool    IS_SIGNED = true;
+#    endif
+    static constexpr bool IS_SHORT = false;
+
+    static __m256i moved(__m256i bytes) { return OFFSET ? _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) : bytes; }
+};
+
+template <> struct Bytes<block_q8_0> : SignedBytes {
+    static __m256i of(const block_q8_0 & block) { return moved(_mm256_loadu_si256((const __m256i *) block.qs)); }
+};
+
+template <> struct Bytes<block_iq4_nl> : SignedBytes {
+    static __m256i of(const block_iq4_nl & block) {
+        const __m128i values = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+        return moved(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), half_bytes(block.qs)));
+    }
+};
+
+// Products of a type whose blocks hold 32 values and a scale. Rows of activations are Q8_0.
+template <class Block> struct BlockProduct {
+    using Weights     = Block;
+    using Activations = block_q8_0;
+
+    // The same block of eight rows.
+    struct Panel {
+        float  scales[PANEL_ROWS];
+        int8_t bytes[PANEL_ROWS * QK8_0];  // four of each row, then the next four
+    };
+
+    // Of a block of activations: its scale, and what all its products have in common.
+    struct Factor {
+        float   scale;
+        int32_t start;
+    };
+
+    static void prepare(const block_q8_0 * block, Factor * factor) {
+        int32_t start = 0;
+        for (int i = 0; i < (Bytes<Block>::OFFSET ? QK8_0 : 0); i++) {
+            start -= Bytes<Block>::OFFSET * block->qs[i];
+        }
+        *factor = { _cvtsh_ss(block->d), start };
+    }
+
+    static void pack(const Block * const * rows, int64_t block, int64_t blocks, Panel * panel) {
+        prefetch<PANEL_ROWS>(rows, block, blocks);
+        __m256i bytes[PANEL_ROWS];
+        for (int row = 0; row < PANEL_ROWS; row++) {
+            bytes[row] = Bytes<Block>::of(rows[row][block]);
+        }
+        transpose(bytes);
+        for (int i = 0; i < PANEL_ROWS; i++) {
+            _mm256_storeu_si256((__m256i *) panel->bytes + i, bytes[i]);
+        }
+        _mm256_storeu_ps(panel->scales, scales_of(rows, block));
+    }
+
+    // `sums` get the products of a panel with a block of each of N rows of activations.
+    template <int N> static void add_block(const Panel & panel, const int8_t * const * activations, __m256i * sums) {
+        const __m256i * weights = (const __m256i *) panel.bytes;
+#    ifndef JAN_SERVE_VNNI
+        if constexpr (Bytes<Block>::IS_SHORT) {
+            const int8_t * rest[N];
+            for (int j = 0; j < N; j++) {
+                rest[j] = activations[j];
+            }
+            // Unrolled, the loop spills sums with Clang.
+#        pragma GCC unroll 1
+            for (int first = 0; first < PANEL_ROWS; first += 4) {
+                __m256i shorts[N];
+                sum_pairs<N, 4>(weights + first, rest, shorts);
+                for (int j = 0; j < N; j++) {
+                    sums[j] = _mm256_add_epi32(sums[j], _mm256_madd_epi16(shorts[j], _mm256_set1_epi16(1)));
+                    rest[j] += 16;
+                }
+            }
+            return;
+        }
+#    endif
+        for (int i = 0; i < PANEL_ROWS; i++) {
+            const __m256i four = _mm256_loadu_si256(weights + i);
+            for (int j = 0; j < N; j++) {
+                sums[j] = add_signed(sums[j], four, four_bytes(activations[j] + 4 * i));
+            }
+        }
+    }
+
+    // `out` gets eight products for each of N rows of activations.
+    template <int N>
+    static void multiply(const Panel * panels, int64_t blocks, const block_q8_0 * const * columns, const Factor * const * factors,
+                         __m256 * out) {
+        __m256 totals[N];
+        for (int j = 0; j < N; j++) {
+            totals[j] = _mm256_setzero_ps();
+        }
+        for (int64_t block = 0; block < blocks; block++) {
+            const int8_t * activations[N];
+            __m256i        sums[N];
+            for (int j = 0; j < N; j++) {
+                activations[j] = columns[j][block].qs;
+                sums[j]        = _mm256_set1_epi32(factors[j][block].start);
+            }
+            add_block<N>(panels[block], activations, sums);
+            const __m256 scales = _mm256_loadu_ps(panels[block].scales);
+            for (int j = 0; j < N; j++) {
+                totals[j] = add_scaled(totals[j], sums[j], scales, factors[j][block]);
+            }
+        }
+        for (int j = 0; j < N; j++) {
+            out[j] = totals[j];
+        }
+    }
+
+    // The same for one row of activations, from the weights as they lie.
+    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_0 * column, const Factor * factors) {
+        __m256 total = _mm256_setzero_ps();
+        for (int64_t block = 0; block < blocks; block++) {
+            prefetch<PANEL_ROWS>(rows, block, blocks);
+            const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].qs);
+            __m256i       sums[PANEL_ROWS];
+            for (int row = 0; row < PANEL_ROWS; row++) {
+                sums[row] = add_signed(_mm256_setzero_si256(), Bytes<Block>::of(rows[row][block]), activations);
+            }
+            const __m256i sum = _mm256_add_epi32(sums_of(sums), _mm256_set1_epi32(factors[block].start));
+            total             = add_scaled(total, sum, scales_of(rows, block), factors[block]);
+        }
+        return total;
+    }
+
+  private:
+    static __m256i add_signed(__m256i sums, __m256i weights, __m256i activations) {
+        if constexpr (Bytes<Block>::IS_SIGNED) {
+            return add_products(sums, _mm256_abs_epi8(weights), _mm256_sign_epi8(activations, weights));
+        } else {
+            return add_products(sums, weights, activations);
+        }
+    }
+
+    static __m256 add_scaled(__m256 total, __m256i sums, __m256 scales, const Factor & factor) {
+        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(scales, _mm256_set1_ps(factor.scale)), total);
+    }
+};
+
+}  // namespace jan_serve
+#endif

@@ -1,0 +1,224 @@
+// Products of quantised weights with activations, on x86 processors with AVX2. scripts/llama.cmake puts them into
+// ggml-cpu/ops.cpp, and ggml-cpu.c calls them.
+//
+// llama.cpp multiplies a block of weights and one of activations at a time, and unpacks the weights again for every few tokens.
+// Here, eight rows of weights are unpacked once for all tokens of a batch, so that a vector holds four values of each
+// row, and no sum crosses a vector. A value does not depend on the other tokens of its batch: sums of a block are integers,
+// and the blocks of a row are added in their order, for a single token as well.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "block_product.h"
+#include "superblock_product.h"
+
+#ifdef JAN_SERVE_PRODUCTS
+namespace jan_serve {
+
+constexpr int64_t FEW_TOKENS = 3;  // fewer do not repay the unpacking
+constexpr int64_t CHUNK_ROWS = 64;
+
+// One operation: dst = weights × activations. Its buffer holds the quantised activations, as llama.cpp lays them out, then
+// the factors of their blocks, then each thread's panels.
+template <class Product> class Multiplication {
+  public:
+    using Weights     = typename Product::Weights;
+    using Activations = typename Product::Activations;
+    using Panel       = typename Product::Panel;
+    using Factor      = typename Product::Factor;
+
+    Multiplication(const ggml_tensor * dst, const ggml_compute_params * params) : dst(dst), params(params) {
+        const ggml_tensor * weights = dst->src[0];
+        blocks                      = weights->ne[0] / ggml_blck_size(weights->type);
+        rows                        = weights->ne[1];
+        tokens                      = ggml_nrows(dst->src[1]);
+        if (params) {
+            activations = (const Activations *) params->wdata;
+            factors     = (Factor *) after(activations + blocks * tokens);
+            panels      = (Panel *) after(factors + blocks * tokens) + params->ith * blocks;
+        }
+    }
+
+    // Bytes of the buffer behind the quantised activations.
+    size_t size(int threads) const {
+        return 2 * ALIGNMENT + blocks * (tokens * sizeof(Factor) + threads * sizeof(Panel));
+    }
+
+    // What this thread quantised: the same part of each row of activations.
+    void prepare() {
+        const int64_t first = params->ith * blocks / params->nth;
+        const int64_t last  = (params->ith + 1) * blocks / params->nth;
+        for (int64_t token = 0; token < tokens; token++) {
+            for (int64_t block = first; block < last; block++) {
+                Product::prepare(activations + token * blocks + block, factors + token * blocks + block);
+            }
+        }
+    }
+
+    // Once all threads have prepared. The next chunk of rows goes to the thread that is free.
+    void compute() {
+        // Neighbouring rows, since a panel asks for the rows of the next one.
+        const int64_t share      = rows / (4 * params->nth) / PANEL_ROWS * PANEL_ROWS;
+        const int64_t chunk_rows = std::clamp(share, PANEL_ROWS, CHUNK_ROWS);
+        int64_t       chunk      = params->ith;
+        while (chunk * chunk_rows < rows) {
+            const int64_t last = std::min(rows, (chunk + 1) * chunk_rows);
+            for (int64_t row = chunk * chunk_rows; row < last; row += PANEL_ROWS) {
+                compute_rows(row);
+            }
+            chunk = ggml_threadpool_chunk_add(params->threadpool, 1);
+        }
+    }
+
+  private:
+    static constexpr size_t ALIGNMENT = 64;
+
+    static void * after(const void * end) {
+        return (void *) (((uintptr_t) end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    }
+
+    // Eight rows from `first`, or those that are left.
+    void compute_rows(int64_t first) {
+        const int64_t   count = std::min(PANEL_ROWS, rows - first);
+        const Weights * weights[PANEL_ROWS];
+        for (int64_t row = 0; row < PANEL_ROWS; row++) {
+            const int64_t index = first + std::min(row, count - 1);
+            weights[row] = (const Weights *) ((const char *) dst->src[0]->data + index * dst->src[0]->nb[1]);
+        }
+        float * out = (float *) dst->data + first;
+        if (tokens < FEW_TOKENS) {
+            for (int64_t token = 0; token < tokens; token++) {
+                const __m256 products =
+                    Product::multiply_one(weights, blocks, activations + token * blocks, factors + token * blocks);
+                store(out + token * rows, products, count);
+            }
+            return;
+        }
+        for (int64_t block = 0; block < blocks; block++) {
+            Product::pack(weights, block, blocks, panels + block);
+        }
+        int64_t token = 0;
+        for (; token + 4 <= tokens; token += 4) {
+            compute_tile<4>(out, token, count);
+        }
+        switch (tokens - token) {
+            case 3:
+                return compute_tile<3>(out, token, count);
+            case 2:
+                return compute_tile<2>(out, token, count);
+            case 1:
+                return compute_tile<1>(out, token, count);
+        }
+    }
+
+    template <int N> void compute_tile(float * out, int64_t token, int64_t count) {
+        const Activations * columns[N];
+        const Factor *      column_factors[N];
+        __m256              products[N];
+        for (int j = 0; j < N; j++) {
+            columns[j]        = activations + (token + j) * blocks;
+            column_factors[j] = factors + (token + j) * blocks;
+        }
+        Product::template multiply<N>(panels, blocks, columns, column_factors, products);
+        for (int j = 0; j < N; j++) {
+            store(out + (token + j) * rows, products[j], count);
+        }
+    }
+
+    static void store(float * out, __m256 products, int64_t count) {
+        if (count == PANEL_ROWS) {
+            _mm256_storeu_ps(out, products);
+        } else {
+            float all[PANEL_ROWS];
+            _mm256_storeu_ps(all, products);
+            memcpy(out, all, count * sizeof(float));
+        }
+    }
+
+    const ggml_tensor *         dst;
+    const ggml_compute_params * params;
+    int64_t                     blocks;
+    int64_t                     rows;
+    int64_t                     tokens;
+    const Activations *         activations = nullptr;
+    Factor *                    factors     = nullptr;
+    Panel *                     panels      = nullptr;
+};
+
+// Calls `use` with the multiplication of the operation's type of weights. Whether there is one.
+template <class Use> inline bool with_multiplication(const ggml_tensor * dst, const ggml_compute_params * params, Use && use) {
+    const ggml_tensor * weights = dst->src[0];
+    if (weights->ne[2] != 1 || weights->ne[3] != 1 || weights->extra || weights->nb[0] != ggml_type_size(weights->type) ||
+        dst->src[1]->type != GGML_TYPE_F32 || !ggml_is_contiguous(dst) || (params && params->use_ref)) {
+        return false;
+    }
+    switch (weights->type) {
+        case GGML_TYPE_Q4_0:
+            return use(Multiplication<BlockProduct<block_q4_0>>(dst, params)), true;
+        case GGML_TYPE_IQ4_NL:
+            return use(Multiplication<BlockProduct<block_iq4_nl>>(dst, params)), true;
+        case GGML_TYPE_Q5_0:
+            return use(Multiplication<BlockProduct<block_q5_0>>(dst, params)), true;
+        case GGML_TYPE_Q8_0:
+            return use(Multiplication<BlockProduct<block_q8_0>>(dst, params)), true;
+#    ifndef __AVX512F__  // llama.cpp has products of twice the width there
+        case GGML_TYPE_Q4_K:
+            return use(Multiplication<SuperblockProduct<block_q4_K>>(dst, params)), true;
+        case GGML_TYPE_Q5_K:
+            return use(Multiplication<SuperblockProduct<block_q5_K>>(dst, params)), true;
+        case GGML_TYPE_Q6_K:
+            return use(Multiplication<SuperblockProduct<block_q6_K>>(dst, params)), true;
+#    endif
+        default:
+            return false;
+    }
+}
+
+}  // namespace jan_serve
+#endif
+
+// Bytes that the operation's buffer needs behind the quantised activations; 0 if it is not computed here.
+size_t jan_serve_product_size(const ggml_tensor * dst, int threads) {
+    size_t size = 0;
+#ifdef JAN_SERVE_PRODUCTS
+    jan_serve::with_multiplication(dst, nullptr, [&](const auto & product) { size = product.size(threads); });
+#else
+    (void) dst;
+    (void) threads;
+#endif
+    return size;
+}
+
+// Whether the operation is computed here.
+bool jan_serve_has_product(const ggml_compute_params * params, const ggml_tensor * dst) {
+#ifdef JAN_SERVE_PRODUCTS
+    return jan_serve::with_multiplication(dst, params, [](const auto &) {});
+#else
+    (void) params;
+    (void) dst;
+    return false;
+#endif
+}
+
+// To be called by each thread once it has quantised its part, before the barrier.
+void jan_serve_prepare_product(const ggml_compute_params * params, ggml_tensor * dst) {
+#ifdef JAN_SERVE_PRODUCTS
+    jan_serve::with_multiplication(dst, params, [](auto product) { product.prepare(); });
+#else
+    (void) params;
+    (void) dst;
+#endif
+}
+
+// To be called by each thread behind the barrier.
+void jan_serve_compute_product(const ggml_compute_params * params, ggml_tensor * dst) {
+#ifdef JAN_SERVE_PRODUCTS
+    jan_serve::with_multiplication(dst, params, [](auto product) { product.compute(); });
+#else
+    (void) params;
+    (void) dst;
+#endif
+}

@@ -1,0 +1,279 @@
+// Types of weights whose superblocks hold 256 values, in groups of 16 or 32 with scales of their own.
+#pragma once
+
+#include "vectors.h"
+
+#ifdef JAN_SERVE_PRODUCTS
+#    define GGML_COMMON_DECL_CPP
+#    include "ggml-common.h"
+
+namespace jan_serve {
+
+constexpr int BLOCKS = QK_K / 32;  // of a superblock: a vector of bytes each
+
+// A superblock as it is read: a value is its byte times its group's scale times `d`, less its group's minimum times `least`.
+// Groups hold 16 values, and numbers of groups 16 bits; the even groups are in the lower half, the odd ones in the upper.
+struct Superblock {
+    __m256i bytes[BLOCKS];
+    __m256i scales;
+    __m256i minima;
+    float   d;
+    float   least;
+};
+
+// Twelve bytes hold a scale and a minimum of six bits for each block.
+inline void read_scales(const uint8_t * packed, Superblock & out) {
+    constexpr uint32_t SIX  = 0x3F3F3F3F;
+    constexpr uint32_t FOUR = 0x0F0F0F0F;
+    constexpr uint32_t HIGH = 0x30303030;
+
+    uint32_t words[3];
+    memcpy(words, packed, sizeof(words));
+    const __m128i numbers = _mm_setr_epi32(words[0] & SIX, (words[2] & FOUR) | ((words[0] >> 2) & HIGH), words[1] & SIX,
+                                           ((words[2] >> 4) & FOUR) | ((words[1] >> 2) & HIGH));
+    const __m256i wide    = _mm256_cvtepu8_epi16(numbers);
+    out.scales            = _mm256_permute2x128_si256(wide, wide, 0x00);
+    out.minima            = _mm256_permute2x128_si256(wide, wide, 0x11);
+}
+
+inline __m256i half_bytes(__m256i bytes) {
+    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
+
+inline Superblock read(const block_q4_K & block) {
+    Superblock out;
+    read_scales(block.scales, out);
+    for (int i = 0; i < BLOCKS; i += 2) {
+        const __m256i packed = _mm256_loadu_si256((const __m256i *) (block.qs + 16 * i));
+        out.bytes[i]         = half_bytes(packed);
+        out.bytes[i + 1]     = half_bytes(_mm256_srli_epi16(packed, 4));
+    }
+    out.d     = _cvtsh_ss(block.data.data.d);
+    out.least = _cvtsh_ss(block.data.data.dmin);
+    return out;
+}
+
+inline Superblock read(const block_q5_K & block) {
+    Superblock out;
+    read_scales(block.scales, out);
+    const __m256i high = _mm256_loadu_si256((const __m256i *) block.qh);  // bit i of each byte: of block i
+    const __m256i fifth = _mm256_set1_epi8(16);
+    for (int i = 0; i < BLOCKS; i += 2) {
+        const __m256i packed = _mm256_loadu_si256((const __m256i *) (block.qs + 16 * i));
+        const __m256i even   = i <= 4 ? _mm256_slli_epi16(high, 4 - i) : _mm256_srli_epi16(high, i - 4);
+        const __m256i odd    = i < 4 ? _mm256_slli_epi16(high, 3 - i) : _mm256_srli_epi16(high, i - 3);
+        out.bytes[i]         = _mm256_or_si256(half_bytes(packed), _mm256_and_si256(even, fifth));
+        out.bytes[i + 1] = _mm256_or_si256(half_bytes(_mm256_srli_epi16(packed, 4)), _mm256_and_si256(odd, fifth));
+    }
+    out.d     = _cvtsh_ss(block.data.data.d);
+    out.least = _cvtsh_ss(block.data.data.dmin);
+    return out;
+}
+
+// Values have an offset of 32, which is a minimum: the scale, times 32.
+inline Superblock read(const block_q6_K & block) {
+    Superblock    out;
+    const __m256i high_bits = _mm256_set1_epi8(0x30);
+    for (int half = 0; half < 2; half++) {
+        const __m256i high   = _mm256_loadu_si256((const __m256i *) (block.qh + 32 * half));
+        const __m256i first  = _mm256_loadu_si256((const __m256i *) (block.ql + 64 * half));
+        const __m256i second = _mm256_loadu_si256((const __m256i *) (block.ql + 64 * half + 32));
+        const auto    join   = [&](__m256i low, __m256i shifted) {
+            return _mm256_or_si256(half_bytes(low), _mm256_and_si256(shifted, high_bits));
+        };
+        __m256i * bytes = out.bytes + 4 * half;
+        bytes[0]        = join(first, _mm256_slli_epi16(high, 4));
+        bytes[1]        = join(second, _mm256_slli_epi16(high, 2));
+        bytes[2]        = join(_mm256_srli_epi16(first, 4), high);
+        bytes[3]        = join(_mm256_srli_epi16(second, 4), _mm256_srli_epi16(high, 2));
+    }
+    const __m128i scales = _mm_loadu_si128((const __m128i *) block.scales);
+    out.scales = _mm256_set_m128i(_mm_srai_epi16(scales, 8), _mm_srai_epi16(_mm_slli_epi16(scales, 8), 8));
+    out.minima = out.scales;
+    out.d      = _cvtsh_ss(block.d);
+    out.least  = 32 * out.d;
+    return out;
+}
+
+// GROUP: values with the same scale. SHORTS: vectors whose products of pairs fit into 16 bits together.
+template <class Block> struct Layout;
+
+template <> struct Layout<block_q4_K> {
+    static constexpr int GROUP  = 32;
+    static constexpr int SHORTS = 8;
+};
+
+template <> struct Layout<block_q5_K> {
+    static constexpr int GROUP  = 32;
+    static constexpr int SHORTS = 4;
+};
+
+template <> struct Layout<block_q6_K> {
+    static constexpr int GROUP  = 16;
+    static constexpr int SHORTS = 2;
+};
+
+// Even groups in the lower half and odd ones in the upper: in their order.
+inline __m256i in_order(__m256i halves) {
+    const __m128i even = _mm256_castsi256_si128(halves);
+    const __m128i odd  = _mm256_extracti128_si256(halves, 1);
+    return _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
+}
+
+// Products of such a type. Rows of activations are Q8_K.
+template <class Block> struct SuperblockProduct {
+    using Weights     = Block;
+    using Activations = block_q8_K;
+
+    static constexpr int GROUP  = Layout<Block>::GROUP;
+    static constexpr int SHORTS = Layout<Block>::SHORTS;
+
+    // The same superblock of eight rows.
+    struct Panel {
+        float   d[PANEL_ROWS];
+        float   least[PANEL_ROWS];
+        int8_t  bytes[PANEL_ROWS * QK_K];             // four of each row, then the next four
+        int16_t scales[QK_K / GROUP][2 * PANEL_ROWS];  // twice for each row
+        int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, those of a block's two groups
+    };
+
+    struct Factor {};
+
+    static void prepare(const block_q8_K *, Factor *) {}
+
+    static void pack(const Block * const * rows, int64_t block, int64_t blocks, Panel * panel) {
+        Superblock read_rows[PANEL_ROWS];
+        __m256i    column[PANEL_ROWS];
+        for (int row = 0; row < PANEL_ROWS; row++) {
+            prefetch<1>(rows, block, blocks, row);
+            read_rows[row]    = read(rows[row][block]);
+            panel->d[row]     = read_rows[row].d;
+            panel->least[row] = read_rows[row].least;
+        }
+        for (int i = 0; i < BLOCKS; i++) {
+            for (int row = 0; row < PANEL_ROWS; row++) {
+                column[row] = read_rows[row].bytes[i];
+            }
+            transpose(column);
+            memcpy(panel->bytes + i * sizeof(column), column, sizeof(column));
+        }
+        for (int row = 0; row < PANEL_ROWS; row++) {
+            column[row] = in_order(read_rows[row].minima);
+        }
+        transpose(column);
+        memcpy(panel->minima, column, sizeof(column));
+        for (int row = 0; row < PANEL_ROWS; row++) {
+            column[row] = in_order(read_rows[row].scales);
+        }
+        transpose(column);
+        for (int i = 0; i < BLOCKS; i++) {
+            const __m256i even = _mm256_blend_epi16(column[i], _mm256_slli_epi32(column[i], 16), 0xAA);
+            const __m256i odd  = _mm256_blend_epi16(column[i], _mm256_srli_epi32(column[i], 16), 0x55);
+            if (GROUP == 32) {
+                _mm256_storeu_si256((__m256i *) panel->scales[i], even);
+            } else {
+                _mm256_storeu_si256((__m256i *) panel->scales[2 * i], even);
+                _mm256_storeu_si256((__m256i *) panel->scales[2 * i + 1], odd);
+            }
+        }
+    }
+
+    // `out` gets eight products for each of N rows of activations.
+    template <int N>
+    static void multiply(const Panel * panels, int64_t blocks, const block_q8_K * const * columns, const Factor * const *,
+                         __m256 * out) {
+        for (int j = 0; j < N; j++) {
+            out[j] = _mm256_setzero_ps();
+        }
+        for (int64_t block = 0; block < blocks; block++) {
+            const Panel &   panel   = panels[block];
+            const __m256i * weights = (const __m256i *) panel.bytes;
+            const int8_t *  values[N];
+            __m256i         sums[N];
+            for (int j = 0; j < N; j++) {
+                values[j] = columns[j][block].qs;
+                sums[j]   = _mm256_setzero_si256();
+            }
+            // Unrolled, the loops spill sums with Clang.
+#    pragma GCC unroll 1
+            for (int first = 0; first < QK_K / 4; first += SHORTS) {
+                __m256i shorts[N];
+                sum_pairs<N, SHORTS>(weights + first, values, shorts);
+                const __m256i scales = _mm256_loadu_si256((const __m256i *) panel.scales[4 * first / GROUP]);
+                for (int j = 0; j < N; j++) {
+                    sums[j] = _mm256_add_epi32(sums[j], _mm256_madd_epi16(shorts[j], scales));
+                    values[j] += 4 * SHORTS;
+                }
+            }
+            __m256i minima[N];
+            for (int j = 0; j < N; j++) {
+                minima[j] = _mm256_setzero_si256();
+            }
+#    pragma GCC unroll 1
+            for (int i = 0; i < BLOCKS; i++) {
+                const __m256i two = _mm256_loadu_si256((const __m256i *) panel.minima[i]);
+                for (int j = 0; j < N; j++) {
+                    const __m256i sums_of_two = four_bytes((const int8_t *) (columns[j][block].bsums + 2 * i));
+                    minima[j]                 = _mm256_add_epi32(minima[j], _mm256_madd_epi16(two, sums_of_two));
+                }
+            }
+            const __m256 d     = _mm256_loadu_ps(panel.d);
+            const __m256 least = _mm256_loadu_ps(panel.least);
+            for (int j = 0; j < N; j++) {
+                out[j] = add_scaled(out[j], sums[j], minima[j], d, least, columns[j][block].d);
+            }
+        }
+    }
+
+    // The same for one row of activations, from the weights as they lie.
+    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_K * column, const Factor *) {
+        __m256 total = _mm256_setzero_ps();
+        for (int64_t block = 0; block < blocks; block++) {
+            const block_q8_K & activations = column[block];
+            const __m256i      halves      = halved(_mm256_loadu_si256((const __m256i *) activations.bsums));
+            __m256i            sums[PANEL_ROWS];
+            __m256i            minima[PANEL_ROWS];
+            float              d[PANEL_ROWS];
+            float              least[PANEL_ROWS];
+            for (int row = 0; row < PANEL_ROWS; row++) {
+                prefetch<1>(rows, block, blocks, row);
+                const Superblock weights = read(rows[row][block]);
+                sums[row]                = multiply_row(weights, activations);
+                minima[row]              = _mm256_madd_epi16(weights.minima, halves);
+                d[row]                   = weights.d;
+                least[row]               = weights.least;
+            }
+            total = add_scaled(total, sums_of(sums), sums_of(minima), _mm256_loadu_ps(d), _mm256_loadu_ps(least), activations.d);
+        }
+        return total;
+    }
+
+  private:
+    // In their order: the even ones in the lower half and the odd ones in the upper.
+    static __m256i halved(__m256i numbers) {
+        const __m256i places = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2,
+                                                3, 6, 7, 10, 11, 14, 15);
+        return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(numbers, places), 0xD8);
+    }
+
+    static __m256i multiply_row(const Superblock & weights, const block_q8_K & activations) {
+        __m256i       sum  = _mm256_setzero_si256();
+        __m256i       pick = _mm256_set1_epi16(0x0100);  // the bytes of the first number of each half
+        for (int i = 0; i < BLOCKS; i++) {
+            const __m256i values = _mm256_loadu_si256((const __m256i *) activations.qs + i);
+            const __m256i pairs  = _mm256_maddubs_epi16(weights.bytes[i], values);
+            sum  = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_shuffle_epi8(weights.scales, pick)));
+            pick = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
+        }
+        return sum;
+    }
+
+    static __m256 add_scaled(__m256 total, __m256i sums, __m256i minima, __m256 d, __m256 least, float scale) {
+        const __m256 scales = _mm256_set1_ps(scale);
+        total               = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(d, scales), total);
+        return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(minima), _mm256_mul_ps(least, scales), total);
+    }
+};
+
+}  // namespace jan_serve
+#endif
