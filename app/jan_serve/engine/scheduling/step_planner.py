@@ -1,7 +1,7 @@
 """Decides what the next step computes: a prefill chunk of prompts, the next token of each stream, or both. Pure.
 
-A step with rows of both kinds rarely costs less than two steps, so streams pause while prompts are read, and then run
-until they have had their share. docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are in
+A token of a stream waits for the whole step, so streams pause while prompts are read, and then run until they have had
+their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long. docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are in
 seconds.
 """
 
@@ -43,6 +43,8 @@ MAX_WAIT: Final = 2.0
 """How much longer a prompt may wait than in order of arrival."""
 FIRST_TOKENS: Final = 512
 """Of a step without streams, while no cost is known."""
+MIX_TIMES: Final = 2.0
+"""A mixed step takes no longer than so many steps of the streams alone: each of their tokens waits for one."""
 MIN_TOKENS: Final = 32
 """Of a prompt's part beside streams, however slow the machine is: half of them would take almost as long."""
 WHOLE: Final = 32
@@ -140,8 +142,8 @@ def plan_step(
     prompts_ratio = (1.0 - share) / share
     longest_s, due_s = PAUSE_S - decode_s, 0.0
     is_pause = balance.paused_s > 0.0 and not balance.ran_s
-    beside = part.within(longest_s if group.joins else decode_s * prompts_ratio)
-    may_mix = not is_pause and beside >= MIN_TOKENS
+    beside = part.within(longest_s if group.joins else decode_s * min(prompts_ratio, MIX_TIMES - 1.0))
+    may_mix = not is_pause and beside >= MIN_TOKENS and part.seconds(beside) <= decode_s * (MIX_TIMES - 1.0)
     if may_mix and costs.mixing_pays(streams.count, beside, position):
         is_due = group.joins or balance.ran_s + decode_s >= balance.paused_s / prompts_ratio
         return part.step(beside if is_due else 0, decodes=True)
@@ -250,6 +252,10 @@ class _Part:
     def group_s(self) -> float:
         """What the rest of the group takes; 0 while no cost is known."""
         return self._group_left * self._token_s(TILE)
+
+    def seconds(self, tokens: int) -> float:
+        """What so many tokens take; 0 while no cost is known."""
+        return tokens * self._token_s(tokens)
 
     def step(self, tokens: int, *, decodes: bool) -> StepPlan:
         """So many tokens. The last one of a prompt only if the group ends, and with it all that lack only that one."""

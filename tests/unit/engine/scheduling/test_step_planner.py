@@ -291,6 +291,20 @@ def test_they_do_not_if_it_saves_none_and_it_is_tried_again_later() -> None:
     assert not plan(costs).decodes, "at growing intervals"
 
 
+@pytest.mark.parametrize(("token_s", "expected"), [(0.001, 96), (0.0015, TILE), (0.002, 0)])
+def test_they_do_not_if_a_token_of_a_stream_would_wait_for_more_than_two_steps(
+    token_s: float, expected: int
+) -> None:
+    costs = StepCosts()
+    for rows in (256, 256, TILE, 32):
+        costs.observe(0, rows, rows * token_s)
+    costs.observe(1, 0, 0.1)
+    for rows in (256, TILE, 32):
+        costs.observe(1, rows, 0.7 * (rows * token_s + 0.1))
+    found = plan(costs, 7)
+    assert (found.prefill_tokens if found.decodes else 0) == expected
+
+
 def test_they_do_not_if_the_streams_cost_too_little_to_matter() -> None:
     assert not plan(costs_of(0.012, 0.024)).decodes
 
