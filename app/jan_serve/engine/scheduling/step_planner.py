@@ -1,8 +1,8 @@
 """Decides what the next step computes: a prefill chunk of prompts, the next token of each stream, or both. Pure.
 
 A token of a stream waits for the whole step, so streams pause while prompts are read, and then run until they have had
-their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long. docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are in
-seconds.
+their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long.
+docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are in seconds.
 """
 
 from __future__ import annotations

@@ -192,8 +192,7 @@ def test_cells_of_others_may_hold_anything(rows: int) -> None:
     queries = ggml.tensor(np.ones((1, 4, rows, 64)), F32)
     cells = [ggml.tensor(keys, F16), ggml.tensor(keys, F16)]
     found = attention(
-        ggml,
-        [queries, *cells, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (rows, 4, 64), 2
+        ggml, [queries, *cells, ggml.tensor(mask, F16)], None, (0.125, 0.0, 0.0), (rows, 4, 64), 2
     )
     ggml.close()
     np.testing.assert_allclose(found, 1.0, atol=1e-3)

@@ -1,4 +1,4 @@
-"""llama.cpp's products of quantised weights, as they are compiled here (``scripts/kernels/products.h``), beside NumPy."""
+"""Products of quantised weights, as they are compiled here (``scripts/kernels/products.h``), beside NumPy."""
 
 # ggml has no stubs.
 # pyright: basic
@@ -48,9 +48,7 @@ def product(kind: Kind, stored: NDArray[np.uint8], values: Array, threads: int =
     ggml = Ggml()
     shape = (len(stored), values.shape[-1])
     inputs = ggml.stored(stored, shape, kind), ggml.tensor(values, Kind.F32)
-    found = ggml.computed(
-        ggml.operation("mul_mat", *inputs), (*values.shape[:-1], len(stored)), threads
-    )
+    found = ggml.computed(ggml.operation("mul_mat", *inputs), (*values.shape[:-1], len(stored)), threads)
     ggml.close()
     return found
 
@@ -112,7 +110,9 @@ def test_rows_of_a_larger_matrix(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_token_is_the_same_alone_and_beside_others(kind: Kind) -> None:
     ggml = Ggml()
-    is_ours = ggml.cpu.ggml_cpu_has_avx2() and not (kind.name.endswith("_K") and ggml.cpu.ggml_cpu_has_avx512())
+    is_ours = ggml.cpu.ggml_cpu_has_avx2() and not (
+        kind.name.endswith("_K") and ggml.cpu.ggml_cpu_has_avx512()
+    )
     ggml.close()
     if not is_ours:
         pytest.skip("products of this type are llama.cpp's on this processor")
