@@ -1,4 +1,4 @@
-"""Finds the end of JSON values inside a text stream, and passes their text on as it arrives.
+"""Finds the end of JSON values inside a text stream, passes their text on as it arrives, and writes objects.
 
 Not a validator. A value is tracked by its brackets and quotes, so a model's mistake inside it (a bare word, an extra
 comma) passes unchanged; a mismatched bracket, or a character that JSON allows only in strings, makes it malformed.
@@ -10,7 +10,7 @@ import json
 import re
 from typing import Final
 
-from jan_serve.chat.text_stream import Sink, Steps, TextStream
+from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 
 MAX_DEPTH: Final = 512
 """Deeper nesting is malformed: no client parses it, and only a runaway model writes it."""
@@ -58,6 +58,30 @@ def json_string_value(text: str) -> str | None:
 def json_escaped(text: str) -> str:
     """`text` escaped for a JSON string, without quotes. Escaping in pieces gives the same result."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+class ObjectWriter:
+    """Writes the members of one object, without its braces, for notations in which a model may write a name again.
+
+    Spacing is that of Python's json. A name is written once, with its first value: members stream, so a client may have that
+    one already.
+    """
+
+    __slots__ = ("_names", "_sink")
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._names: set[str | None] = set()
+
+    def begin(self, key: str) -> Sink:
+        """Begin a member with its key, a JSON string. Returns the sink of its colon and value, which drops those of a
+        repeated name."""
+        name = json_string_value(key)
+        if name in self._names:
+            return discard
+        self._sink(f", {key}" if self._names else key)
+        self._names.add(name)
+        return self._sink
 
 
 def _copy_string(stream: TextStream, sink: Sink) -> Steps[bool]:

@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.json_stream import json_escaped
-from jan_serve.chat.object_writer import ObjectWriter
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import marker_set
 

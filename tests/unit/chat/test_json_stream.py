@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.chat.json_stream import MAX_DEPTH, copy_json, json_escaped, json_string_value, read_json_string
+from jan_serve.chat.json_stream import (
+    MAX_DEPTH,
+    ObjectWriter,
+    copy_json,
+    json_escaped,
+    json_string_value,
+    read_json_string,
+)
 from jan_serve.chat.text_stream import Steps, TextStream, discard
 
 VALUES = st.recursive(
@@ -93,3 +100,27 @@ def test_discard_takes_anything() -> None:
     with pytest.raises(StopIteration) as result:
         next(copy_json(stream, discard))
     assert result.value.value is True
+
+
+@pytest.mark.parametrize(
+    ("members", "written"),
+    [
+        ([], ""),
+        ([('"a"', "1")], '"a": 1'),
+        ([('"a"', "1"), ('"b"', "2")], '"a": 1, "b": 2'),
+        ([('"a"', "1"), ('"a"', "2")], '"a": 1'),
+        ([('"a"', "1"), ('"a"', "2"), ('"b"', "3"), ('"a"', "4")], '"a": 1, "b": 3'),
+        ([('""', "1"), ('""', "2"), ('"b"', "3")], '"": 1, "b": 3'),
+        ([('"\\ud83d\\ude00"', "1"), ('"😀"', "2")], '"\\ud83d\\ude00": 1'),
+        ([('"\\ud83d"', "1"), ('"\\ud83d"', "2")], '"\\ud83d": 1'),
+        ([('"a"', "1"), ('"A"', "2"), ('"a "', "3")], '"a": 1, "A": 2, "a ": 3'),
+    ],
+)
+def test_a_name_is_written_once_with_its_first_value(members: list[tuple[str, str]], written: str) -> None:
+    pieces: list[str] = []
+    writer = ObjectWriter(pieces.append)
+    for key, value in members:
+        sink = writer.begin(key)
+        sink(": ")
+        sink(value)
+    assert "".join(pieces) == written

@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.chat.json_stream import json_escaped
-from jan_serve.chat.object_writer import ObjectWriter
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.schema_types import STRING, item_schema, property_schema, types_of, value_to_json
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
 from jan_serve.text.markers import MarkerSet, marker_set

@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
-from jan_serve.chat.json_stream import json_escaped
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.literals import copy_literal
-from jan_serve.chat.object_writer import ObjectWriter
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.text_stream import Steps, TextStream
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
-from jan_serve.chat.json_stream import json_escaped
-from jan_serve.chat.object_writer import ObjectWriter
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.schema_types import STRING, property_schema, types_of, value_to_json
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
