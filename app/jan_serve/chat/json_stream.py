@@ -63,8 +63,8 @@ def json_escaped(text: str) -> str:
 class ObjectWriter:
     """Writes the members of one object, without its braces, for notations in which a model may write a name again.
 
-    Spacing is that of Python's json. A name is written once, with its first value: members stream, so a client may have that
-    one already.
+    Spacing is that of Python's json. A name is written once, with its first value: members stream, so a client may have
+    that one already.
     """
 
     __slots__ = ("_names", "_sink")
