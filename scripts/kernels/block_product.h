@@ -42,7 +42,7 @@ template <> struct Bytes<block_q5_0> {
     }
 };
 
-// Signed bytes. Pairs of unsigned ones would not fit into 16 bits, which only VNNI does not need.
+// Signed bytes. Products of a pair of unsigned ones do not fit into 16 bits; VNNI adds them in 32.
 struct SignedBytes {
 #    ifdef JAN_SERVE_VNNI
     static constexpr int32_t OFFSET    = 128;

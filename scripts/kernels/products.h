@@ -19,7 +19,7 @@
 namespace jan_serve {
 
 constexpr int64_t FEW_TOKENS = 3;  // fewer do not repay the unpacking
-constexpr int64_t CHUNK_ROWS = 64;
+constexpr int64_t CHUNK_ROWS = 64;  // that a thread takes at once, at most
 
 // One operation: dst = weights × activations. Its buffer holds the quantised activations, as llama.cpp lays them out, then
 // the factors of their blocks, then each thread's panels.
@@ -178,47 +178,34 @@ template <class Use> inline bool with_multiplication(const ggml_tensor * dst, co
 }
 
 }  // namespace jan_serve
+#else
+namespace jan_serve {
+
+template <class Use> inline bool with_multiplication(const ggml_tensor *, const ggml_compute_params *, Use &&) {
+    return false;
+}
+
+}  // namespace jan_serve
 #endif
 
 // Bytes that the operation's buffer needs behind the quantised activations; 0 if it is not computed here.
 size_t jan_serve_product_size(const ggml_tensor * dst, int threads) {
     size_t size = 0;
-#ifdef JAN_SERVE_PRODUCTS
     jan_serve::with_multiplication(dst, nullptr, [&](const auto & product) { size = product.size(threads); });
-#else
-    (void) dst;
-    (void) threads;
-#endif
     return size;
 }
 
 // Whether the operation is computed here.
 bool jan_serve_has_product(const ggml_compute_params * params, const ggml_tensor * dst) {
-#ifdef JAN_SERVE_PRODUCTS
     return jan_serve::with_multiplication(dst, params, [](const auto &) {});
-#else
-    (void) params;
-    (void) dst;
-    return false;
-#endif
 }
 
 // To be called by each thread once it has quantised its part, before the barrier.
 void jan_serve_prepare_product(const ggml_compute_params * params, ggml_tensor * dst) {
-#ifdef JAN_SERVE_PRODUCTS
     jan_serve::with_multiplication(dst, params, [](auto product) { product.prepare(); });
-#else
-    (void) params;
-    (void) dst;
-#endif
 }
 
 // To be called by each thread behind the barrier.
 void jan_serve_compute_product(const ggml_compute_params * params, ggml_tensor * dst) {
-#ifdef JAN_SERVE_PRODUCTS
     jan_serve::with_multiplication(dst, params, [](auto product) { product.compute(); });
-#else
-    (void) params;
-    (void) dst;
-#endif
 }

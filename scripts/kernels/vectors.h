@@ -19,7 +19,7 @@ namespace jan_serve {
 
 constexpr int64_t PANEL_ROWS = 8;
 
-// Of four neighbouring bytes in each of eight lanes.
+// Each of eight lanes gets the products of its four unsigned and its four signed bytes.
 inline __m256i add_products(__m256i sums, __m256i u8, __m256i s8) {
 #    if defined(__AVX512VNNI__) && defined(__AVX512VL__)
     return _mm256_dpbusd_epi32(sums, u8, s8);
@@ -37,8 +37,8 @@ inline __m256i four_bytes(const int8_t * bytes) {
     return _mm256_set1_epi32(four);
 }
 
-// Sums of the products of pairs of neighbouring bytes: a vector of COUNT holds four bytes of each of eight rows of weights,
-// which meet the same four bytes of each of N rows of activations.
+// Sums of the products of pairs of neighbouring bytes. Each of COUNT vectors holds four bytes of each of eight rows of weights;
+// they are multiplied by the same four bytes of each of N rows of activations.
 template <int N, int COUNT> inline void sum_pairs(const __m256i * weights, const int8_t * const * activations, __m256i * sums) {
     for (int i = 0; i < COUNT; i++) {
         const __m256i four = _mm256_loadu_si256(weights + i);
