@@ -86,8 +86,8 @@ class Build:
 def chosen_builds(cmake_args: str, wanted: str, *, portable: bool = False) -> list[Build]:
     """The builds to try, in order. wanted: "zig", "system" or "" for the default; raises InstallError for others.
 
-    Newer clangs make the kernels for K-quants a quarter faster than gcc 12 does (docs/performance.md), so Zig's is the
-    default on Linux on x86-64, where nothing else was asked for.
+    Newer clangs make llama.cpp's own kernels for K-quants, which processors with AVX-512 use, a quarter faster than gcc
+    12 does (docs/performance.md), so Zig's is the default on Linux on x86-64, where nothing else was asked for.
     """
     if wanted not in ("zig", "system", ""):
         raise InstallError(f"LLAMA_COMPILER is zig or system, not {wanted}")

@@ -92,8 +92,7 @@ template <class Block> struct BlockProduct {
         *factor = { _cvtsh_ss(block->d), start };
     }
 
-    static void pack(const Block * const * rows, int64_t block, int64_t blocks, Panel * panel) {
-        prefetch<PANEL_ROWS>(rows, block, blocks);
+    static void pack(const Block * const * rows, int64_t block, Panel * panel) {
         __m256i bytes[PANEL_ROWS];
         for (int row = 0; row < PANEL_ROWS; row++) {
             bytes[row] = Bytes<Block>::of(rows[row][block]);
@@ -135,10 +134,10 @@ template <class Block> struct BlockProduct {
         }
     }
 
-    // `out` gets eight products for each of N rows of activations.
-    template <int N>
+    // `out` gets eight products for each of N rows of activations. Asks for SHARE bytes of `next` with each block.
+    template <int N, size_t SHARE>
     static void multiply(const Panel * panels, int64_t blocks, const block_q8_0 * const * columns, const Factor * const * factors,
-                         __m256 * out) {
+                         const char * next, __m256 * out) {
         __m256 totals[N];
         for (int j = 0; j < N; j++) {
             totals[j] = _mm256_setzero_ps();
@@ -146,6 +145,7 @@ template <class Block> struct BlockProduct {
         for (int64_t block = 0; block < blocks; block++) {
             const int8_t * activations[N];
             __m256i        sums[N];
+            ask<SHARE>(next + block * SHARE);
             for (int j = 0; j < N; j++) {
                 activations[j] = columns[j][block].qs;
                 sums[j]        = _mm256_set1_epi32(factors[j][block].start);
@@ -162,10 +162,11 @@ template <class Block> struct BlockProduct {
     }
 
     // The same for one row of activations, from the weights as they lie.
-    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_0 * column, const Factor * factors) {
+    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_0 * column, const Factor * factors,
+                               const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
-            prefetch<PANEL_ROWS>(rows, block, blocks);
+            ask<PANEL_ROWS * sizeof(Block)>(next + block * PANEL_ROWS * sizeof(Block));
             const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].qs);
             __m256i       sums[PANEL_ROWS];
             for (int row = 0; row < PANEL_ROWS; row++) {

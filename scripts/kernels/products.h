@@ -60,7 +60,7 @@ template <class Product> class Multiplication {
 
     // Once all threads have prepared. The next chunk of rows goes to the thread that is free.
     void compute() {
-        // Neighbouring rows, since a panel asks for the rows of the next one.
+        // Neighbouring rows, since the rows behind a panel are asked for.
         const int64_t share      = rows / (4 * params->nth) / PANEL_ROWS * PANEL_ROWS;
         const int64_t chunk_rows = std::clamp(share, PANEL_ROWS, CHUNK_ROWS);
         int64_t       chunk      = params->ith;
@@ -88,33 +88,48 @@ template <class Product> class Multiplication {
             const int64_t index = first + std::min(row, count - 1);
             weights[row] = (const Weights *) ((const char *) dst->src[0]->data + index * dst->src[0]->nb[1]);
         }
-        float * out = (float *) dst->data + first;
+        float *      out  = (float *) dst->data + first;
+        const char * next = (const char *) weights[0] + PANEL_ROWS * dst->src[0]->nb[1];
         if (tokens < FEW_TOKENS) {
             for (int64_t token = 0; token < tokens; token++) {
                 const __m256 products =
-                    Product::multiply_one(weights, blocks, activations + token * blocks, factors + token * blocks);
+                    Product::multiply_one(weights, blocks, activations + token * blocks, factors + token * blocks, next);
                 store(out + token * rows, products, count);
             }
             return;
         }
         for (int64_t block = 0; block < blocks; block++) {
-            Product::pack(weights, block, blocks, panels + block);
+            Product::pack(weights, block, panels + block);
+        }
+        compute_tiles(out, count, next);
+    }
+
+    // The last two tiles ask for the next rows, since the tokens of a long batch fill the cache.
+    void compute_tiles(float * out, int64_t count, const char * next) {
+        constexpr size_t SIZE = PANEL_ROWS * sizeof(Weights);
+        if (tokens <= 4) {
+            return tokens == 4 ? compute_tile<4, SIZE>(out, 0, count, next) : compute_tile<3, SIZE>(out, 0, count, next);
         }
         int64_t token = 0;
-        for (; token + 4 <= tokens; token += 4) {
-            compute_tile<4>(out, token, count);
+        for (; token + 8 < tokens; token += 4) {
+            compute_tile<4, 0>(out, token, count, next);
         }
+        compute_tile<4, SIZE / 2>(out, token, count, next);
+        token += 4;
+        next += blocks * (SIZE / 2);
         switch (tokens - token) {
+            case 4:
+                return compute_tile<4, SIZE / 2>(out, token, count, next);
             case 3:
-                return compute_tile<3>(out, token, count);
+                return compute_tile<3, SIZE / 2>(out, token, count, next);
             case 2:
-                return compute_tile<2>(out, token, count);
+                return compute_tile<2, SIZE / 2>(out, token, count, next);
             case 1:
-                return compute_tile<1>(out, token, count);
+                return compute_tile<1, SIZE / 2>(out, token, count, next);
         }
     }
 
-    template <int N> void compute_tile(float * out, int64_t token, int64_t count) {
+    template <int N, size_t SHARE> void compute_tile(float * out, int64_t token, int64_t count, const char * next) {
         const Activations * columns[N];
         const Factor *      column_factors[N];
         __m256              products[N];
@@ -122,7 +137,7 @@ template <class Product> class Multiplication {
             columns[j]        = activations + (token + j) * blocks;
             column_factors[j] = factors + (token + j) * blocks;
         }
-        Product::template multiply<N>(panels, blocks, columns, column_factors, products);
+        Product::template multiply<N, SHARE>(panels, blocks, columns, column_factors, next, products);
         for (int j = 0; j < N; j++) {
             store(out + (token + j) * rows, products[j], count);
         }

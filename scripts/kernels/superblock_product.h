@@ -141,11 +141,10 @@ template <class Block> struct SuperblockProduct {
 
     static void prepare(const block_q8_K *, Factor *) {}
 
-    static void pack(const Block * const * rows, int64_t block, int64_t blocks, Panel * panel) {
+    static void pack(const Block * const * rows, int64_t block, Panel * panel) {
         Superblock read_rows[PANEL_ROWS];
         __m256i    column[PANEL_ROWS];
         for (int row = 0; row < PANEL_ROWS; row++) {
-            prefetch<1>(rows, block, blocks, row);
             read_rows[row]    = read(rows[row][block]);
             panel->d[row]     = read_rows[row].d;
             panel->least[row] = read_rows[row].least;
@@ -178,14 +177,15 @@ template <class Block> struct SuperblockProduct {
         }
     }
 
-    // `out` gets eight products for each of N rows of activations.
-    template <int N>
+    // `out` gets eight products for each of N rows of activations. Asks for SHARE bytes of `next` with each block.
+    template <int N, size_t SHARE>
     static void multiply(const Panel * panels, int64_t blocks, const block_q8_K * const * columns, const Factor * const *,
-                         __m256 * out) {
+                         const char * next, __m256 * out) {
         for (int j = 0; j < N; j++) {
             out[j] = _mm256_setzero_ps();
         }
         for (int64_t block = 0; block < blocks; block++) {
+            ask<SHARE>(next + block * SHARE);
             const Panel &   panel   = panels[block];
             const __m256i * weights = (const __m256i *) panel.bytes;
             const int8_t *  values[N];
@@ -226,7 +226,8 @@ template <class Block> struct SuperblockProduct {
     }
 
     // The same for one row of activations, from the weights as they lie.
-    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_K * column, const Factor *) {
+    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_K * column, const Factor *,
+                               const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
             const block_q8_K & activations = column[block];
@@ -236,7 +237,7 @@ template <class Block> struct SuperblockProduct {
             float              d[PANEL_ROWS];
             float              least[PANEL_ROWS];
             for (int row = 0; row < PANEL_ROWS; row++) {
-                prefetch<1>(rows, block, blocks, row);
+                ask<sizeof(Block)>(next + (block * PANEL_ROWS + row) * sizeof(Block));
                 const Superblock weights = read(rows[row][block]);
                 sums[row]                = multiply_row(weights, activations);
                 minima[row]              = _mm256_madd_epi16(weights.minima, halves);

@@ -85,13 +85,11 @@ template <class Block> inline __m256 scales_of(const Block * const * rows, int64
     return _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6), d(7)));
 }
 
-// Eight short rows are more streams than processors foresee. While they are read, the next eight are asked for, which lie
-// behind them as a rule: COUNT blocks from that of `row` and `block`.
-template <int COUNT, class Block>
-inline void prefetch(const Block * const * rows, int64_t block, int64_t blocks, int64_t row = 0) {
-    const char * next = (const char *) rows[0] + (PANEL_ROWS * (blocks + block) + row) * sizeof(Block);
-    for (size_t line = 0; line < COUNT * sizeof(Block); line += 64) {
-        _mm_prefetch(next + line, _MM_HINT_T0);
+// Eight short rows are more streams than processors foresee. While they are multiplied, the next eight are asked for, which lie
+// behind them as a rule: a share with each block, so that memory and arithmetic do not wait for each other.
+template <size_t SIZE> inline void ask(const char * share) {
+    for (size_t line = 0; line < SIZE; line += 64) {
+        _mm_prefetch(share + line, _MM_HINT_T0);
     }
 }
 

@@ -17,6 +17,7 @@ from jan_serve.chat.call_layout import (
     Slot,
     TaggedArguments,
 )
+from jan_serve.chat.literals import is_word
 from jan_serve.core.messages import ToolCall
 
 UNREADABLE = "arguments"
@@ -125,7 +126,11 @@ def _gemma(value: object, quote: str) -> str:
     match value:
         case dict():
             members = cast(dict[str, object], value).items()
-            return "{" + ",".join(f"{name}:{_gemma(member, quote)}" for name, member in members) + "}"
+            written = (
+                f"{name if is_word(name) else quote + name + quote}:{_gemma(member, quote)}"
+                for name, member in members
+            )
+            return "{" + ",".join(written) + "}"
         case list():
             return "[" + ",".join(_gemma(item, quote) for item in cast(list[object], value)) + "]"
         case str():

@@ -197,6 +197,11 @@ def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
     return True
 
 
+def is_word(text: str) -> bool:
+    """Whether a text is read as one bare word, such as a key without quotes."""
+    return bool(text) and _WORD.fullmatch(text) is not None
+
+
 def literal_to_json(text: str, syntax: LiteralSyntax = PYTHON) -> str | None:
     """The JSON of `text`; None if it is not exactly one value."""
     stream = TextStream()

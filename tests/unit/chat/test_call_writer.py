@@ -45,6 +45,7 @@ def written(arguments: ArgumentSyntax, text: str) -> str:
         (PythonArguments(json_words=True), NESTED, 'o={"k": [1, "two", null, true]}, s="é\\n"'),
         (PythonArguments(), '"text"', 'arguments="\\"text\\""'),
         (GemmaArguments("'"), NESTED, "{o:{k:[1,'two',null,true]},s:'é\n'}"),
+        (GemmaArguments("'"), '{"a b": {"c:": 1, "": 2, "d-é": 3}}', "{'a b':{'c:':1,'':2,d-é:3}}"),
         (GemmaArguments("'"), "x", "{arguments:'x'}"),
         (NestedTagArguments("!"), NESTED,
          "!<o>!<k>!<item>1!</item>!<item>two!</item>!<item>null!</item>!<item>true!</item>!</k>!</o>!<s>é\n!</s>"),
