@@ -60,14 +60,15 @@ template <class Product> class Multiplication {
 
     // Once all threads have prepared. The next chunk of rows goes to the thread that is free.
     void compute() {
-        // Neighbouring rows, since the rows behind a panel are asked for.
         const int64_t share      = rows / (4 * params->nth) / PANEL_ROWS * PANEL_ROWS;
         const int64_t chunk_rows = std::clamp(share, PANEL_ROWS, CHUNK_ROWS);
         int64_t       chunk      = params->ith;
         while (chunk * chunk_rows < rows) {
             const int64_t last = std::min(rows, (chunk + 1) * chunk_rows);
             for (int64_t row = chunk * chunk_rows; row < last; row += PANEL_ROWS) {
-                compute_rows(row);
+                // Threads take chunks in turn as a rule.
+                const bool is_last = row + PANEL_ROWS >= last;
+                compute_rows(row, is_last ? (chunk + params->nth) * chunk_rows : row + PANEL_ROWS);
             }
             chunk = ggml_threadpool_chunk_add(params->threadpool, 1);
         }
@@ -80,8 +81,8 @@ template <class Product> class Multiplication {
         return (void *) (((uintptr_t) end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     }
 
-    // Eight rows from `first`, or those that are left.
-    void compute_rows(int64_t first) {
+    // Eight rows from `first`, or those that are left. Asks for those from `then`.
+    void compute_rows(int64_t first, int64_t then) {
         const int64_t   count = std::min(PANEL_ROWS, rows - first);
         const Weights * weights[PANEL_ROWS];
         for (int64_t row = 0; row < PANEL_ROWS; row++) {
@@ -89,7 +90,7 @@ template <class Product> class Multiplication {
             weights[row] = (const Weights *) ((const char *) dst->src[0]->data + index * dst->src[0]->nb[1]);
         }
         float *      out  = (float *) dst->data + first;
-        const char * next = (const char *) weights[0] + PANEL_ROWS * dst->src[0]->nb[1];
+        const char * next = (const char *) dst->src[0]->data + then * dst->src[0]->nb[1];
         if (tokens < FEW_TOKENS) {
             for (int64_t token = 0; token < tokens; token++) {
                 const __m256 products =
