@@ -134,7 +134,7 @@ template <class Block> struct BlockProduct {
         }
     }
 
-    // `out` gets eight products for each of N rows of activations. Asks for SHARE bytes of `next` with each block.
+    // `out` gets eight products for each of N rows of activations. Prefetches SHARE bytes of `next` with each block.
     template <int N, size_t SHARE>
     static void multiply(const Panel * panels, int64_t blocks, const block_q8_0 * const * columns, const Factor * const * factors,
                          const char * next, __m256 * out) {
@@ -145,7 +145,7 @@ template <class Block> struct BlockProduct {
         for (int64_t block = 0; block < blocks; block++) {
             const int8_t * activations[N];
             __m256i        sums[N];
-            ask<SHARE>(next + block * SHARE);
+            prefetch<SHARE>(next + block * SHARE);
             for (int j = 0; j < N; j++) {
                 activations[j] = columns[j][block].qs;
                 sums[j]        = _mm256_set1_epi32(factors[j][block].start);
@@ -166,7 +166,7 @@ template <class Block> struct BlockProduct {
                                const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
-            ask<PANEL_ROWS * sizeof(Block)>(next + block * PANEL_ROWS * sizeof(Block));
+            prefetch<PANEL_ROWS * sizeof(Block)>(next + block * PANEL_ROWS * sizeof(Block));
             const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].qs);
             __m256i       sums[PANEL_ROWS];
             for (int row = 0; row < PANEL_ROWS; row++) {

@@ -81,8 +81,8 @@ template <class Product> class Multiplication {
         return (void *) (((uintptr_t) end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     }
 
-    // Eight rows from `first`, or those that are left. Asks for those from `then`.
-    void compute_rows(int64_t first, int64_t then) {
+    // Eight rows from `first`, or those that are left. Prefetches those from `next_row`.
+    void compute_rows(int64_t first, int64_t next_row) {
         const int64_t   count = std::min(PANEL_ROWS, rows - first);
         const Weights * weights[PANEL_ROWS];
         for (int64_t row = 0; row < PANEL_ROWS; row++) {
@@ -90,7 +90,7 @@ template <class Product> class Multiplication {
             weights[row] = (const Weights *) ((const char *) dst->src[0]->data + index * dst->src[0]->nb[1]);
         }
         float *      out  = (float *) dst->data + first;
-        const char * next = (const char *) dst->src[0]->data + then * dst->src[0]->nb[1];
+        const char * next = (const char *) dst->src[0]->data + next_row * dst->src[0]->nb[1];
         if (tokens < FEW_TOKENS) {
             for (int64_t token = 0; token < tokens; token++) {
                 const __m256 products =
@@ -105,7 +105,7 @@ template <class Product> class Multiplication {
         compute_tiles(out, count, next);
     }
 
-    // The last two tiles ask for the next rows, since the tokens of a long batch fill the cache.
+    // The last two tiles prefetch the next rows, since the tokens of a long batch fill the cache.
     void compute_tiles(float * out, int64_t count, const char * next) {
         constexpr size_t SIZE = PANEL_ROWS * sizeof(Weights);
         if (tokens <= 4) {

@@ -177,7 +177,7 @@ template <class Block> struct SuperblockProduct {
         }
     }
 
-    // `out` gets eight products for each of N rows of activations. Asks for SHARE bytes of `next` with each block.
+    // `out` gets eight products for each of N rows of activations. Prefetches SHARE bytes of `next` with each block.
     template <int N, size_t SHARE>
     static void multiply(const Panel * panels, int64_t blocks, const block_q8_K * const * columns, const Factor * const *,
                          const char * next, __m256 * out) {
@@ -185,7 +185,7 @@ template <class Block> struct SuperblockProduct {
             out[j] = _mm256_setzero_ps();
         }
         for (int64_t block = 0; block < blocks; block++) {
-            ask<SHARE>(next + block * SHARE);
+            prefetch<SHARE>(next + block * SHARE);
             const Panel &   panel   = panels[block];
             const __m256i * weights = (const __m256i *) panel.bytes;
             const int8_t *  values[N];
@@ -237,7 +237,7 @@ template <class Block> struct SuperblockProduct {
             float              d[PANEL_ROWS];
             float              least[PANEL_ROWS];
             for (int row = 0; row < PANEL_ROWS; row++) {
-                ask<sizeof(Block)>(next + (block * PANEL_ROWS + row) * sizeof(Block));
+                prefetch<sizeof(Block)>(next + (block * PANEL_ROWS + row) * sizeof(Block));
                 const Superblock weights = read(rows[row][block]);
                 sums[row]                = multiply_row(weights, activations);
                 minima[row]              = _mm256_madd_epi16(weights.minima, halves);

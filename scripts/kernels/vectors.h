@@ -85,9 +85,9 @@ template <class Block> inline __m256 scales_of(const Block * const * rows, int64
     return _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6), d(7)));
 }
 
-// Eight short rows are more streams than processors foresee. While they are multiplied, the next eight are asked for: a share
+// Eight short rows are more streams than processors foresee. While they are multiplied, the next eight are prefetched: a share
 // with each block, so that memory and arithmetic do not wait for each other.
-template <size_t SIZE> inline void ask(const char * share) {
+template <size_t SIZE> inline void prefetch(const char * share) {
     for (size_t line = 0; line < SIZE; line += 64) {
         _mm_prefetch(share + line, _MM_HINT_T0);
     }
