@@ -52,7 +52,7 @@ def prepare(folder: Path, python_version: str | None) -> None:
         target: list[str] = []
         if python_version is not None:
             target = ["--python-version", python_version, "--implementation", "cp"]
-            for glibc in (28, 27, 24, 17, 12, 5):
+            for glibc in (34, 31, 28, 27, 24, 17, 12, 5):
                 target += ["--platform", f"manylinux_2_{glibc}_x86_64"]
             target += ["--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64"]
         say("fetching packages")

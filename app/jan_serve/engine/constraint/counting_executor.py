@@ -11,25 +11,28 @@ import numpy.typing as npt
 from jan_serve.core.text_bounds import TextBounds
 from jan_serve.engine.constraint.grammar_executor import Floats
 from jan_serve.engine.constraint.ruled_executor import RuledExecutor
-from jan_serve.engine.constraint.text_counter import State, TextCounter, characters
+from jan_serve.engine.constraint.text_counter import State, TextCounter
+from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
 
 
 class TokenSizes:
-    """The tokens of a vocabulary by their characters. Built once: scans all tokens."""
+    """The tokens of a vocabulary by their characters, as `text_counter.characters` counts them. Built once."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
         self.pieces = pieces
-        self.characters = np.fromiter(map(characters, pieces), np.int32, len(pieces))
+        self._search = search
+        begun = np.frombuffer(b"".join(pieces), np.uint8) & 0xC0 != 0x80
+        ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+        self.characters = np.diff(np.concatenate([[0], np.cumsum(begun)])[ends], prepend=0)
         self.longest = int(self.characters.max())
-        self._with: dict[bytes, npt.NDArray[np.bool_]] = {}
 
     def with_any(self, texts: Sequence[bytes]) -> npt.NDArray[np.bool_]:
         """Which tokens have one of these texts in them."""
+        found = np.zeros(len(self.pieces), np.bool_)
         for text in texts:
-            if text not in self._with:
-                self._with[text] = np.fromiter((text in p for p in self.pieces), np.bool_, len(self.pieces))
-        return np.logical_or.reduce([self._with[text] for text in texts])
+            found[self._search.containing(text)] = True
+        return found
 
 
 class CountingExecutor(RuledExecutor[State]):

@@ -76,7 +76,7 @@ class GrammarFactory:
 
     def _sizes_of_tokens(self) -> TokenSizes:
         if self._token_sizes is None:
-            self._token_sizes = TokenSizes(self.tables.pieces())
+            self._token_sizes = TokenSizes(self.tables.pieces(), self.tables.search())
         return self._token_sizes
 
     def _forget_old(self) -> None:

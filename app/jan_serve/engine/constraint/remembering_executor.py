@@ -24,7 +24,7 @@ _WHOLE: Final = rb"(?:" + _STRING + rb"|-?[0-9][0-9.]*(?=[,\]\s])|true|false|nul
 _NEXT_WHOLE: Final = rb",\s*" + _WHOLE
 _NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
 # A bracket that ends an item, or the line before it.
-_ENDED: Final = re.compile(rb"[\]}\n]")
+_ENDED: Final = (b"]", b"}", b"\n")
 _ENDED_AFTER_QUOTE: Final = re.compile(rb'".*[\]}\n]', re.DOTALL)
 _TWO_CONTAINERS: Final = re.compile(rb"[\]}]\s*,.*[\]}]", re.DOTALL)
 _TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
@@ -39,28 +39,27 @@ class Crossing:
 
 
 class ItemTokens:
-    """The tokens of a vocabulary that hold parts of several items of an array. Built once: scans all tokens."""
+    """The tokens of a vocabulary that hold parts of several items of an array. Built once: searches all tokens."""
 
     def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
         self.pieces = pieces
         self.search = search
-        with_comma = [token for token, piece in enumerate(pieces) if b"," in piece]
+        with_comma = search.containing(b",")
         self.next_whole = Crossing(pieces, with_comma, _NEXT_WHOLE)
         self.next_begun = Crossing(pieces, with_comma, _NEXT_BEGUN)
         self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
-        ended = [token for token, piece in enumerate(pieces) if _ENDED.search(piece)]
+        ended = sorted({token for end in _ENDED for token in search.containing(end)})
         self.two_containers = _matching(pieces, ended, _TWO_CONTAINERS)
         self.ended = np.array(ended, np.intp)
         self.ended_after_quote = _matching(pieces, ended, _ENDED_AFTER_QUOTE)
-        first = np.fromiter((piece[0] if piece else 0 for piece in pieces), np.uint8, len(pieces))
-        self.ending = np.nonzero(np.isin(first, np.frombuffer(ENDS, np.uint8)))[0]
+        self.ending = np.concatenate([np.array(search.beginning_with(end), np.intp) for end in _ENDS])
 
 
 class NameTokens:
-    """The tokens of a vocabulary that hold a whole name, or begin one. Built once: scans all tokens."""
+    """The tokens of a vocabulary that hold a whole name, or begin one. Built once: searches all tokens."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        quoted = [token for token, piece in enumerate(pieces) if b'"' in piece]
+    def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
+        quoted = search.containing(b'"')
         self.next_whole = _matching(pieces, quoted, re.compile(rb"[,{]\s*" + _STRING))
         self.whole = _matching(pieces, quoted, re.compile(rb"^\s*" + _STRING))
         self.next_begun = _matching(pieces, quoted, re.compile(rb'[,{]\s*"(?:.|\n)'))
@@ -76,7 +75,7 @@ class Tokens:
 
     @cached_property
     def names(self) -> NameTokens:
-        return NameTokens(self.pieces)
+        return NameTokens(self.pieces, self.search)
 
     @cached_property
     def items(self) -> ItemTokens:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+
+import numpy as np
 
 
 class TokenSearch:
     """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._pieces = pieces
+        self._joined = b"".join(pieces)
+        self._ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
         self._sorted = sorted(range(len(pieces)), key=pieces.__getitem__)
         self._keys = [pieces[token] for token in self._sorted]
         self._containing: dict[bytes, list[int]] = {}
@@ -18,9 +21,7 @@ class TokenSearch:
     def beginning_with(self, prefix: bytes) -> list[int]:
         """Tokens whose bytes start with the non-empty `prefix`."""
         first = bisect_left(self._keys, prefix)
-        end = first
-        while end < len(self._keys) and self._keys[end].startswith(prefix):
-            end += 1
+        end = bisect_right(self._keys, prefix, first, key=lambda piece: piece[: len(prefix)])
         return self._sorted[first:end]
 
     def beginning_of(self, text: bytes) -> list[int]:
@@ -37,10 +38,16 @@ class TokenSearch:
         return found
 
     def containing(self, text: bytes) -> list[int]:
-        """Tokens whose bytes contain the non-empty `text`. Cached: scans the vocabulary once per text."""
+        """Tokens whose bytes contain the non-empty `text`, in order. Cached: scans the vocabulary once per text."""
         found = self._containing.get(text)
         if found is None:
-            found = self._containing[text] = [
-                token for token, piece in enumerate(self._pieces) if text in piece
-            ]
+            starts: list[int] = []
+            at = self._joined.find(text)
+            while at >= 0:
+                starts.append(at)
+                at = self._joined.find(text, at + 1)
+            first = np.array(starts, np.int64)
+            tokens = np.searchsorted(self._ends, first, side="right")
+            within = first + len(text) <= self._ends[tokens]
+            found = self._containing[text] = list(dict.fromkeys(tokens[within].tolist()))
         return found

@@ -14,9 +14,10 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.core.text_bounds import TextBounds
-from jan_serve.engine.constraint.counting_executor import CountingExecutor
+from jan_serve.engine.constraint.counting_executor import CountingExecutor, TokenSizes
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.engine.constraint.text_counter import State, TextCounter
+from jan_serve.engine.constraint.text_counter import State, TextCounter, characters
+from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.constraint.call_marks import call_marks, starts
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
@@ -54,6 +55,14 @@ def written(form: ChatFormat, *calls: tuple[str, dict[str, Any]]) -> str:
             for name, arguments in calls
         ],
     )
+
+
+def test_the_sizes_of_tokens_are_their_characters() -> None:
+    pieces = [b"", "aé😀".encode(), b"\xa9", "é".encode()[:1], b"a" * 64, b""]
+    sizes = TokenSizes(pieces, TokenSearch(pieces))
+    assert sizes.characters.tolist() == list(map(characters, pieces))
+    assert sizes.with_any([b"aa", b"\xa9"]).tolist() == [False, True, True, False, True, False]
+    assert not sizes.with_any([]).any()
 
 
 def is_counted(counter: TextCounter, *parts: bytes) -> State | None:
