@@ -96,155 +96,31 @@ function(jan_serve_attention)
             const float mv = mp ? slope*GGML_CPU_FP16_TO_FP32(mp[ic]) : 0.0f;
             if (mv == -INFINITY) {
 ]=])
-    # Tiles: only rows that see one of its cells are computed, and only a mask that says something is converted.
-    set(arguments [=[
-static void ggml_compute_forward_flash_attn_ext_tiled(
-        const ggml_compute_params * params,
-]=])
-    set(arguments_ours [=[
-static void ggml_compute_forward_flash_attn_ext_tiled(
-        jan_serve::MaskTiles & mask_tiles,
-        const ggml_compute_params * params,
-]=])
-    set(mask [=[
-            if (mask) {
-                bool can_skip = true;
-                for (int tq = 0; tq < tile_rows; tq++) {
-]=])
-    set(mask_ours [=[
-            const jan_serve::Tile tile = mask_tiles.at(iq1, tile_rows, ic, iq2, iq3);
-            if (tile.seen == jan_serve::Seen::NONE) {
-                continue;
-            }
-            float *       tile_Q    = (float *) Q_q + tile.first * DK;
-            float *       tile_KQ   = KQ + tile.first * KV_TILE_SZ;
-            const int64_t tile_size = tile.count * KV_TILE_SZ;
-            if (tile.seen == jan_serve::Seen::SOME) {
-                bool can_skip = true;
-                for (int tq = tile.first; tq < tile.last; tq++) {
-]=])
-    set(same_types [=[
-    GGML_ASSERT(k->type == v->type);
-    const ggml_type kv_type = k->type;
-]=])
-    set(same_types_ours [=[
-    // Keys and values of any types that can be read.
-]=])
-    set(keys [=[
-            for (int tk = 0; tk < kv_tile; tk++) {
-                const char * k_data = (const char *)k->data + (ic + tk)*nbk1 + ik2*nbk2 + ik3*nbk3;
-                if (kv_type == GGML_TYPE_F16) {
-                    const ggml_fp16_t * k_f16 = (const ggml_fp16_t *)k_data;
-                    for (int64_t dk = 0; dk < DK; dk++) {
-                        K_f32[dk * KV_TILE_SZ + tk] = GGML_CPU_FP16_TO_FP32(k_f16[dk]);
-                    }
-                } else {
-                    const float * k_f32_src = (const float *)k_data;
-                    for (int64_t dk = 0; dk < DK; dk++) {
-                        K_f32[dk * KV_TILE_SZ + tk] = k_f32_src[dk];
-                    }
-                }
-            }
-]=])
-    set(keys_ours [=[
-            jan_serve::as_columns(K_f32, KV_TILE_SZ, k->type, (const char *) k->data + ic*nbk1 + ik2*nbk2 + ik3*nbk3, nbk1,
-                                  kv_tile, DK, V32);
-]=])
-    set(value [=[
-                if (kv_type == GGML_TYPE_F16) {
-                    ggml_cpu_fp16_to_fp32((const ggml_fp16_t *)v_data, V32 + tk * DV, DV);
-                } else {
-                    memcpy(V32 + tk * DV, v_data, DV * sizeof(float));
-                }
-]=])
-    set(value_ours [=[
-                jan_serve::read_row(v->type, v_data, V32 + tk * DV, DV);
-]=])
-    set(scores [=[
-            memset(KQ, 0, Q_TILE_SZ * KV_TILE_SZ * sizeof(float));
-            simd_gemm(KQ, (const float *)Q_q, K_f32, Q_TILE_SZ, DK, KV_TILE_SZ);
-            ggml_vec_scale_f32(Q_TILE_SZ * KV_TILE_SZ, KQ, scale);
-
-            if (logit_softcap != 0.0f) {
-                ggml_vec_tanh_f32(Q_TILE_SZ * KV_TILE_SZ, KQ, KQ);
-                ggml_vec_scale_f32(Q_TILE_SZ * KV_TILE_SZ, KQ, logit_softcap);
-]=])
-    set(scores_ours [=[
-            memset(tile_KQ, 0, tile_size * sizeof(float));
-            simd_gemm(tile_KQ, tile_Q, K_f32, tile.count, DK, KV_TILE_SZ);
-            ggml_vec_scale_f32(tile_size, tile_KQ, scale);
-
-            if (logit_softcap != 0.0f) {
-                ggml_vec_tanh_f32(tile_size, tile_KQ, tile_KQ);
-                ggml_vec_scale_f32(tile_size, tile_KQ, logit_softcap);
-]=])
-    set(add_mask [=[
-            if (mask) {
-                ggml_vec_add_f32(tile_rows * KV_TILE_SZ, KQ, KQ, mask32);
-]=])
-    set(add_mask_ours [=[
-            if (tile.seen == jan_serve::Seen::SOME) {
-                ggml_vec_add_f32(tile_size, tile_KQ, tile_KQ, mask32 + tile.first * KV_TILE_SZ);
-]=])
-    set(softmax [=[
-            bool skip[Q_TILE_SZ] = {};
-
-            for (int tq = 0; tq < Q_TILE_SZ; tq++) {
-]=])
-    set(softmax_ours [=[
-            bool skip[Q_TILE_SZ] = {};
-
-            for (int tq = tile.first; tq < tile.last; tq++) {
-]=])
-    set(values "simd_gemm(VKQ32, KQ, V32, Q_TILE_SZ, KV_TILE_SZ, DV);")
-    set(values_ours "simd_gemm(VKQ32 + tile.first * DV, tile_KQ, V32, tile.count, KV_TILE_SZ, DV);")
-    # Which way: tiles, groups of heads, or row by row as before. A few rows are never tiled: drafts are checked in the
-    # arithmetic of single tokens.
-    set(readable [=[
-    const bool kv_is_f32_or_f16 = (k->type == GGML_TYPE_F32 || k->type == GGML_TYPE_F16);
+    # Which way: blocks of rows where they can be, or as before.
+    set(split [=[
     const bool use_split_kv_path = !use_ref && (neq1 == 1 && neq3 == 1) && kv_is_f32_or_f16 && (k->type == v->type) && q->type == GGML_TYPE_F32 && nek1 >= 512;
 ]=])
-    set(readable_ours [=[
-    const bool kv_is_f32_or_f16 = (k->type == GGML_TYPE_F32 || k->type == GGML_TYPE_F16) && k->type == v->type;
-    const bool kv_is_readable = kv_is_f32_or_f16 || (jan_serve::HAS_PRODUCTS && jan_serve::is_readable(k->type) && jan_serve::is_readable(v->type));
-    jan_serve::GroupedAttention groups(dst);
-    const bool use_split_kv_path = !use_ref && (neq1 == 1 && neq3 == 1) && (kv_is_f32_or_f16 || groups.is_possible()) && q->type == GGML_TYPE_F32 && nek1 >= 512;
+    set(split_ours [=[
+    jan_serve::GroupedAttention groups(dst, nth);
+    const bool use_groups = !use_ref && groups.is_possible();
+    const bool use_split_kv_path = !use_ref && (neq1 == 1 && neq3 == 1) && (use_groups || (kv_is_f32_or_f16 && k->type == v->type)) && q->type == GGML_TYPE_F32 && nek1 >= 512;
 ]=])
     set(part [=[
         if (ic_start < nek1) {
             for (int64_t q_head]=])
     set(part_ours [=[
-        if (groups.is_possible()) {
+        if (use_groups) {
             groups.compute_part(ith, nth, chunk_partials, partial_stride);
         } else if (ic_start < nek1) {
             for (int64_t q_head]=])
     set(reduce "ggml_flash_attn_ext_reduce_partials(params, dst, nth, chunk_size);")
-    set(reduce_ours "ggml_flash_attn_ext_reduce_partials(params, dst, nth, groups.is_possible() ? 0 : chunk_size);")
+    set(reduce_ours "ggml_flash_attn_ext_reduce_partials(params, dst, nth, use_groups ? 0 : chunk_size);")
     set(rows [=[
         // total rows in q
         const int64_t nr = neq1*neq2*neq3;
 ]=])
     set(rows_ours [=[
-        static constexpr int64_t FEW_ROWS = 24;
-        jan_serve::MaskTiles mask_tiles(neq1 >= FEW_ROWS ? dst->src[3] : nullptr, ggml_fa_tile_config::Q, ggml_fa_tile_config::KV);
-        const bool tiles_pay = neq1 >= (int64_t) ggml_fa_tile_config::Q ||
-                               (jan_serve::HAS_PRODUCTS && neq1 >= FEW_ROWS && mask_tiles.pay(groups.time()));
-        const bool use_groups = !use_ref && !tiles_pay && groups.is_possible();
         const int64_t nr = use_groups ? groups.units() : neq1*neq2*neq3;
-]=])
-    set(threshold [=[
-        static constexpr int64_t Q_TILE_SZ  = ggml_fa_tile_config::Q;
-        bool use_tiled = !use_ref &&
-                               (q->type == GGML_TYPE_F32 &&
-                                kv_is_f32_or_f16 &&
-                                k->type == v->type &&
-                                neq1 >= Q_TILE_SZ);
-]=])
-    set(threshold_ours [=[
-        bool use_tiled = !use_ref &&
-                               (q->type == GGML_TYPE_F32 &&
-                                kv_is_readable &&
-                                tiles_pay);
 ]=])
     set(call [=[
             if (use_tiled) {
@@ -254,9 +130,9 @@ static void ggml_compute_forward_flash_attn_ext_tiled(
             if (use_groups) {
                 groups.compute(ir0, ir1);
             } else if (use_tiled) {
-                ggml_compute_forward_flash_attn_ext_tiled(mask_tiles, params, dst, ir0, ir1);
+                ggml_compute_forward_flash_attn_ext_tiled(params, dst, ir0, ir1);
 ]=])
-    set(names include cell arguments same_types mask keys scores add_mask softmax value values readable part reduce rows threshold call)
+    set(names include cell split part reduce rows call)
     set(pairs)
     foreach(name IN LISTS names)
         list(APPEND pairs ${name} ${name}_ours)

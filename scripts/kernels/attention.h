@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bitset>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,17 +16,6 @@ namespace jan_serve {
 // Half-precision values of a mask: minus infinity hides a cell, 0 leaves its score as it is.
 constexpr uint16_t HIDDEN = 0xFC00;
 
-// What a tile of a mask does to scores: hide all of them, leave all as they are, or neither.
-enum class Seen : uint8_t { UNKNOWN, NONE, ALL, SOME };
-
-// A tile of a mask: which of its rows see a cell. All of them lie in [first, last).
-struct Tile {
-    Seen    seen  = Seen::UNKNOWN;
-    int16_t first = 0;
-    int16_t last  = 0;
-    int16_t count = 0;
-};
-
 // Whether `count` neighbouring cells of a row are all hidden.
 inline bool all_hidden(const uint16_t * cells, int64_t count) {
     uint16_t differs = 0;
@@ -35,105 +25,84 @@ inline bool all_hidden(const uint16_t * cells, int64_t count) {
     return differs == 0;
 }
 
-// The tiles of an operation's mask, each read once for all heads: there are a dozen and more heads, and one mask. One
-// cache holds the cells of all sequences, so most of its tiles are hidden, some are seen by the only row of a sequence, and
-// most of the others are seen as a whole.
-class MaskTiles {
-  public:
-    // `rows` and `cells` are the size of a tile. The mask may be missing.
-    MaskTiles(const ggml_tensor * mask, int64_t rows, int64_t cells) : mask(mask), rows(rows), cells(cells) {
-        if (mask) {
-            columns = (mask->ne[0] + cells - 1) / cells;
-            lines   = (mask->ne[1] + rows - 1) / rows;
-            tiles.resize(columns * lines * mask->ne[2] * mask->ne[3]);
+// A set of cells, 64 in each word.
+using CellSet = std::vector<uint64_t>;
+
+// Which of up to 64 values of a mask do not hide their cells (`seen`), and which leave their scores as they are (`plain`).
+inline void read_mask(const uint16_t * values, int64_t count, uint64_t & seen, uint64_t & plain) {
+    uint16_t differs = 0;
+    uint16_t set     = 0;
+    for (int64_t i = 0; i < count; i++) {
+        differs |= values[i] ^ HIDDEN;
+        set |= values[i];
+    }
+    // Most masks end here: all cells of a run are of one sequence.
+    seen = plain = differs && !set ? ~0ull >> (64 - count) : 0;
+    if (differs && set) {
+        for (int64_t i = 0; i < count; i++) {
+            seen |= (uint64_t) (values[i] != HIDDEN) << i;
+            plain |= (uint64_t) (values[i] == 0) << i;
         }
     }
+}
 
-    // Of `count` rows from `row`, at most a tile's, and the tile of cells from `cell`, of head `i2` and sequence `i3`. Its
-    // rows are counted from `row`. SOME may also be ALL where the rows belong to two tiles.
-    Tile at(int64_t row, int64_t count, int64_t cell, int64_t i2, int64_t i3) {
-        if (!mask) {
-            return { Seen::ALL, 0, (int16_t) count, (int16_t) count };
-        }
-        const int64_t plane = (i3 % mask->ne[3]) * mask->ne[2] + i2 % mask->ne[2];
-        Tile          found = { Seen::NONE, (int16_t) count, 0, 0 };
-        bool          all   = true;
-        for (int64_t line = row / rows; line <= (row + count - 1) / rows; line++) {
-            const Tile & tile  = read_once(line, cell / cells, plane);
-            const auto   start = line * rows - row;
-            const auto   first = std::max<int64_t>(tile.first + start, 0);
-            const auto   last  = std::min<int64_t>(tile.last + start, count);
-            all = all && tile.seen == Seen::ALL;
-            if (first < last) {
-                found.first = std::min<int64_t>(found.first, first);
-                found.last  = std::max<int64_t>(found.last, last);
-                found.seen  = Seen::SOME;
-            }
-        }
-        if (all) {
-            found.seen = Seen::ALL;
-        }
-        found.count = found.last - found.first;
-        return found;
-    }
-
-    // Whether tiles take less time than single rows, of a mask with one line of tiles. A tile takes as long as three of its
-    // rows before its products begin; `alone` is the time of a single row by that of one of a tile's.
-    bool pay(float alone) {
-        float apart    = 0.0f;
-        float together = 0.0f;
-        for (int64_t column = 0; column < columns; column++) {
-            const Tile & tile = read_once(0, column, 0);
-            if (tile.seen != Seen::NONE) {
-                together += 3 + tile.last - tile.first;
-                apart    += alone * tile.count;
-            }
-        }
-        return lines == 1 && together < apart;
-    }
-
-  private:
-    const Tile & read_once(int64_t line, int64_t column, int64_t plane) {
-        Tile & found = tiles[(plane * lines + line) * columns + column];
-        if (found.seen == Seen::UNKNOWN) {
-            found = read(line, column, plane);
-        }
-        return found;
-    }
-
-    Tile read(int64_t line, int64_t column, int64_t plane) const {
-        const int64_t height = std::min(rows, mask->ne[1] - line * rows);
-        const int64_t width  = std::min(cells, mask->ne[0] - column * cells);
-        uint16_t      set    = 0;
-        Tile          found  = { Seen::NONE, 0, 0, 0 };
-        for (int64_t row = 0; row < height; row++) {
-            const char * start = (const char *) mask->data + (line * rows + row) * mask->nb[1] +
-                                 (plane % mask->ne[2]) * mask->nb[2] + (plane / mask->ne[2]) * mask->nb[3];
-            const uint16_t * values = (const uint16_t *) start + column * cells;
-            uint16_t         seen   = 0;
-            for (int64_t i = 0; i < width; i++) {
-                seen |= values[i] ^ HIDDEN;
-                set  |= values[i];
-            }
-            if (seen) {
-                found.first = found.count ? found.first : row;
-                found.last  = row + 1;
-                found.count++;
-            }
-        }
-        if (found.count) {
-            found.seen = set == 0 ? Seen::ALL : Seen::SOME;
-        }
-        return found;
-    }
-
-    const ggml_tensor * mask;
-    int64_t             rows;
-    int64_t             cells;
-    int64_t             columns = 0;
-    int64_t             lines   = 0;
-    std::vector<Tile>   tiles;
+// Neighbouring rows of a batch that see mostly the same cells.
+struct RowBlock {
+    int64_t sequence = 0;
+    int64_t first    = 0;
+    int64_t count    = 1;
+    CellSet seen;   // by any of its rows
+    CellSet plain;  // by all of them, with their scores as they are
 };
+
+// One cache holds the cells of all sequences, those of streams that run together by turns. So the rows of an operation are
+// divided into blocks, at most `most` rows each, and a block reads the cells that its rows see and no others.
+inline std::vector<RowBlock> row_blocks(const ggml_tensor * q, const ggml_tensor * k, const ggml_tensor * mask, int64_t most) {
+    const int64_t         cells = k->ne[1];
+    const size_t          words = (cells + 63) / 64;
+    std::vector<RowBlock> blocks;
+    RowBlock              row;
+    const auto size = [](const CellSet & set) {
+        int64_t count = 0;
+        for (uint64_t word : set) {
+            count += std::bitset<64>(word).count();
+        }
+        return count;
+    };
+    for (row.sequence = 0; row.sequence < q->ne[3]; row.sequence++) {
+        for (row.first = 0; row.first < q->ne[1]; row.first++) {
+            row.seen.assign(words, 0);
+            row.plain.assign(words, 0);
+            const uint16_t * values = mask ? (const uint16_t *) ((const char *) mask->data + row.first * mask->nb[1] +
+                                                                 row.sequence % mask->ne[3] * mask->nb[3]) : nullptr;
+            for (size_t word = 0; word < words; word++) {
+                const int64_t count = std::min<int64_t>(64, cells - 64 * word);
+                if (values) {
+                    read_mask(values + 64 * word, count, row.seen[word], row.plain[word]);
+                } else {
+                    row.seen[word] = row.plain[word] = ~0ull >> (64 - count);
+                }
+            }
+            RowBlock * last = blocks.empty() ? nullptr : &blocks.back();
+            if (last && last->sequence == row.sequence && last->count < most) {
+                CellSet both = row.seen;
+                for (size_t word = 0; word < words; word++) {
+                    both[word] &= last->seen[word];
+                }
+                if (std::max(size(row.seen), size(last->seen)) <= 2 * size(both)) {
+                    for (size_t word = 0; word < words; word++) {
+                        last->seen[word] |= row.seen[word];
+                        last->plain[word] &= row.plain[word];
+                    }
+                    last->count++;
+                    continue;
+                }
+            }
+            blocks.push_back(row);
+        }
+    }
+    return blocks;
+}
 
 // Whether products of tiles are computed by vector instructions.
 #if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE)
@@ -189,14 +158,14 @@ inline void as_eight_columns(float * to, int64_t pitch, const float * from, int6
     }
 }
 
-// Write `count` keys, `stride` bytes apart, as columns of a matrix of floats whose rows are `pitch` long. `rows` has room for
-// eight keys.
-inline void as_columns(float * to, int64_t pitch, ggml_type type, const char * keys, size_t stride, int64_t count,
-                       int64_t width, float * rows) {
+// Write the keys of `count` cells, `stride` bytes each, as columns of a matrix of floats whose rows are `pitch` long. `rows`
+// has room for eight keys.
+inline void as_columns(float * to, int64_t pitch, ggml_type type, const char * keys, size_t stride, const int32_t * cells,
+                       int64_t count, int64_t width, float * rows) {
     for (int64_t key = 0; key < count; key += 8) {
         const int64_t read = std::min<int64_t>(8, count - key);
         for (int64_t k = 0; k < read; k++) {
-            read_row(type, keys + (key + k) * stride, rows + k * width, width);
+            read_row(type, keys + cells[key + k] * stride, rows + k * width, width);
         }
         if (read == 8) {
             as_eight_columns(to + key, pitch, rows, width);
@@ -210,13 +179,17 @@ inline void as_columns(float * to, int64_t pitch, ggml_type type, const char * k
     }
 }
 
-// Attention of single tokens: the heads that share keys are the rows of a product, so that keys and values are read once
-// for all of them (grouped queries; Ainslie et al., 2023). What a token gets does not depend on others in its batch.
+// Attention of blocks of rows: those of all heads that share keys are the rows of a product, so that keys and values are read
+// once for all of them (grouped queries; Ainslie et al., 2023).
 class GroupedAttention {
   public:
     static constexpr int64_t CELLS = GGML_FA_TILE_KV;
+    // A batch of fewer has blocks of one row: drafts are checked in the arithmetic of single tokens.
+    static constexpr int64_t FEW_ROWS = 24;
+    // What a block's rows may take of a processor's cache.
+    static constexpr int64_t MOST_FLOATS = 32 * 1024;
 
-    explicit GroupedAttention(ggml_tensor * dst)
+    GroupedAttention(ggml_tensor * dst, int threads)
         : dst(dst), q(dst->src[0]), k(dst->src[1]), v(dst->src[2]), mask(dst->src[3]), sinks(dst->src[4]) {
         float bias = 0.0f;
         memcpy(&scale, (float *) dst->op_params + 0, sizeof(float));
@@ -226,191 +199,213 @@ class GroupedAttention {
             scale /= softcap;
         }
         heads = q->ne[2] / k->ne[2];
-        // With ALiBi each head has a mask of its own.
-        possible = HAS_PRODUCTS && heads > 1 && bias == 0.0f && k->ne[2] == v->ne[2] && k->ne[3] == v->ne[3] &&
-                   (!mask || mask->ne[2] == 1) && q->type == GGML_TYPE_F32 && is_readable(k->type) &&
-                   is_readable(v->type);
+        const bool is_few = q->ne[1] < FEW_ROWS;
+        // With ALiBi each head has a mask of its own. A single head of a single row gains nothing.
+        possible = HAS_PRODUCTS && !(is_few && heads == 1) && bias == 0.0f && k->ne[2] == v->ne[2] &&
+                   k->ne[3] == v->ne[3] && (!mask || mask->ne[2] == 1) && q->type == GGML_TYPE_F32 &&
+                   is_readable(k->type) && is_readable(v->type);
+        if (possible) {
+            const int64_t fitting = MOST_FLOATS / (heads * (k->ne[0] + v->ne[0] + CELLS));
+            const int64_t fair    = q->ne[1] * q->ne[3] * k->ne[2] / (2 * threads);
+            blocks = row_blocks(q, k, mask, is_few ? 1 : std::max<int64_t>(1, std::min(fitting, fair)));
+        }
     }
 
     bool is_possible() const { return possible; }
 
-    // The time of a token and a head of queries by that of a row of a tile (MaskTiles::pay).
-    float time() const { return possible ? 1.0f + 3.0f / heads : 5.0f; }
-
-    // Pairs of a token and a head of keys.
-    int64_t units() const { return k->ne[2] * q->ne[1] * q->ne[3]; }
+    // Pairs of a block and a head of keys.
+    int64_t units() const { return k->ne[2] * (int64_t) blocks.size(); }
 
     // Compute the units [first, last) into `dst`.
     void compute(int64_t first, int64_t last) {
         const int64_t DV = v->ne[0];
-        allocate();
         for (int64_t unit = first; unit < last; unit++) {
             attend(unit, 0, 1);
-            for (int64_t head = 0; head < heads; head++) {
-                ggml_vec_scale_f32(DV, mixed + head * DV, sum[head] == 0.0f ? 0.0f : 1.0f / sum[head]);
-                memcpy(output(unit, head), mixed + head * DV, DV * sizeof(float));
+            for (int64_t row = 0; row < rows; row++) {
+                ggml_vec_scale_f32(DV, mixed + row * DV, sum[row] == 0.0f ? 0.0f : 1.0f / sum[row]);
+                const int64_t place = (block->sequence * q->ne[1] + block->first + row / heads) * q->ne[2] + head_of(row);
+                memcpy((char *) dst->data + place * dst->nb[1], mixed + row * DV, DV * sizeof(float));
             }
         }
     }
 
-    // Of the only token, compute what the cells of one of `parts` contribute: for each head of queries, `stride` floats
+    // Of the only row, compute what the cells of one of `parts` contribute: for each head of queries, `stride` floats
     // apart, the largest score, the sum of weights, and the values by weight.
     void compute_part(int64_t part, int64_t parts, float * partials, int64_t stride) {
         const int64_t DV = v->ne[0];
-        allocate();
         for (int64_t unit = 0; unit < units(); unit++) {
             attend(unit, part, parts);
-            for (int64_t head = 0; head < heads; head++) {
-                float * partial = partials + (unit * heads + head) * stride;
-                partial[0]      = top[head];
-                partial[1]      = sum[head];
-                memcpy(partial + 2, mixed + head * DV, DV * sizeof(float));
+            for (int64_t row = 0; row < rows; row++) {
+                float * partial = partials + head_of(row) * stride;
+                partial[0]      = top[row];
+                partial[1]      = sum[row];
+                memcpy(partial + 2, mixed + row * DV, DV * sizeof(float));
             }
         }
     }
 
   private:
-    // Room for a unit at a time.
-    void allocate() {
+    // The head of queries of a row of products.
+    int64_t head_of(int64_t row) const { return shared * heads + row % heads; }
+
+    void begin(int64_t unit) {
         const int64_t DK = k->ne[0];
         const int64_t DV = v->ne[0];
-        if (room) {
-            return;
+        if (!room) {
+            int64_t most = 1;
+            for (const RowBlock & each : blocks) {
+                most = std::max(most, each.count);
+            }
+            most *= heads;
+            room.reset(new float[most * (2 + DV + DK + CELLS) + CELLS * (1 + DK + std::max(DK, DV))]);
+            top     = room.get();
+            sum     = top + most;
+            mixed   = sum + most;
+            queries = mixed + most * DV;
+            scores  = queries + most * DK;
+            bias    = scores + most * CELLS;
+            keys    = bias + CELLS;
+            values  = keys + CELLS * DK;
         }
-        room.reset(new float[heads * (2 + DV + DK + CELLS) + CELLS * (1 + DK + std::max(DK, DV))]);
-        top     = room.get();
-        sum     = top + heads;
-        mixed   = sum + heads;
-        queries = mixed + heads * DV;
-        scores  = queries + heads * DK;
-        bias    = scores + heads * CELLS;
-        keys    = bias + CELLS;
-        values  = keys + CELLS * DK;
+        shared = unit % k->ne[2];
+        if (block != &blocks[unit / k->ne[2]]) {
+            block = &blocks[unit / k->ne[2]];
+            rows  = block->count * heads;
+            list_cells();
+        }
+        std::fill_n(top, rows, -INFINITY);
+        std::fill_n(sum, rows, 0.0f);
+        std::fill_n(mixed, rows * DV, 0.0f);
+        for (int64_t row = 0; row < rows; row++) {
+            const char * from = (const char *) q->data + (block->first + row / heads) * q->nb[1] + head_of(row) * q->nb[2] +
+                                block->sequence * q->nb[3];
+            memcpy(queries + row * DK, from, DK * sizeof(float));
+        }
     }
 
-    int64_t shared(int64_t unit) const { return unit % k->ne[2]; }
-    int64_t row(int64_t unit) const { return unit / k->ne[2] % q->ne[1]; }
-    int64_t sequence(int64_t unit) const { return unit / k->ne[2] / q->ne[1]; }
-
-    float * output(int64_t unit, int64_t head) const {
-        const int64_t place = (sequence(unit) * q->ne[1] + row(unit)) * q->ne[2] + shared(unit) * heads + head;
-        return (float *) ((char *) dst->data + place * dst->nb[1]);
-    }
-
-    const uint16_t * seen_by(int64_t unit) const {
-        return mask ? (const uint16_t *) ((const char *) mask->data + row(unit) * mask->nb[1] +
-                                          sequence(unit) % mask->ne[3] * mask->nb[3])
-                    : nullptr;
+    void list_cells() {
+        cells.clear();
+        is_plain.clear();
+        for (size_t word = 0; word < block->seen.size(); word++) {
+            for (uint64_t bit = 1, i = 0; bit && bit <= block->seen[word]; bit <<= 1, i++) {
+                if (block->seen[word] & bit) {
+                    if (cells.size() % CELLS == 0) {
+                        is_plain.push_back(true);
+                    }
+                    cells.push_back(64 * word + i);
+                    is_plain.back() = is_plain.back() && (block->plain[word] & bit);
+                }
+            }
+        }
     }
 
     void attend(int64_t unit, int64_t part, int64_t parts) {
-        const uint16_t * seen = seen_by(unit);
-        std::fill_n(top, heads, -INFINITY);
-        std::fill_n(sum, heads * (1 + v->ne[0]), 0.0f);
-        for (int64_t head = 0; head < heads; head++) {
-            const char * from = (const char *) q->data + row(unit) * q->nb[1] +
-                                (shared(unit) * heads + head) * q->nb[2] + sequence(unit) * q->nb[3];
-            memcpy(queries + head * k->ne[0], from, k->ne[0] * sizeof(float));
-        }
-        const int64_t all   = parts > 1 ? count_seen(seen) : 0;
-        const int64_t first = all * part / parts;
-        const int64_t last  = parts > 1 ? all * (part + 1) / parts : INT64_MAX;
-        int64_t       index = 0;
-        for (int64_t cell = 0; cell < k->ne[1] && index < last; cell += CELLS) {
-            const int64_t cells = std::min(CELLS, k->ne[1] - cell);
-            if (!(seen && all_hidden(seen + cell, cells)) && index++ >= first) {
-                add_cells(unit, cell, cells, seen);
-            }
+        begin(unit);
+        const int64_t packs = is_plain.size();
+        for (int64_t pack = packs * part / parts; pack < packs * (part + 1) / parts; pack++) {
+            add_cells(&cells[pack * CELLS], std::min<int64_t>(CELLS, cells.size() - pack * CELLS), is_plain[pack]);
         }
         if (sinks && part == 0) {
-            add_sinks(unit);
+            add_sinks();
         }
     }
 
-    int64_t count_seen(const uint16_t * seen) const {
-        int64_t count = 0;
-        for (int64_t cell = 0; cell < k->ne[1]; cell += CELLS) {
-            count += !(seen && all_hidden(seen + cell, std::min(CELLS, k->ne[1] - cell)));
-        }
-        return count;
-    }
-
-    void add_cells(int64_t unit, int64_t cell, int64_t cells, const uint16_t * seen) {
-        const int64_t DK = k->ne[0];
-        const int64_t DV = v->ne[0];
-        const int64_t i3   = sequence(unit) / (q->ne[3] / k->ne[3]);
-        const char *  from = (const char *) k->data + cell * k->nb[1] + shared(unit) * k->nb[2] + i3 * k->nb[3];
-        as_columns(keys, CELLS, k->type, from, k->nb[1], cells, DK, values);
-        std::fill_n(scores, heads * CELLS, 0.0f);
-        simd_gemm(scores, queries, keys, heads, DK, CELLS);
-        ggml_vec_scale_f32(heads * CELLS, scores, scale);
+    void add_cells(const int32_t * from, int64_t count, bool plain) {
+        const int64_t DK    = k->ne[0];
+        const int64_t DV    = v->ne[0];
+        const int64_t i3    = block->sequence / (q->ne[3] / k->ne[3]);
+        const char *  start = (const char *) k->data + shared * k->nb[2] + i3 * k->nb[3];
+        as_columns(keys, CELLS, k->type, start, k->nb[1], from, count, DK, values);
+        std::fill_n(scores, rows * CELLS, 0.0f);
+        simd_gemm(scores, queries, keys, rows, DK, CELLS);
+        ggml_vec_scale_f32(rows * CELLS, scores, scale);
         if (softcap != 0.0f) {
-            ggml_vec_tanh_f32(heads * CELLS, scores, scores);
-            ggml_vec_scale_f32(heads * CELLS, scores, softcap);
+            ggml_vec_tanh_f32(rows * CELLS, scores, scores);
+            ggml_vec_scale_f32(rows * CELLS, scores, softcap);
         }
-        for (int64_t i = 0; i < CELLS; i++) {
-            bias[i] = i >= cells ? -INFINITY : seen ? GGML_CPU_FP16_TO_FP32(seen[cell + i]) : 0.0f;
+        for (int64_t row = 0; row < rows; row++) {
+            if (!plain || count < CELLS) {
+                hide(row, from, count);
+            }
+            weigh(row);
         }
-        for (int64_t head = 0; head < heads; head++) {
-            weigh(head);
+        start = (const char *) v->data + shared * v->nb[2] + i3 * v->nb[3];
+        for (int64_t i = 0; i < count; i++) {
+            read_row(v->type, start + from[i] * v->nb[1], values + i * DV, DV);
         }
-        from = (const char *) v->data + cell * v->nb[1] + shared(unit) * v->nb[2] + i3 * v->nb[3];
-        for (int64_t i = 0; i < CELLS; i++) {
-            if (bias[i] == -INFINITY) {
-                std::fill_n(values + i * DV, DV, 0.0f);
-            } else {
-                read_row(v->type, from + i * v->nb[1], values + i * DV, DV);
+        std::fill_n(values + count * DV, (CELLS - count) * DV, 0.0f);
+        simd_gemm(mixed, scores, values, rows, CELLS, DV);
+    }
+
+    // Add the mask to a row of scores. What lies behind `count` may be anything.
+    void hide(int64_t row, const int32_t * from, int64_t count) {
+        if (row % heads == 0) {
+            const auto * values = mask ? (const uint16_t *) ((const char *) mask->data + (block->first + row / heads) * mask->nb[1] +
+                                                             block->sequence % mask->ne[3] * mask->nb[3]) : nullptr;
+            for (int64_t i = 0; i < CELLS; i++) {
+                bias[i] = i >= count ? -INFINITY : values ? GGML_CPU_FP16_TO_FP32(values[from[i]]) : 0.0f;
             }
         }
-        simd_gemm(mixed, scores, values, heads, CELLS, DV);
-    }
-
-    // Scores become weights, relative to the largest score up to here (online softmax; Milakov and Gimelshein, 2018).
-    void weigh(int64_t head) {
-        float * ours = scores + head * CELLS;
-        float   most;
-        // Hidden cells may hold anything, infinities too.
+        float * ours = scores + row * CELLS;
         for (int64_t i = 0; i < CELLS; i++) {
             ours[i] = bias[i] == -INFINITY ? -INFINITY : ours[i] + bias[i];
         }
+    }
+
+    // Scores become weights, relative to the largest score up to here (online softmax; Milakov and Gimelshein, 2018).
+    void weigh(int64_t row) {
+        float * ours = scores + row * CELLS;
+        float   most;
         ggml_vec_max_f32(CELLS, &most, ours);
-        if (most > top[head]) {
-            const float kept = expf(top[head] - most);
-            ggml_vec_scale_f32(v->ne[0], mixed + head * v->ne[0], kept);
-            sum[head] *= kept;
-            top[head] = most;
+        if (most > top[row]) {
+            const float kept = expf(top[row] - most);
+            ggml_vec_scale_f32(v->ne[0], mixed + row * v->ne[0], kept);
+            sum[row] *= kept;
+            top[row] = most;
         }
-        sum[head] += ggml_vec_soft_max_f32(CELLS, ours, ours, top[head]);
-    }
-
-    void add_sinks(int64_t unit) {
-        for (int64_t head = 0; head < heads; head++) {
-            const float sink = ((const float *) sinks->data)[shared(unit) * heads + head];
-            const float most = std::max(top[head], sink);
-            const float kept = expf(top[head] - most);
-            ggml_vec_scale_f32(v->ne[0], mixed + head * v->ne[0], kept);
-            sum[head] = sum[head] * kept + expf(sink - most);
-            top[head] = most;
+        if (top[row] == -INFINITY) {
+            std::fill_n(ours, CELLS, 0.0f);
+        } else {
+            sum[row] += ggml_vec_soft_max_f32(CELLS, ours, ours, top[row]);
         }
     }
 
-    ggml_tensor *       dst;
-    const ggml_tensor * q;
-    const ggml_tensor * k;
-    const ggml_tensor * v;
-    const ggml_tensor * mask;
-    const ggml_tensor * sinks;
-    float               scale    = 1.0f;
-    float               softcap  = 0.0f;
-    int64_t             heads    = 1;
-    bool                possible = false;
+    void add_sinks() {
+        for (int64_t row = 0; row < rows; row++) {
+            const float sink = ((const float *) sinks->data)[head_of(row)];
+            const float most = std::max(top[row], sink);
+            const float kept = expf(top[row] - most);
+            ggml_vec_scale_f32(v->ne[0], mixed + row * v->ne[0], kept);
+            sum[row] = sum[row] * kept + expf(sink - most);
+            top[row] = most;
+        }
+    }
+
+    ggml_tensor *         dst;
+    const ggml_tensor *   q;
+    const ggml_tensor *   k;
+    const ggml_tensor *   v;
+    const ggml_tensor *   mask;
+    const ggml_tensor *   sinks;
+    float                 scale    = 1.0f;
+    float                 softcap  = 0.0f;
+    int64_t               heads    = 1;
+    bool                  possible = false;
+    std::vector<RowBlock> blocks;
+
+    // Of the unit that is computed.
+    const RowBlock *     block  = nullptr;
+    int64_t              shared = 0;  // head of keys
+    int64_t              rows   = 0;  // of products: for each row of the block, one for each of its heads
+    std::vector<int32_t> cells;
+    std::vector<bool>    is_plain;  // for each CELLS of them: whether all rows see all of them as they are
 
     std::unique_ptr<float[]> room;
-    float *                  top     = nullptr;  // for each head of queries: the largest score up to here,
+    float *                  top     = nullptr;  // for each row: the largest score up to here,
     float *                  sum     = nullptr;  // the sum of weights,
     float *                  mixed   = nullptr;  // and the values by weight
     float *                  queries = nullptr;
-    float *                  scores  = nullptr;  // (heads, CELLS)
+    float *                  scores  = nullptr;  // (rows, CELLS)
     float *                  bias    = nullptr;  // the mask of the cells
     float *                  keys    = nullptr;  // (width, CELLS)
     float *                  values  = nullptr;  // (CELLS, width)

@@ -198,7 +198,6 @@ class Engine:
         ready = self._media.ready(self._scheduler.running, self._fail)
         turn = self._planning.plan(
             self._scheduler.next_turn(now, ready),
-            cells=self._memory.cells.used,
             now=now,
             is_contended=self._turns.is_contended,
         )
@@ -347,7 +346,7 @@ class Engine:
 
     def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
         """Learn from a step. plan: not committed yet; media: committed."""
-        self._planning.observe_prefill(plan, media, seconds, cells=self._memory.cells.used)
+        self._planning.observe_prefill(plan, media, seconds)
         self._counters.count_step(sum(item.size for item in (*plan, *media)))
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:

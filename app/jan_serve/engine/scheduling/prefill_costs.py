@@ -1,11 +1,12 @@
-"""The cost of a prefill token, by its position and the rows of its batch, learnt from the steps. Seconds."""
+"""The cost of a prefill token, by its depth and the rows of its batch, learnt from the steps. Seconds.
+
+The depth of a token: how many tokens of its sequence are before it.
+"""
 
 from __future__ import annotations
 
-import msgspec
-
 TILE = 64
-"""Rows that llama.cpp's attention on CPUs takes together (ggml_compute_forward_flash_attn_ext_tiled)."""
+"""Rows of a batch from which on larger ones save little."""
 
 _UNIT = 2048.0
 _FAR = 0.25  # units; a nearer measurement says nothing about the cost of a cell
@@ -13,25 +14,16 @@ _WEIGHT = 0.25
 _MAX_RATIO = 2.0  # of a measurement over the estimate: limits what one slow step says
 _FORGETTING = 1.0 / 64.0
 # Assumed relative costs of a cell for untried kinds of batches.
-_UNTRIED = (1.0, 0.35, 0.3)
-
-
-class CachePosition(msgspec.Struct, frozen=True):
-    """Where tokens are computed: after `depth` tokens of their sequence, with `cells` of the KV cache in use."""
-
-    depth: float = 0.0
-    cells: int = 0
+_UNTRIED = (1.0, 0.8, 0.7)
 
 
 class PrefillCosts:
-    """A token costs a base, plus an amount for each cell that its attention reads.
+    """A token costs a base, plus an amount for each cell before it, which its attention reads.
 
-    In a batch of fewer rows than a tile, each row reads the cells of its sequence. A tile reads the cells that any of
-    its rows sees, once for all of them, and larger batches read them in larger blocks. So the cost of a cell is
-    learnt for three kinds of batches. Both costs are exponential averages: the base over tokens near the start of
-    their sequence, the cost of a cell over the others. Untried batch kinds are assumed cheaper than those of fewer
-    rows, so they get tried; tiles are retried after a while. The first prompt may have read the weights from disk:
-    a cheaper second one replaces it.
+    Rows of a batch share the reading of cells, so the cost of a cell is learnt for three kinds of batches. Both costs
+    are exponential averages: the base over tokens near the start of their sequence, the cost of a cell over the others.
+    Untried batch kinds are assumed cheaper than those of fewer rows, so they get tried; tiles are retried after a
+    while. The first prompt may have read the weights from disk: a cheaper second one replaces it.
     """
 
     def __init__(self) -> None:
@@ -44,15 +36,14 @@ class PrefillCosts:
         """Of a token at the start of a sequence; 0 before the first measurement."""
         return self._base_s
 
-    def token_s(self, rows: int, position: CachePosition) -> float:
+    def token_s(self, rows: int, depth: float) -> float:
         """Of one token in a batch of `rows`; 0 before the first measurement."""
-        kind = kind_of(rows)
-        return self._base_s + self._estimate(kind) * _units_read(kind, position)
+        return self._base_s + self._estimate(kind_of(rows)) * depth / _UNIT
 
-    def observe(self, rows: int, position: CachePosition, token_s: float) -> None:
+    def observe(self, rows: int, depth: float, token_s: float) -> None:
         """Learn that a token of a prefill took `token_s`."""
         kind = kind_of(rows)
-        units = _units_read(kind, position)
+        units = depth / _UNIT
         self._forget(kind)
         if not self._base_s:
             # The smallest change that explains the measurement.
@@ -94,7 +85,3 @@ class PrefillCosts:
 
 def kind_of(rows: int) -> int:
     return min(rows // TILE, 2)
-
-
-def _units_read(kind: int, position: CachePosition) -> float:
-    return (position.depth if kind == 0 else max(position.depth, position.cells)) / _UNIT

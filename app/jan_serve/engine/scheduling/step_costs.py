@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.engine.scheduling.decode_costs import DecodeCosts, Seconds
-from jan_serve.engine.scheduling.prefill_costs import CachePosition, PrefillCosts, kind_of
+from jan_serve.engine.scheduling.prefill_costs import PrefillCosts, kind_of
 
 LARGEST_DECODE: Final = 64
 """Rows of the largest step without prefill whose cost is learnt by itself."""
@@ -16,8 +16,6 @@ _MIN_GAIN: Final = 0.1
 _WEIGHT: Final = 0.5
 _FIRST_RETRY: Final = 32
 _LAST_RETRY: Final = 1024
-
-_START = CachePosition()
 
 
 class StepCosts:
@@ -33,9 +31,9 @@ class StepCosts:
         """Per token at the start of a prompt; 0 before the first measurement."""
         return self._prefill.base_s
 
-    def prefill_token_s(self, rows: int, position: CachePosition) -> float:
+    def prefill_token_s(self, rows: int, depth: float) -> float:
         """Per token of a batch of `rows`; 0 before the first measurement."""
-        return self._prefill.token_s(rows, position)
+        return self._prefill.token_s(rows, depth)
 
     def decode_s(self, rows: int) -> float:
         """Of a step that decodes `rows` tokens; 0 before the first measurement."""
@@ -50,31 +48,29 @@ class StepCosts:
         """How uncertain the costs of steps that only decode are, as a share of them."""
         return self._decode.noise
 
-    def observe(
-        self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = _START
-    ) -> None:
-        """Learn from a step with these numbers of decode and prefill rows; the prefill is at `position`."""
+    def observe(self, num_decode: int, num_prefill: int, seconds: float, depth: float = 0.0) -> None:
+        """Learn from a step with these numbers of decode and prefill rows; depth: the prefill's, on average."""
         if not num_prefill:
             self._decode.observe(num_decode, seconds)
             return
         if num_decode:
-            apart_s = self._apart_s(num_decode, num_prefill, position)
+            apart_s = self._apart_s(num_decode, num_prefill, depth)
             if apart_s:
                 self._mixing[kind_of(num_prefill)].observe(seconds / apart_s)
             return
         self._mixing[kind_of(num_prefill)].skip()
         if num_prefill >= _MIN_MEASURED:
-            self._prefill.observe(num_prefill, position, seconds / num_prefill)
+            self._prefill.observe(num_prefill, depth, seconds / num_prefill)
 
-    def mixing_pays(self, num_decode: int, num_prefill: int, position: CachePosition) -> bool:
+    def mixing_pays(self, num_decode: int, num_prefill: int, depth: float) -> bool:
         """Whether one step saves a tenth of the time of two, beyond noise; after many steps apart, whether it might."""
-        apart_s = self._apart_s(num_decode, num_prefill, position)
+        apart_s = self._apart_s(num_decode, num_prefill, depth)
         if not apart_s or self.decode_s(num_decode) < _MIN_GAIN * apart_s:
             return False
         return self._mixing[kind_of(num_prefill)].pays(_MIN_GAIN + self._decode.noise)
 
-    def _apart_s(self, num_decode: int, num_prefill: int, position: CachePosition) -> float:
-        prefill_s = num_prefill * self.prefill_token_s(num_prefill, position)
+    def _apart_s(self, num_decode: int, num_prefill: int, depth: float) -> float:
+        prefill_s = num_prefill * self.prefill_token_s(num_prefill, depth)
         decode_s = self.decode_s(num_decode)
         return prefill_s + decode_s if prefill_s and decode_s else 0.0
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.engine.scheduling.prefill_costs import TILE, CachePosition
+from jan_serve.engine.scheduling.prefill_costs import TILE
 from jan_serve.engine.scheduling.prompt_groups import (
     ASSUMED_TOKENS,
     Group,
@@ -118,22 +118,21 @@ def plan_step(
     now: float,
     chunk: int,
     group: Group | None = None,
-    cells: int = 0,
     stream_share: float | None = None,
     alone_s: float = ALONE_S,
 ) -> StepPlan:
-    """The next step. chunk: max tokens of a batch. group: of the plan before. cells: in use in the KV cache.
+    """The next step. chunk: max tokens of a batch. group: of the plan before. stream_share: None: by heads.
 
-    stream_share: None: by heads. alone_s: of a step without streams, at most.
+    alone_s: of a step without streams, at most.
     """
     if not prompts:
         return StepPlan()
     order = reading_order(prompts, costs.prefill_base_s, now)
     ordered = [prompts[index] for index in order]
-    position = CachePosition(ordered[0].depth, cells)
+    depth = ordered[0].depth
     if group is None or _is_over(group, prompts):
-        group = _choose(group, ordered, streams, costs, position)
-    part = _Part(costs, position, chunk, order, ordered, group)
+        group = _choose(group, ordered, streams, costs, depth)
+    part = _Part(costs, depth, chunk, order, ordered, group)
     if not streams.count:
         newest = max(prompt.arrived for prompt in prompts)
         return part.step(part.alone(min(alone_s, SOON_S + 2.0 * max(0.0, now - newest))), decodes=False)
@@ -144,7 +143,7 @@ def plan_step(
     is_pause = balance.paused_s > 0.0 and not balance.ran_s
     beside = part.within(longest_s if group.joins else decode_s * min(prompts_ratio, MIX_TIMES - 1.0))
     may_mix = not is_pause and beside >= MIN_TOKENS and part.seconds(beside) <= decode_s * (MIX_TIMES - 1.0)
-    if may_mix and costs.mixing_pays(streams.count, beside, position):
+    if may_mix and costs.mixing_pays(streams.count, beside, depth):
         is_due = group.joins or balance.ran_s + decode_s >= balance.paused_s / prompts_ratio
         return part.step(beside if is_due else 0, decodes=True)
     ends_sooner = streams.left * decode_s <= part.group_s
@@ -195,14 +194,14 @@ def _choose(
     prompts: Sequence[Prompt],
     streams: Streams,
     costs: StepCosts,
-    position: CachePosition,
+    depth: float,
 ) -> Group:
     """The next group. last: the one before; its size stays while no prompt arrives. prompts: in reading order."""
     keys = [prompt.key for prompt in prompts]
     among = frozenset(keys)
     if last is not None and last.size and among <= last.among:
         return Group(frozenset(keys[: last.size]), last.among, last.size)
-    token_s = costs.prefill_token_s(TILE, position) or 1.0
+    token_s = costs.prefill_token_s(TILE, depth) or 1.0
     curve = costs.decode_curve(bounded=False)
     is_known = curve is not None
 
@@ -232,14 +231,14 @@ class _Part:
     def __init__(
         self,
         costs: StepCosts,
-        position: CachePosition,
+        depth: float,
         chunk: int,
         order: Sequence[int],
         ordered: Sequence[Prompt],
         group: Group,
     ) -> None:
         self._costs = costs
-        self._position = position
+        self._depth = depth
         self._chunk = chunk
         self._group = group
         # Sorting is stable: the members first, each in reading order.
@@ -299,4 +298,4 @@ class _Part:
         return self._left if self._left <= tokens else 0
 
     def _token_s(self, rows: int) -> float:
-        return self._costs.prefill_token_s(rows, self._position)
+        return self._costs.prefill_token_s(rows, self._depth)

@@ -7,7 +7,6 @@ from collections.abc import Sequence as Items
 
 import msgspec
 
-from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.prompt_groups import Group
 from jan_serve.engine.scheduling.scheduler import PlanItem
 from jan_serve.engine.scheduling.step_costs import StepCosts
@@ -20,8 +19,6 @@ from jan_serve.engine.scheduling.step_planner import (
     plan_step,
 )
 from jan_serve.engine.sequence import Sequence
-
-_START = CachePosition()
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -48,11 +45,8 @@ class StepPlanning:
         self._group = Group()
         self._num_streams = 0
 
-    def plan(self, turn: Iterable[Sequence], *, cells: int, now: float, is_contended: bool = False) -> Turn:
-        """The next step of these running sequences. cells: in use in the KV cache.
-
-        is_contended: another model waits for the cores.
-        """
+    def plan(self, turn: Iterable[Sequence], *, now: float, is_contended: bool = False) -> Turn:
+        """The next step of these running sequences. is_contended: another model waits for the cores."""
         streams: list[Sequence] = []
         prompts: list[Sequence] = []
         for sequence in turn:
@@ -71,7 +65,6 @@ class StepPlanning:
             now=now,
             chunk=self._chunk,
             group=self._group,
-            cells=cells,
             stream_share=self._stream_share,
             alone_s=SOON_S if is_contended else ALONE_S,
         )
@@ -79,26 +72,19 @@ class StepPlanning:
         reads = [(prompts[index], count) for index, count in step.reads]
         return Turn(streams if step.decodes else [], reads, step.prefill_tokens)
 
-    def observe_prefill(
-        self, plan: Items[PlanItem], media: Items[PlanItem], seconds: float, *, cells: int
-    ) -> None:
-        """Learn from a step with a prefill. plan: its tokens, not committed yet; media: its images, committed.
-
-        cells: in use before the plan is committed.
-        """
+    def observe_prefill(self, plan: Items[PlanItem], media: Items[PlanItem], seconds: float) -> None:
+        """Learn from a step with a prefill. plan: its tokens, not committed yet; media: its images, committed."""
         decode = sum(item.size for item in plan if item.is_decode)
         tokens = sum(item.size for item in plan)
         prefill = sum(item.count for item in media) + tokens - decode
         depths = sum(
             item.count * (item.sequence.num_computed + item.count / 2) for item in plan if not item.is_decode
         ) + sum(item.count * (item.sequence.num_computed - item.count / 2) for item in media)
-        self.observe(decode, prefill, seconds, CachePosition(depths / prefill, cells + tokens))
+        self.observe(decode, prefill, seconds, depths / prefill)
 
-    def observe(
-        self, num_decode: int, num_prefill: int, seconds: float, position: CachePosition = _START
-    ) -> None:
-        """Learn from the planned step, which computed these numbers of tokens; the prefill is at `position`."""
-        self.costs.observe(num_decode, num_prefill, seconds, position)
+    def observe(self, num_decode: int, num_prefill: int, seconds: float, depth: float = 0.0) -> None:
+        """Learn from the planned step, which computed these numbers of tokens; depth: the prefill's, on average."""
+        self.costs.observe(num_decode, num_prefill, seconds, depth)
         decode_s = seconds
         if num_prefill:
             decode_s = min(seconds, self.costs.decode_s(num_decode)) if num_decode else 0.0

@@ -196,3 +196,23 @@ def test_cells_of_others_may_hold_anything(rows: int) -> None:
     )
     ggml.close()
     np.testing.assert_allclose(found, 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_cells_of_others_in_between_change_no_bit(rows: int) -> None:
+    random = np.random.default_rng(rows)
+    queries, own = random.normal(size=(1, 14, rows, 64)), random.normal(size=(1, 2, 600, 64))
+    hidden = np.arange(600) > 599 - rows + np.arange(1, rows + 1)[:, None]
+    place = np.sort(random.permutation(1500)[:600])
+    spread = random.normal(size=(1, 2, 1500, 64))
+    spread[:, :, place] = own
+    apart = np.full((rows, 1500), True)
+    apart[:, place] = hidden
+    found: list[Array] = []
+    for cells, unseen in ((own, hidden), (spread, apart)):
+        ggml = Ggml()
+        mask = ggml.tensor(np.where(unseen, -np.inf, 0.0)[None, None], F16)
+        inputs = [ggml.tensor(queries, F32), ggml.tensor(cells, F16), ggml.tensor(cells, F16), mask]
+        found.append(attention(ggml, inputs, None, (0.125, 0.0, 0.0), (rows, 14, 64), 2).copy())
+        ggml.close()
+    np.testing.assert_array_equal(found[0], found[1])

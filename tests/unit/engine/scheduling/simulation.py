@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-from jan_serve.engine.scheduling.prefill_costs import CachePosition
 from jan_serve.engine.scheduling.prompt_groups import Group
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.scheduling.step_planner import Balance, Prompt, StepPlan, Streams, plan_step
@@ -147,7 +146,7 @@ class Planned:
         return Step(_within(reads, plan.prefill_tokens), plan.decodes)
 
     def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
-        self.costs.observe(num_decode, num_prefill, seconds, CachePosition())
+        self.costs.observe(num_decode, num_prefill, seconds)
         decode_s = (
             seconds if not num_prefill else min(seconds, self.costs.decode_s(num_decode) if num_decode else 0)
         )
