@@ -227,3 +227,15 @@ static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(cons
     jan_serve_change(ops.cpp include include_ours)
 endfunction()
 jan_serve_products()
+
+# gcc 12.2 takes what _tile_loadconfig reads for its first eight bytes and drops the rest: products with AMX then end in SIGILL.
+function(jan_serve_tile_config)
+    set(load "    _tile_loadconfig(&tc);")
+    set(load_ours [=[
+#ifdef __GNUC__
+    __asm__ volatile("" : : "r"(&tc) : "memory");
+#endif
+    _tile_loadconfig(&tc);  // after all of it is written]=])
+    jan_serve_change(amx/mmq.cpp load load_ours)
+endfunction()
+jan_serve_tile_config()
