@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class Shape:
 
 def attention(
     ggml: Ggml,
-    inputs: list[ctypes.c_void_p | None],
+    inputs: Sequence[ctypes.c_void_p | None],
     sinks: ctypes.c_void_p | None,
     numbers: tuple[float, float, float],
     shape: tuple[int, ...],
