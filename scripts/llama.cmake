@@ -96,7 +96,7 @@ function(jan_serve_attention)
             const float mv = mp ? slope*GGML_CPU_FP16_TO_FP32(mp[ic]) : 0.0f;
             if (mv == -INFINITY) {
 ]=])
-    # Which way: blocks of rows where they can be, or as before.
+    # Blocks of rows where they are possible; otherwise the ways of llama.cpp.
     set(split [=[
     const bool use_split_kv_path = !use_ref && (neq1 == 1 && neq3 == 1) && kv_is_f32_or_f16 && (k->type == v->type) && q->type == GGML_TYPE_F32 && nek1 >= 512;
 ]=])

@@ -22,9 +22,8 @@ class TokenSizes:
     def __init__(self, pieces: Sequence[bytes], search: TokenSearch) -> None:
         self.pieces = pieces
         self._search = search
-        begun = np.frombuffer(b"".join(pieces), np.uint8) & 0xC0 != 0x80
-        ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
-        self.characters = np.diff(np.concatenate([[0], np.cumsum(begun)])[ends], prepend=0)
+        begun = np.frombuffer(search.joined, np.uint8) & 0xC0 != 0x80
+        self.characters = np.diff(np.concatenate([[0], np.cumsum(begun)])[search.ends], prepend=0)
         self.longest = int(self.characters.max())
 
     def with_any(self, texts: Sequence[bytes]) -> npt.NDArray[np.bool_]:

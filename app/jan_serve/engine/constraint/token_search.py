@@ -9,11 +9,14 @@ import numpy as np
 
 
 class TokenSearch:
-    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens."""
+    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens.
+
+    joined: all pieces, one after the other. ends: where each of them ends in it.
+    """
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._joined = b"".join(pieces)
-        self._ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+        self.joined = b"".join(pieces)
+        self.ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
         self._sorted = sorted(range(len(pieces)), key=pieces.__getitem__)
         self._keys = [pieces[token] for token in self._sorted]
         self._containing: dict[bytes, list[int]] = {}
@@ -42,12 +45,12 @@ class TokenSearch:
         found = self._containing.get(text)
         if found is None:
             starts: list[int] = []
-            at = self._joined.find(text)
+            at = self.joined.find(text)
             while at >= 0:
                 starts.append(at)
-                at = self._joined.find(text, at + 1)
+                at = self.joined.find(text, at + 1)
             first = np.array(starts, np.int64)
-            tokens = np.searchsorted(self._ends, first, side="right")
-            within = first + len(text) <= self._ends[tokens]
+            tokens = np.searchsorted(self.ends, first, side="right")
+            within = first + len(text) <= self.ends[tokens]
             found = self._containing[text] = list(dict.fromkeys(tokens[within].tolist()))
         return found
