@@ -6,11 +6,13 @@ import random
 from collections.abc import Generator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jan_serve.ipc.messages import AbortRequest, EngineRequest
 from tests.support.models import EXACT
-from tests.support.worker import Choice, Worker, generate, running_worker
+from tests.support.sameness import assert_same, drawn_alike
+from tests.support.worker import Worker, generate, next_id, running_worker
 
 pytestmark = pytest.mark.integration
 
@@ -20,12 +22,6 @@ ROUNDS = 10
 
 def words(seed: int, count: int) -> str:
     return " ".join(random.Random(seed).choices(WORDS, k=count))
-
-
-def outcome(choice: Choice) -> tuple[str, str, int, str | None]:
-    """A choice as its caller sees it, however it was split into chunks."""
-    end = choice.end
-    return choice.text, end.reason, end.completion_tokens, end.stop
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +55,9 @@ def mixed(seed: int) -> list[EngineRequest]:
 @pytest.mark.parametrize("round_", range(ROUNDS))
 def test_an_answer_among_32_mixed_requests_equals_the_answer_alone(batching: Worker, round_: int) -> None:
     prompt = words(77, 12)
-    alone = batching.run_one(prompt, max_tokens=80)
+    alone = batching.run_one(prompt, max_tokens=80, return_tokens=True)
     others = mixed(round_)
-    same = generate(prompt, max_tokens=80)
+    same = generate(prompt, max_tokens=80, return_tokens=True)
     cancelled = random.Random(round_).sample(others, 8)
     early, late = cancelled[:4], cancelled[4:]
     batching.send(*others[:16], same, *others[16:], *(AbortRequest(request.id) for request in early))
@@ -72,20 +68,20 @@ def test_an_answer_among_32_mixed_requests_equals_the_answer_alone(batching: Wor
     kept = [request for request in others if request not in cancelled]
     batching.until(same, *kept)
     found = batching.results[same.id]
-    assert outcome(found.choice) == outcome(alone.choice)
     assert found.choice.end.completion_tokens == 80
     for request in kept:
         assert len(batching.results[request.id].texts) == request.n
+    assert_same(batching, same, found.choice, alone.choice)
 
 
 def test_every_answer_among_many_equals_its_answer_alone(batching: Worker) -> None:
     requests = mixed(1)
     together = batching.run(*requests)
     for request, found in zip(requests, together, strict=True):
-        alone = batching.run(_again(request))[0]
+        alone = batching.run(again(request))[0]
         assert found.choices.keys() == alone.choices.keys()
         for index, choice in found.choices.items():
-            assert outcome(choice) == outcome(alone.choices[index])
+            assert_same(batching, request, choice, alone.choices[index])
 
 
 def test_the_prompt_is_scored_before_any_text_where_others_have_it_in_the_cache(llama: Worker) -> None:
@@ -101,6 +97,7 @@ def test_the_prompt_is_scored_before_any_text_where_others_have_it_in_the_cache(
     llama.until(stream)
 
 
+@drawn_alike
 def test_sampled_choices_differ_and_are_numbered_by_seed(llama: Worker) -> None:
     several = llama.run_one("the people", n=4, temperature=1.0, seed=10, max_tokens=30)
     assert len(set(several.texts)) == 4
@@ -154,17 +151,11 @@ def test_greedy_has_no_seed(llama: Worker) -> None:
 )
 def test_requests_do_not_influence_each_other(llama: Worker, other: dict[str, object]) -> None:
     """The same prompt beside a request with other settings, greedy and sampled."""
-    greedy = llama.run_one("one long day", max_tokens=40)
-    sampled = llama.run_one("one long day", max_tokens=40, temperature=1.0, seed=8)
-    found = llama.run(
-        generate("one long day", max_tokens=40, **other),
-        generate("one long day", max_tokens=40),
-        generate("one long day", max_tokens=40, **other),
-        generate("one long day", max_tokens=40, temperature=1.0, seed=8),
-    )
-    assert found[1].text == greedy.text
-    assert found[3].text == sampled.text
-    assert found[0].text == found[2].text
+    fields: list[dict[str, object]] = [other, {}, other, {"temperature": 1.0, "seed": 8}]
+    requests = [generate("one long day", max_tokens=40, return_tokens=True, **each) for each in fields]
+    alone = [llama.run(again(request))[0] for request in requests]
+    for request, found, expected in zip(requests, llama.run(*requests), alone, strict=True):
+        assert_same(llama, request, found.choice, expected.choice)
 
 
 def test_more_sequences_than_cells_hold(exact_llama: Path) -> None:
@@ -177,9 +168,8 @@ def test_more_sequences_than_cells_hold(exact_llama: Path) -> None:
         stats = worker.stats()
         assert stats.cells_used <= stats.cells_total == 128
         for request, found in zip(requests, together, strict=True):
-            alone = worker.run(_again(request))[0]
-            assert outcome(found.choice) == outcome(alone.choice)
-            assert [info.piece for info in found.choice.tokens] == [i.piece for i in alone.choice.tokens]
+            alone = worker.run(again(request))[0]
+            assert_same(worker, request, found.choice, alone.choice)
             assert found.usage.prompt_tokens == alone.usage.prompt_tokens
 
 
@@ -187,14 +177,12 @@ def test_preempted_sequences_are_scored_once(exact_llama: Path) -> None:
     with running_worker(exact_llama, n_ctx=128, parallel=8, n_batch=16, **EXACT) as worker:
         requests = [generate(words(i, 20), max_tokens=40, prompt_logprobs=1) for i in range(6)]
         for request, found in zip(requests, worker.run(*requests), strict=True):
-            alone = worker.run(_again(request))[0]
+            alone = worker.run(again(request))[0]
             assert found.scored is not None and alone.scored is not None
             assert len(found.scored.tokens) == found.usage.prompt_tokens
             assert [info.id for info in found.scored.tokens] == [info.id for info in alone.scored.tokens]
-            assert found.text == alone.text
+            assert_same(worker, request, found.choice, alone.choice)
 
 
-def _again(request: EngineRequest) -> EngineRequest:
-    fields = {name: getattr(request, name) for name in request.__struct_fields__}
-    fields["id"] = generate("").id
-    return EngineRequest(**fields)
+def again(request: EngineRequest) -> EngineRequest:
+    return msgspec.structs.replace(request, id=next_id())

@@ -11,7 +11,8 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.errors import SettingsError
 from tests.support.models import EXACT
-from tests.support.worker import Result, Worker, generate, running_worker
+from tests.support.sameness import assert_same
+from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 
@@ -29,11 +30,6 @@ def workers(exact_llama: Path) -> Generator[tuple[Worker, Worker]]:
         running_worker(exact_llama, prompt_lookup="on", **settings) as drafting,
     ):
         yield plain, drafting
-
-
-def facts(result: Result) -> tuple[object, ...]:
-    choice = result.choice
-    return choice.text, choice.ids, choice.end.reason, choice.end.completion_tokens, choice.end.stop
 
 
 GRAMMAR = CompiledGrammar(gbnf='root ::= ("ab" [0-9] " cd ")+', lark='start: ("ab" /[0-9]/ " cd ")+')
@@ -54,11 +50,9 @@ CASES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", CASES, ids=lambda fields: "-".join(fields))
 def test_answers_are_the_same(workers: tuple[Worker, Worker], fields: dict[str, Any]) -> None:
     plain, drafting = workers
-    fields = {"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields}
-    expected, found = (worker.run_one(LOOP, **fields) for worker in (plain, drafting))
-    assert facts(found) == facts(expected)
-    for one, other in zip(found.choice.tokens, expected.choice.tokens, strict=True):
-        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+    request = generate(LOOP, **{"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields})
+    expected, found = (worker.run(request)[0] for worker in (plain, drafting))
+    assert_same(plain, request, found.choice, expected.choice)
 
 
 def test_a_loop_takes_fewer_steps(workers: tuple[Worker, Worker]) -> None:
@@ -111,10 +105,10 @@ def with_model(exact_llama: Path) -> Generator[Worker]:
 def test_answers_with_a_draft_model_are_the_same(
     workers: tuple[Worker, Worker], with_model: Worker, fields: dict[str, Any]
 ) -> None:
-    fields = {"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields}
     prompt = "A large door, a small house."
-    expected, found = (worker.run_one(prompt, **fields) for worker in (workers[0], with_model))
-    assert facts(found) == facts(expected)
+    request = generate(prompt, **{"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields})
+    expected, found = (worker.run(request)[0] for worker in (workers[0], with_model))
+    assert_same(workers[0], request, found.choice, expected.choice)
 
 
 def test_a_draft_model_reads_long_prompts_and_serves_several_at_once(

@@ -11,7 +11,8 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar
 from models.recipe.mtp_fixtures import Knows, write_tiny_mtp
 from tests.support.models import EXACT
-from tests.support.worker import Result, Worker, generate, running_worker
+from tests.support.sameness import assert_same
+from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
 
@@ -38,19 +39,12 @@ def workers(request: pytest.FixtureRequest, model_folder: Path) -> Generator[tup
         yield request.param, plain, drafting
 
 
-def facts(result: Result) -> tuple[object, ...]:
-    choice = result.choice
-    return choice.text, choice.ids, choice.end.reason, choice.end.completion_tokens, choice.end.stop
-
-
 @pytest.mark.parametrize("fields", CASES, ids=lambda fields: "-".join(fields))
 def test_answers_are_the_same(workers: tuple[Knows, Worker, Worker], fields: dict[str, Any]) -> None:
     _, plain, drafting = workers
-    fields = {"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields}
-    expected, found = (worker.run_one(TEXT, **fields) for worker in (plain, drafting))
-    assert facts(found) == facts(expected)
-    for one, other in zip(found.choice.tokens, expected.choice.tokens, strict=True):
-        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+    request = generate(TEXT, **{"ignore_eos": "grammar" not in fields, "return_tokens": True, **fields})
+    expected, found = (worker.run(request)[0] for worker in (plain, drafting))
+    assert_same(plain, request, found.choice, expected.choice)
 
 
 def test_several_at_once_and_later_turns_are_the_same(workers: tuple[Knows, Worker, Worker]) -> None:
