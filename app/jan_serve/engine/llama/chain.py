@@ -27,11 +27,16 @@ def likely_ids(logits: Floats, count: int) -> Ids:
     The bound is the count-th largest of the maxima of all blocks of 256: at least `count` tokens reach it.
     """
     whole = len(logits) // _BLOCK * _BLOCK
-    maxima = logits[:whole].reshape(-1, _BLOCK).max(axis=1)
-    if count > len(maxima):
+    blocks = logits[:whole].reshape(-1, _BLOCK)
+    maxima = blocks.max(axis=1)
+    bound = -np.inf if count > len(maxima) else np.partition(maxima, len(maxima) - count)[len(maxima) - count]
+    if bound == -np.inf:
         return np.flatnonzero(logits > -np.inf)
-    bound = np.partition(maxima, len(maxima) - count)[len(maxima) - count]
-    return np.flatnonzero(logits >= bound) if bound > -np.inf else np.flatnonzero(logits > -np.inf)
+    # Few blocks have any: searching all of the vocabulary would take half of the time of a draw.
+    having = np.flatnonzero(maxima >= bound)
+    places = np.flatnonzero(blocks[having] >= bound)
+    rest = np.flatnonzero(logits[whole:] >= bound) + whole
+    return np.concatenate((having[places // _BLOCK] * _BLOCK + places % _BLOCK, rest))
 
 
 class Candidates:

@@ -227,6 +227,7 @@ class LlamaContext:
         self.n_batch = int(lib.llama_n_batch(pointer))
         self.n_ubatch = int(lib.llama_n_ubatch(pointer))
         self.n_vocab = model.vocab.n_tokens
+        self._logits_row = ctypes.c_float * self.n_vocab
         self._memory = lib.llama_get_memory(pointer)
         self._n_swa = model.n_swa
         self._has_mrope = model.has_mrope
@@ -286,7 +287,7 @@ class LlamaContext:
     def logits(self, index: int) -> Floats:
         """The logits of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
         row = lib.llama_get_logits_ith(self.pointer, index)
-        return np.ctypeslib.as_array(row, shape=(self.n_vocab,))
+        return np.frombuffer(self._logits_row.from_address(ctypes.addressof(row.contents)), np.float32)
 
     def output_hidden(self) -> None:
         """`llama_set_embeddings_nextn`: the next decodes return a hidden state for each of their tokens."""
