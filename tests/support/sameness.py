@@ -14,8 +14,8 @@ from tests.support.worker import Choice, Worker, next_id
 IS_ON_DEVICE: Final = os.environ.get("JAN_SERVE_TEST_LAYERS") == "all"
 """An accelerator's kernels depend on the number of rows, and many round to ten bits (TF32): tokens about as likely as
 each other may change places there."""
-_NEAR: Final = 0.05
-_LOGPROB_ERROR: Final = 0.02 if IS_ON_DEVICE else 1e-3
+_ERROR: Final = 0.1 if IS_ON_DEVICE else 1e-3
+"""Of a log-probability. Here a cell left out or a shifted position changes one by 2.6, another token by 0.03 to 2.6."""
 
 Outcome = tuple[str, str, int, str | None]
 
@@ -50,7 +50,7 @@ def assert_same(worker: Worker, request: EngineRequest, found: Choice, expected:
         (i for i, (one, other) in enumerate(zip(found.ids, expected.ids, strict=False)) if one != other), None
     )
     for one, other in zip(found.tokens[:parts_at], expected.tokens, strict=False):
-        assert one.logprob == pytest.approx(other.logprob, abs=_LOGPROB_ERROR)
+        assert one.logprob == pytest.approx(other.logprob, abs=_ERROR), (one, other)
     if IS_ON_DEVICE and parts_at is not None:
         _assert_as_likely(
             worker, request, expected.ids[:parts_at], found.ids[parts_at], expected.ids[parts_at]
@@ -72,4 +72,4 @@ def _assert_as_likely(
     [token] = worker.run(again)[0].choice.tokens
     likely = {info.id: info.logprob for info in token.top}
     assert {one, other} <= likely.keys(), f"tokens {one} and {other} are not both likely: {likely}"
-    assert likely[one] == pytest.approx(likely[other], abs=_NEAR)
+    assert likely[one] == pytest.approx(likely[other], abs=_ERROR), (one, other, likely)

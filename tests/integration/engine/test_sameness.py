@@ -46,7 +46,7 @@ def test_answers_may_part_at_a_tie(llama: Worker, monkeypatch: pytest.MonkeyPatc
     request = generate("one long day", return_tokens=True, logprobs=2)
     expected = llama.run(request)[0].choice
     first, second = expected.tokens[3].top
-    monkeypatch.setattr(sameness, "_NEAR", first.logprob - second.logprob + 0.01)
+    monkeypatch.setattr(sameness, "_ERROR", first.logprob - second.logprob + 0.01)
     assert_same(llama, request, parted(expected, 3, second.id), expected)
 
 
