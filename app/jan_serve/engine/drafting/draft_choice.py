@@ -58,10 +58,11 @@ def draft_lengths(
     owners = order // longest
     gained = num_tokens + np.cumsum(chances.ravel()[order])
     guessing = np.cumsum(np.array([candidate.token_s for candidate in candidates])[owners])
-    stretch = (curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing) / curve[num_tokens]
-    gains = gained / num_tokens / stretch ** (1.0 if len(candidates) == 1 else 1.0 + _SMOOTHNESS)
+    weight = 1.0 if len(candidates) == 1 else 1.0 + _SMOOTHNESS
+    seconds = curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing
+    gains = gained / seconds**weight
     best = int(gains.argmax())
-    if gains[best] <= _MARGIN + 2.0 * noise:
+    if gains[best] <= (_MARGIN + 2.0 * noise) * num_tokens / curve[num_tokens] ** weight:
         return [0] * len(candidates)
     taken = order[: best + 1]
     useful = chances.ravel()[taken] > 0.0

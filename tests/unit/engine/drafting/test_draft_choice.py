@@ -39,6 +39,8 @@ FLAT = np.full(65, 5.0)  # tokens are free on a large device
         ),
         (TILES, 3, [DraftCandidate(0.3, 1), DraftCandidate(0.2, 9), DraftCandidate(0.0, 0)], 64, [1, 0, 0]),
         (FLAT, 1, [], 64, []),
+        # Of steps twice as large as the largest so far nothing is known.
+        (np.append(LINE[:9], [np.inf] * 56), 12, [DraftCandidate(0.9, 4)] * 2, 64, [0, 0]),
         (FLAT, 1, [DraftCandidate(0.9, -3)], 64, [0]),
         (FLAT, 1, [DraftCandidate(0.9, 8)], 0, [0]),
     ],
