@@ -57,7 +57,9 @@ class _Block:
     __slots__ = ("_clock", "_name", "_parts", "_started")
 
     def __init__(self, clock: Callable[[], float], parts: dict[Part, float], name: Part) -> None:
-        self._clock, self._parts, self._name = clock, parts, name
+        self._clock = clock
+        self._parts = parts
+        self._name: Part = name
         self._started = 0.0
 
     def __enter__(self) -> None:

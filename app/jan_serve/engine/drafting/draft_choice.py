@@ -11,6 +11,8 @@ from jan_serve.engine.scheduling.decode_costs import Seconds
 
 # Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
+# Where a draft slows the steps after it, all that it costs is lost when its first token is wrong.
+_CHANGE_MARGIN = 1.3
 # A longer step makes the other streams stutter: when it takes 1.4 times as long, all streams together must gain 10 %.
 _SMOOTHNESS = 0.3
 
@@ -39,11 +41,12 @@ def draft_lengths(
     max_tokens: int,
     *,
     noise: float = 0.0,
+    change_s: float = 0.0,
 ) -> list[int]:
     """Tokens to take of each candidate beside the step's `num_tokens`, at most `max_tokens` in all; 0 if none pays off.
 
     candidates: one for each stream of the step. curve: seconds of a step by its number of tokens. noise: how uncertain
-    they are, as a share.
+    they are, as a share. change_s: how much longer the steps after one with drafts take.
     """
     max_tokens = min(max_tokens, len(curve) - 1 - num_tokens)
     longest = max((candidate.limit for candidate in candidates), default=0)
@@ -59,10 +62,15 @@ def draft_lengths(
     gained = num_tokens + np.cumsum(chances.ravel()[order])
     guessing = np.cumsum(np.array([candidate.token_s for candidate in candidates])[owners])
     weight = 1.0 if len(candidates) == 1 else 1.0 + _SMOOTHNESS
-    seconds = curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing
+    seconds = curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing + change_s
     gains = gained / seconds**weight
     best = int(gains.argmax())
-    if gains[best] <= (_MARGIN + 2.0 * noise) * num_tokens / curve[num_tokens] ** weight:
+    if (
+        gains[best]
+        <= ((_CHANGE_MARGIN if change_s else _MARGIN) + 2.0 * noise)
+        * num_tokens
+        / curve[num_tokens] ** weight
+    ):
         return [0] * len(candidates)
     taken = order[: best + 1]
     useful = chances.ravel()[taken] > 0.0

@@ -135,11 +135,18 @@ class Drafter:
             return [max(0, min(candidate.limit, each)) for candidate in candidates]
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
-        curve = self._costs.decode_curve()
+        change_s = self._costs.change_s(num_tokens)
+        # What drafts must gain if their tokens are free: this step follows a change as well as the two after it.
+        least_tokens = 1.5 * num_tokens * change_s / self._costs.decode_s(num_tokens) if change_s else 0.0
+        if sum(expected_tokens(candidate) for candidate in candidates) < least_tokens:
+            return [0] * len(candidates)
+        curve = self._costs.decode_curve(changing_from=num_tokens)
         if curve is None:
             return [0] * len(candidates)
-        lengths = draft_lengths(candidates, num_tokens, curve, room, noise=self._costs.decode_noise)
-        return self._trials.lengths(lengths, candidates, room)
+        lengths = draft_lengths(
+            candidates, num_tokens, curve, room, noise=self._costs.decode_noise, change_s=change_s
+        )
+        return self._trials.lengths(lengths, candidates, room, least_tokens)
 
     def _draft(self, sequence: Sequence, found: Guess | None, length: int) -> Tokens | None:
         self._sources[id(sequence)] = None if found is None else found.match_length

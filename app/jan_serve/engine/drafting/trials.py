@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.engine.drafting.draft_choice import DraftCandidate
+from jan_serve.engine.drafting.draft_choice import DraftCandidate, expected_tokens
 
 _FIRST_STEPS: Final = 32
 _MAX_STEPS: Final = 384
@@ -23,8 +23,13 @@ class Trials:
         self._interval = _FIRST_STEPS
         self._without = self._with = 0
 
-    def lengths(self, chosen: list[int], candidates: Sequence[DraftCandidate], room: int) -> list[int]:
-        """The lengths to take instead of those chosen by the costs."""
+    def lengths(
+        self, chosen: list[int], candidates: Sequence[DraftCandidate], room: int, least_tokens: float = 0.0
+    ) -> list[int]:
+        """The lengths to take instead of those chosen by the costs.
+
+        least_tokens: what a draft must promise to be tried.
+        """
         if any(chosen):
             self._with += 1
             self._without = 0
@@ -37,7 +42,8 @@ class Trials:
             return chosen
         self._without += 1
         self._with = 0
-        if self._without < self._interval:
+        if self._without < self._interval or expected_tokens(likely) < least_tokens:
             return chosen
         self._interval, self._without = min(_MAX_STEPS, 2 * self._interval), 0
-        return [min(likely.limit, _LENGTH, room) if index == best else 0 for index in range(len(candidates))]
+        length = min(likely.limit, room, max(_LENGTH, round(2 * least_tokens)))
+        return [length if index == best else 0 for index in range(len(candidates))]

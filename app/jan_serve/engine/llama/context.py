@@ -287,7 +287,9 @@ class LlamaContext:
     def logits(self, index: int) -> Floats:
         """The logits of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
         row = lib.llama_get_logits_ith(self.pointer, index)
-        return np.frombuffer(self._logits_row.from_address(ctypes.addressof(row.contents)), np.float32)
+        # Three times as fast as np.ctypeslib.as_array, once for each sampled token.
+        values: Any = self._logits_row.from_address(ctypes.addressof(row.contents))
+        return np.frombuffer(values, np.float32)
 
     def output_hidden(self) -> None:
         """`llama_set_embeddings_nextn`: the next decodes return a hidden state for each of their tokens."""

@@ -15,6 +15,10 @@ _SAMPLES: Final = 5
 _RATIOS: Final = 16
 _RECENT: Final = 24
 _FORGET: Final = 512
+_SETTLING: Final = 2
+"""Steps of one size before the next ones cost what this size costs: CUDA then replays a recorded graph."""
+_MIN_CHANGE: Final = 0.5
+_MIN_CHANGES: Final = 4
 _MIN_SPAN: Final = 3
 """Rows between two sizes that tell the cost of a row."""
 
@@ -36,14 +40,37 @@ class DecodeCosts:
         self._ratios: deque[float] = deque(maxlen=_RATIOS)
         self._level = 1.0
         self._now = 0
+        self._rows = self._in_a_row = 0
+        self._is_settled = [False] * (largest + 1)
+        self._excess: deque[float] = deque(maxlen=_RATIOS)
+
+    def interrupt(self) -> None:
+        """The next step follows one that was no decode."""
+        self._rows = self._in_a_row = 0
 
     def observe(self, rows: int, seconds: float) -> None:
         """Learn from a step."""
+        self._in_a_row = self._in_a_row + 1 if rows == self._rows else 1
+        self._rows = rows
         if not 0 < rows <= self.largest or seconds <= 0.0:
             return
-        if self._now - self._seen[rows] < _FORGET:
+        is_known = self._now - self._seen[rows] < _FORGET
+        is_settled = self._in_a_row > _SETTLING
+        if is_known and self._is_settled[rows] and not is_settled:
+            self._excess.append(seconds / self._level / float(self._sizes[rows]) - 1.0)
+            if self._change:
+                return
+        if (
+            self._change
+            and is_settled
+            and not self._is_settled[rows]
+            and seconds < float(self._sizes[rows]) * self._level
+        ):
+            self._samples[rows].clear()
+        elif is_known:
             self._ratios.append(seconds / float(self._sizes[rows]))
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
+        self._is_settled[rows] = is_settled or (is_known and self._is_settled[rows])
         self._now += 1
         self._seen[rows] = self._now
         samples = self._samples[rows]
@@ -57,6 +84,17 @@ class DecodeCosts:
         """How much the latest steps differ from what was learnt: the median of the relative differences."""
         return median_low(abs(ratio / self._level - 1.0) for ratio in self._ratios) if self._ratios else 0.0
 
+    def change_s(self, rows: int) -> float:
+        """What a step of another size adds to the steps of `rows` after it. Seconds."""
+        in_a_row = min(_SETTLING, self._in_a_row) if rows == self._rows else 0
+        return self._change * self.seconds(rows) * in_a_row
+
+    @property
+    def _change(self) -> float:
+        """How much longer each of the first steps after a change takes, as a share; 0 if that may be noise."""
+        share = median_low(self._excess) if len(self._excess) >= _MIN_CHANGES else 0.0
+        return share if share > _MIN_CHANGE else 0.0
+
     def seconds(self, rows: int) -> float:
         """Of a step of `rows`; 0 before the first measurement. Larger steps cost in proportion."""
         if rows <= self.largest and self._now - self._seen[rows] < _FORGET:
@@ -69,18 +107,24 @@ class DecodeCosts:
             return float(self._sizes[largest]) * self._level * rows / largest
         return float(np.interp(rows, known, self._sizes[known])) * self._level
 
-    def curve(self, prefill_token_s: float, *, bounded: bool = True) -> Seconds | None:
+    def curve(
+        self, prefill_token_s: float, *, bounded: bool = True, changing_from: int | None = None
+    ) -> Seconds | None:
         """Seconds by number of rows, 0 to `largest`; None before the first measurement.
 
         Linear between recently seen sizes, and above them. bounded: infinite beyond twice the largest, so that a
-        mistake costs little. Before a second size is seen, a row is assumed to cost more than in a prefill
-        (prefill_token_s) and less than in a step of its own: the geometric mean.
+        mistake costs little. changing_from: the size of the steps so far; other sizes are those of a step after a
+        change. Before a second size is seen, a row is assumed to cost more than in a prefill (prefill_token_s) and less
+        than in a step of its own: the geometric mean.
         """
         known = self._known()
         if not len(known):
             return None
         sizes = np.arange(self.largest + 1)
-        curve = np.interp(sizes, known, self._sizes[known]) * self._level
+        seconds = self._sizes[known] * self._level
+        if changing_from is not None:
+            seconds *= 1.0 + self._change * np.array(self._is_settled)[known]
+        curve = np.interp(sizes, known, seconds)
         smallest, largest = int(known[0]), int(known[-1])
         if largest - smallest >= _MIN_SPAN:
             row_s = max(0.0, curve[largest] - curve[smallest]) / (largest - smallest)
@@ -89,6 +133,8 @@ class DecodeCosts:
         curve += np.maximum(sizes - largest, 0) * row_s
         if bounded:
             curve[2 * max(largest, _MIN_SPAN) + 1 :] = np.inf
+        if changing_from is not None:
+            curve[changing_from] = self.seconds(changing_from)
         return curve
 
     def _known(self) -> npt.NDArray[np.int64]:

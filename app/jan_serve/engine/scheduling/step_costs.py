@@ -39,9 +39,13 @@ class StepCosts:
         """Of a step that decodes `rows` tokens; 0 before the first measurement."""
         return self._decode.seconds(rows)
 
-    def decode_curve(self, *, bounded: bool = True) -> Seconds | None:
-        """Of steps that only decode, by rows; None before the first measurement. bounded: see DecodeCosts.curve."""
-        return self._decode.curve(self._prefill.base_s, bounded=bounded)
+    def decode_curve(self, *, bounded: bool = True, changing_from: int | None = None) -> Seconds | None:
+        """Of steps that only decode, by rows; None before the first measurement. See DecodeCosts.curve."""
+        return self._decode.curve(self._prefill.base_s, bounded=bounded, changing_from=changing_from)
+
+    def change_s(self, rows: int) -> float:
+        """See DecodeCosts.change_s."""
+        return self._decode.change_s(rows)
 
     @property
     def decode_noise(self) -> float:
@@ -53,6 +57,7 @@ class StepCosts:
         if not num_prefill:
             self._decode.observe(num_decode, seconds)
             return
+        self._decode.interrupt()
         if num_decode:
             apart_s = self._apart_s(num_decode, num_prefill, depth)
             if apart_s:

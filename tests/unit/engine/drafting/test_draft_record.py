@@ -17,6 +17,19 @@ def test_a_record_learns_by_length_of_agreement() -> None:
     assert record.share(None) == DraftRecord().share(None)
 
 
+def test_a_share_falls_at_once_and_rises_slowly() -> None:
+    record = DraftRecord()
+    for _ in range(40):
+        record.observe(3, 1, 1)
+    high = record.share(3)
+    record.observe(3, 1, 0)
+    low = record.share(3)
+    assert low < 0.9 * high
+    for _ in range(4):
+        record.observe(3, 1, 1)
+    assert low < record.share(3) < high
+
+
 def test_what_was_not_drafted_counts_neither_way() -> None:
     record = DraftRecord()
     record.observe(4, 0, 0)

@@ -119,3 +119,45 @@ def test_what_says_nothing_is_not_counted(rows: int, seconds: float) -> None:
     costs = DecodeCosts(8)
     costs.observe(rows, seconds)
     assert costs.curve(1.0) is None
+
+
+def after_changes(costs: DecodeCosts, *, slow: float) -> None:
+    """Ten runs of six steps of one row, with a step of four rows before each: two steps are slow after a change."""
+    for _ in range(10):
+        costs.observe(4, slow + 0.8)
+        for number in range(6):
+            costs.observe(1, slow if number < 2 else 1.0)
+
+
+def test_steps_after_a_change_say_what_it_costs_and_nothing_of_their_size() -> None:
+    costs = DecodeCosts(8)
+    after_changes(costs, slow=3.0)
+    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((1.0, 3.8))
+    assert costs.change_s(1) == pytest.approx(2 * 2.0)
+    assert costs.change_s(4) == 0.0, "it was not the last size"
+    found = costs.curve(TOKEN_S, changing_from=1)
+    assert found is not None
+    assert found[[1, 2, 4, 5]].tolist() == pytest.approx([1.0, 3.0 + 0.8 / 3, 3.8, 3.8 + 0.8 / 3])
+    assert curve(costs)[2] == pytest.approx(1.0 + 2.8 / 3), "steps of two rows, one after another"
+
+
+def test_a_change_just_made_is_not_paid_again() -> None:
+    costs = DecodeCosts(8)
+    after_changes(costs, slow=3.0)
+    costs.observe(4, 3.8)
+    assert costs.change_s(1) == 0.0
+    costs.observe(1, 3.0)
+    assert costs.change_s(1) == pytest.approx(2.0)
+    for _ in range(2):
+        costs.observe(1, 1.0)
+    assert costs.change_s(1) == pytest.approx(4.0)
+    costs.interrupt()
+    assert costs.change_s(1) == 0.0
+
+
+@pytest.mark.parametrize("slow", [1.0, 1.3])
+def test_a_little_more_after_a_change_is_noise(slow: float) -> None:
+    costs = DecodeCosts(8)
+    after_changes(costs, slow=slow)
+    assert costs.change_s(1) == 0.0
+    assert costs.seconds(1) == pytest.approx(1.0)
