@@ -65,12 +65,8 @@ def draft_lengths(
     seconds = curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing + change_s
     gains = gained / seconds**weight
     best = int(gains.argmax())
-    if (
-        gains[best]
-        <= ((_CHANGE_MARGIN if change_s else _MARGIN) + 2.0 * noise)
-        * num_tokens
-        / curve[num_tokens] ** weight
-    ):
+    margin = (_CHANGE_MARGIN if change_s else _MARGIN) + 2.0 * noise
+    if gains[best] <= margin * num_tokens / curve[num_tokens] ** weight:
         return [0] * len(candidates)
     taken = order[: best + 1]
     useful = chances.ravel()[taken] > 0.0

@@ -287,7 +287,7 @@ class LlamaContext:
     def logits(self, index: int) -> Floats:
         """The logits of batch index `index`: a writable view, valid until the next decode. Shape (n_vocab,)."""
         row = lib.llama_get_logits_ith(self.pointer, index)
-        # Three times as fast as np.ctypeslib.as_array, once for each sampled token.
+        # For each sampled token: np.ctypeslib.as_array takes several times as long.
         values: Any = self._logits_row.from_address(ctypes.addressof(row.contents))
         return np.frombuffer(values, np.float32)
 

@@ -18,7 +18,9 @@ _FORGET: Final = 512
 _SETTLING: Final = 2
 """Steps of one size before the next ones cost what this size costs: CUDA then replays a recorded graph."""
 _MIN_CHANGE: Final = 0.5
+"""How much longer the first steps after a change take, as a share, if it is not noise."""
 _MIN_CHANGES: Final = 4
+"""First steps that tell it."""
 _MIN_SPAN: Final = 3
 """Rows between two sizes that tell the cost of a row."""
 
