@@ -19,10 +19,6 @@ _ERROR: Final = 0.1 if IS_ON_DEVICE else 1e-3
 
 Outcome = tuple[str, str, int, str | None]
 
-drawn_alike = pytest.mark.skipif(
-    IS_ON_DEVICE, reason="what a seed draws depends on the last bits of the probabilities"
-)
-
 
 def outcome(choice: Choice) -> Outcome:
     """A choice as its caller sees it, however it was split into chunks."""

@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.ipc.messages import AbortRequest, EngineRequest
 from tests.support.models import EXACT
-from tests.support.sameness import assert_same, drawn_alike
+from tests.support.sameness import assert_same
 from tests.support.worker import Worker, generate, next_id, running_worker
 
 pytestmark = pytest.mark.integration
@@ -97,13 +97,13 @@ def test_the_prompt_is_scored_before_any_text_where_others_have_it_in_the_cache(
     llama.until(stream)
 
 
-@drawn_alike
 def test_sampled_choices_differ_and_are_numbered_by_seed(llama: Worker) -> None:
     several = llama.run_one("the people", n=4, temperature=1.0, seed=10, max_tokens=30)
     assert len(set(several.texts)) == 4
     for index in range(4):
-        single = llama.run_one("the people", temperature=1.0, seed=10 + index, max_tokens=30)
-        assert single.text == several.choices[index].text
+        request = generate("the people", temperature=1.0, seed=10 + index, max_tokens=30)
+        single = llama.run(request)[0]
+        assert_same(llama, request, several.choices[index], single.choice)
         assert several.choices[index].end.seed == single.choice.end.seed == 10 + index
 
 
