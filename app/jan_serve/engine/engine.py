@@ -13,6 +13,7 @@ from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.compute_turns import ComputeTurns
+from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
@@ -29,7 +30,7 @@ from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_batch import StepBatch
 from jan_serve.engine.step_clock import StepClock
-from jan_serve.engine.tokens import Tokens, ends_of_turns
+from jan_serve.engine.tokens import ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings
 
@@ -193,6 +194,7 @@ class Engine:
         """Admit, compute one batch, and before it those of images, sample. Blocks. Returns the events in order."""
         times = self._step_clock
         times.begin()
+        self._phase.enter("other")
         self._admit()
         now = self._clock()
         ready = self._media.ready(self._scheduler.running, self._fail)
@@ -322,6 +324,7 @@ class Engine:
             return plan
         num_tokens = sum(item.count for item in plan)
         room = min(self._batch.capacity, self._memory.cells.free) - num_tokens
+        self._phase.enter("decode")  # of a draft model
         takers = [i.sequence if i.count == 1 and i.outputs == "last" else None for i in plan]
         drafts = self._drafter.drafts(takers, num_tokens, room)
         return [
@@ -400,20 +403,20 @@ class Engine:
             if self._head is not None and sequence.status is SequenceStatus.RUNNING:
                 self._head.observe(sequence, first, sequence.num_computed - computed)
 
-    def _verify(self, sequence: Sequence, draft: Tokens, index: int) -> None:
+    def _verify(self, sequence: Sequence, draft: Draft, index: int) -> None:
         """Sample after the newest token, and after each draft token that equals the sampled one."""
         accepted = 0
         while sequence.status is SequenceStatus.RUNNING and sequence.num_uncomputed == 0:
             self._output.advance(sequence, self._context.logits(index + accepted))
             while (
                 sequence.num_uncomputed
-                and accepted < len(draft)
-                and sequence.tokens[sequence.num_computed] == draft[accepted]
+                and accepted < len(draft.tokens)
+                and sequence.tokens[sequence.num_computed] == draft.tokens[accepted]
             ):
                 accepted += 1
                 sequence.num_drafted -= 1
                 sequence.num_computed += 1
-        self._drafter.observe_draft(sequence, len(draft), accepted)
+        self._drafter.observe_draft(sequence, draft, accepted)
         self._counters.count_turn(accepted)
         if sequence.status is SequenceStatus.RUNNING:
             self._memory.drop_draft(sequence)

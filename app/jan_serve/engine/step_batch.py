@@ -46,8 +46,8 @@ class StepBatch:
         s, start = item.sequence, item.sequence.num_computed
         position = s.position(start)
         if item.draft is not None:
-            tokens = np.concatenate((s.tokens.view(start), item.draft))
-            return self._tokens.add(tokens, position, s.seq_id, outputs="all") - len(item.draft)
+            tokens = np.concatenate((s.tokens.view(start), item.draft.tokens))
+            return self._tokens.add(tokens, position, s.seq_id, outputs="all") - len(item.draft.tokens)
         if item.count == 1 and item.outputs == "last":
             return self._tokens.add_one(s.tokens[start], position, s.seq_id)
         tokens = s.tokens.view(start, start + item.count)

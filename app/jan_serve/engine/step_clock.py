@@ -14,13 +14,15 @@ _PARTS: Final[tuple[Part, ...]] = ("whole", "forward", "sampling", "join", "leav
 
 
 class StepClock:
-    """Times the current step; `end` counts it under its kind. `leave` runs within `sampling`, which excludes it."""
+    """Times the current step; `end` counts it under its kind. A part excludes other parts that run within it."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._kinds = {True: _Kind(), False: _Kind()}
         self._started = 0.0
         self._parts: dict[Part, float] = {}
+        self.within = 0.0
+        """Seconds of the parts that have ended within the current one."""
 
     def begin(self) -> None:
         self._started = self._clock()
@@ -28,7 +30,13 @@ class StepClock:
 
     def part(self, name: Part) -> _Block:
         """A context manager that adds the time of its block to a part of the step."""
-        return _Block(self._clock, self._parts, name)
+        return _Block(self, name)
+
+    def now(self) -> float:
+        return self._clock()
+
+    def add(self, name: Part, seconds: float) -> None:
+        self._parts[name] = self._parts.get(name, 0.0) + seconds
 
     def drop(self, name: Part) -> None:
         """Discard the time measured for a part."""
@@ -36,8 +44,6 @@ class StepClock:
 
     def end(self, *, prefills: bool) -> None:
         kind = self._kinds[prefills]
-        if "sampling" in self._parts:
-            self._parts["sampling"] = max(0.0, self._parts["sampling"] - self._parts.get("leave", 0.0))
         self._parts["whole"] = self._clock() - self._started
         for name, seconds in self._parts.items():
             kind.parts[name].add(seconds)
@@ -46,36 +52,44 @@ class StepClock:
         self._kinds[prefills].failed += 1
 
     def times(self, *, prefills: bool) -> StepTimes:
-        """Of all steps of this kind. Any thread; each part is consistent by itself."""
+        """Of all steps of this kind. Any thread; a count may be one step ahead of its seconds."""
         kind = self._kinds[prefills]
         return StepTimes(**{name: kind.parts[name].times() for name in _PARTS}, failed=kind.failed)
 
 
 class _Block:
-    """Three or more in each step: `contextmanager` takes longer."""
+    """Times one run of a part. A class, since `contextmanager` takes longer and a step has three or more."""
 
-    __slots__ = ("_clock", "_name", "_parts", "_started")
+    __slots__ = ("_name", "_outer", "_started", "_times")
 
-    def __init__(self, clock: Callable[[], float], parts: dict[Part, float], name: Part) -> None:
-        self._clock = clock
-        self._parts = parts
+    def __init__(self, times: StepClock, name: Part) -> None:
+        self._times = times
         self._name: Part = name
-        self._started = 0.0
+        self._started = self._outer = 0.0
 
     def __enter__(self) -> None:
-        self._started = self._clock()
+        times = self._times
+        self._outer, times.within = times.within, 0.0
+        self._started = times.now()
 
     def __exit__(self, *exc_info: object) -> None:
-        self._parts[self._name] = self._parts.get(self._name, 0.0) + self._clock() - self._started
+        times = self._times
+        seconds = times.now() - self._started
+        times.add(self._name, seconds - times.within)
+        times.within = self._outer + seconds
 
 
 class _Kind:
+    """The steps of one kind: with or without prefill."""
+
     def __init__(self) -> None:
         self.parts: dict[Part, _Durations] = {name: _Durations() for name in _PARTS}
         self.failed = 0
 
 
 class _Durations:
+    """A histogram of seconds."""
+
     def __init__(self) -> None:
         self._counts = [0] * (len(STEP_SECONDS) + 1)
         self._seconds = 0.0

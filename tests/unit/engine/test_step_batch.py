@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scheduling.scheduler import PlanItem
@@ -44,7 +45,7 @@ def sequence(length: int, computed: int = 0) -> Sequence:
 
 def test_each_item_has_the_row_that_it_samples() -> None:
     batch = batch_of(Context())
-    draft = np.array([7, 8, 9], np.int32)
+    draft = Draft(np.array([7, 8, 9], np.int32), 3)
     plan = [
         PlanItem(sequence(10), 10, "last"),
         PlanItem(sequence(6, 5), 1, "last"),

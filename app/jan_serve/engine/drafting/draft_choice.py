@@ -11,8 +11,6 @@ from jan_serve.engine.scheduling.decode_costs import Seconds
 
 # Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
-# Where a draft slows the steps after it, all that it costs is lost when its first token is wrong.
-_CHANGE_MARGIN = 1.3
 # A longer step makes the other streams stutter: when it takes 1.4 times as long, all streams together must gain 10 %.
 _SMOOTHNESS = 0.3
 
@@ -32,6 +30,16 @@ def expected_tokens(candidate: DraftCandidate) -> float:
     """How many tokens of a draft as long as possible would be accepted."""
     share, limit = candidate.share, max(0, candidate.limit)
     return limit if share >= 1.0 else share * (1.0 - share**limit) / (1.0 - share)
+
+
+def dealt(limits: Sequence[int], room: int) -> list[int]:
+    """Lengths that share `room` tokens evenly, as far as these limits allow."""
+    lengths = [0] * len(limits)
+    while room > 0 and (open_ := [i for i, limit in enumerate(limits) if lengths[i] < limit]):
+        for index in open_[:room]:
+            lengths[index] += 1
+        room -= len(open_)
+    return lengths
 
 
 def draft_lengths(
@@ -65,8 +73,7 @@ def draft_lengths(
     seconds = curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing + change_s
     gains = gained / seconds**weight
     best = int(gains.argmax())
-    margin = (_CHANGE_MARGIN if change_s else _MARGIN) + 2.0 * noise
-    if gains[best] <= margin * num_tokens / curve[num_tokens] ** weight:
+    if gains[best] <= (_MARGIN + 2.0 * noise) * num_tokens / curve[num_tokens] ** weight:
         return [0] * len(candidates)
     taken = order[: best + 1]
     useful = chances.ravel()[taken] > 0.0

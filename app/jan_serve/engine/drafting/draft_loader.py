@@ -18,7 +18,7 @@ from jan_serve.placement.beside import HEAD_BATCH, wants_head
 from jan_serve.placement.device_plan import ALL_LAYERS
 
 MakeContext = Callable[[LlamaModel, EngineSettings, LlamaContext | None], LlamaContext]
-"""Of a model with these settings, as long as the large one's; or of the head of that context's model."""
+"""Makes a context of this model as long as the large one's; with a context, one of the head of that context's model."""
 
 
 def load_drafting(
@@ -63,4 +63,4 @@ def _load_model(
     if model.is_recurrent:
         raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot drop a rejected draft")
     check_vocabularies(context.model.vocab, model.vocab, name)
-    return DraftModel(make_context(model, settings, None), parallel)
+    return DraftModel(make_context(model, settings, None), parallel, context.n_vocab)

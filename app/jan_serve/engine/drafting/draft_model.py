@@ -6,7 +6,10 @@ The large model's sampler alone decides: a draft is accepted as far as it agrees
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
+from statistics import median_low
+from typing import Final
 
 import numpy as np
 
@@ -20,10 +23,14 @@ from jan_serve.errors import SettingsError
 # llama.cpp's common_speculative_are_compatible: special tokens may differ in text, and vocabularies in padding.
 _MAX_VOCAB_DIFFERENCE = 128
 _FIRST_COMPARED_TOKEN = 5
-# Max tokens that the draft model prefills while a step of the large model waits.
-_MAX_PREFILL = 512
-# A less probable token ends a draft.
-_MIN_PROBABILITY = 0.5
+_MAX_PREFILL: Final = 512
+"""Tokens that the draft model reads at most, of all sequences, while a step of the large model waits."""
+_MIN_PROBABILITY: Final = 0.5
+"""A less probable token ends a draft."""
+_SAMPLES: Final = 5
+_YIELD_WEIGHT: Final = 0.2
+_MIN_YIELD: Final = 1 / 32
+"""Tokens a pass: with fewer, it would take too many good drafts until drafts seem to pay again."""
 
 
 def check_vocabularies(target: Vocab, draft: Vocab, name: str) -> None:
@@ -49,11 +56,18 @@ class DraftModel:
     max_draft = MAX_DRAFT
 
     def __init__(
-        self, context: LlamaContext, n_sequences: int, clock: Callable[[], float] = time.monotonic
+        self,
+        context: LlamaContext,
+        n_sequences: int,
+        n_tokens: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids."""
+        """context: has at least the cells of the large model's context, and `n_sequences` sequence ids.
+
+        n_tokens: of the large model's vocabulary, which may be the smaller one.
+        """
         self._context = context
-        self._n_vocab = context.n_vocab
+        self._n_tokens = n_tokens
         self._batch = Batch(min(context.n_batch, _MAX_PREFILL))
         self._free_ids = list(range(n_sequences))
         self._ids: dict[int, int] = {}
@@ -61,8 +75,21 @@ class DraftModel:
         # Sequences without room: do not prefill them again and again.
         self._given_up: set[int] = set()
         self._clock = clock
-        self.token_s = 0.0
-        """Seconds per drafted token; 0 before the first."""
+        self._room = _MAX_PREFILL
+        self._pass_s: deque[float] = deque(maxlen=_SAMPLES)
+        self._is_warm = False
+        """The first pass loads kernels."""
+        self._yield = 1.0
+        """Drafted tokens a pass, on average. Passes that end in an improbable token yield nothing."""
+
+    @property
+    def token_s(self) -> float:
+        """Seconds per drafted token; 0 before the first measurement."""
+        return median_low(self._pass_s) / self._yield if self._pass_s else 0.0
+
+    def begin_step(self) -> None:
+        """Before the drafts of a step."""
+        self._room = _MAX_PREFILL
 
     def draft(self, sequence: Sequence, length: int) -> Tokens | None:
         """The most likely continuation, up to `length` tokens. Blocks for a pass of the draft model per token.
@@ -70,17 +97,16 @@ class DraftModel:
         None while it has not prefilled the whole sequence; each call continues. Shorter if a token is improbable.
         """
         start = self._clock()
-        before = self._num_read(sequence)
+        is_first = len(sequence.tokens) - self._num_read(sequence) > self.max_draft + 1
         logits = self._prefill(sequence)
         if logits is None:
             return None
-        if len(sequence.tokens) - before > self.max_draft + 1:
-            start = self._clock()  # not what each draft takes
+        passes = 1
         position = len(sequence.tokens)
         drafted: list[int] = []
         while len(drafted) < length:
             token = int(logits.argmax())
-            if token >= self._n_vocab or _probability(logits, token) < _MIN_PROBABILITY:
+            if token >= self._n_tokens or _probability(logits, token) < _MIN_PROBABILITY:
                 break
             drafted.append(token)
             if len(drafted) == length:
@@ -90,10 +116,17 @@ class DraftModel:
                 self._give_up(sequence)
                 return None
             position += 1
-        if drafted:
-            seconds = (self._clock() - start) / len(drafted)
-            self.token_s = 0.8 * self.token_s + 0.2 * seconds if self.token_s else seconds
+            passes += 1
+        if not is_first:  # else it read a prompt
+            self._learn((self._clock() - start) / passes, len(drafted) / passes)
         return np.array(drafted, np.int32) if drafted else None
+
+    def _learn(self, pass_s: float, tokens: float) -> None:
+        """From one draft. tokens: drafted a pass."""
+        if self._is_warm:
+            self._pass_s.append(pass_s)
+        self._is_warm = True
+        self._yield = max(_MIN_YIELD, self._yield + _YIELD_WEIGHT * (tokens - self._yield))
 
     def forget(self, sequence: Sequence) -> None:
         """Free the cells of a sequence."""
@@ -124,8 +157,12 @@ class DraftModel:
             self._context.remove(seq_id)
             self._free_ids.append(seq_id)
 
+    def _may_read(self, num_tokens: int) -> bool:
+        """Whether this step has time for it. What was written since the last draft always has."""
+        return self._room > 0 or num_tokens <= self.max_draft + 1
+
     def _prefill(self, sequence: Sequence) -> Floats | None:
-        """Prefill up to the sequence's newest token and return its logits; None if there is more to prefill."""
+        """Prefill up to the sequence's newest token and return its logits; None if it takes another step."""
         key = id(sequence)
         seq_id = self._sequence_id(sequence)
         if seq_id is None:
@@ -134,12 +171,15 @@ class DraftModel:
         tokens = sequence.tokens.view()
         # Always compute the newest token: the draft starts with its logits.
         same = min(common_prefix(tokens, held.view()), len(tokens) - 1)
+        if not self._may_read(len(tokens) - same):
+            return None
         if same < len(held):
             if not self._context.truncate(seq_id, same):
                 self._give_up(sequence)
                 return None
             held = TokenBuffer(held.view(0, same))
         part = tokens[same : same + self._batch.capacity]
+        self._room -= len(part)
         self._batch.clear()
         index = self._batch.add(part, same, seq_id, outputs="last")
         if self._context.decode(self._batch) != DECODE_OK:

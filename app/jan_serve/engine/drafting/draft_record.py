@@ -6,6 +6,7 @@ from __future__ import annotations
 _CLASSES = ((3, 0.3), (5, 0.5), (9, 0.7), (17, 0.85))
 _MODEL_SHARE = 0.7
 _SLOWER = 0.5
+"""Weight of the latest token in the slower average, relative to the faster one."""
 
 
 class DraftRecord:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence as SequenceOf
 
-from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths, expected_tokens
+import msgspec
+import numpy as np
+
+from jan_serve.engine.drafting.draft import Draft
+from jan_serve.engine.drafting.draft_choice import DraftCandidate, dealt, draft_lengths, expected_tokens
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.draft_record import DraftRecord
+from jan_serve.engine.drafting.graph_padding import GraphPadding
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
 from jan_serve.engine.drafting.trials import Trials
 from jan_serve.engine.scheduling.step_costs import LARGEST_DECODE, StepCosts
-from jan_serve.engine.sequence import Sequence
-from jan_serve.engine.tokens import Tokens
+from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.ipc.messages import DraftMode
 
 # Each drafted token has a row of logits: n_vocab floats.
@@ -22,9 +26,21 @@ _MAX_STREAMS = 16
 _MAX_EARLIER = 4
 _OVERALL_WEIGHT = 0.02
 
-# A look-up costs no time.
-_FREE = 1.25
+_MODEL_GAIN = 1.25
+"""What a draft of the model must promise beside a look-up, which costs no time."""
 _NOTHING = DraftCandidate(0.0, 0)
+_NO_TOKENS = np.empty(0, np.int32)
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    """A possible draft, from the look-up that was found or from the model. found: also if the model is chosen."""
+
+    candidate: DraftCandidate
+    found: Guess | None
+    by_model: bool = False
+
+
+_NO_CHOICE = _Choice(_NOTHING, None)
 
 
 class Drafter:
@@ -46,6 +62,7 @@ class Drafter:
     ) -> None:
         self._costs = costs
         self._trials = Trials()
+        self._padding = GraphPadding(costs)
         self._mode = mode
         self._model = model if model_mode != "off" else None
         self._is_forced = mode == "on" or (self._model is not None and model_mode == "on")
@@ -56,8 +73,6 @@ class Drafter:
         self._histories: dict[int, TokenHistory] = {}
         # Of finished sequences, the latest first.
         self._earlier: deque[TokenHistory] = deque(maxlen=_MAX_EARLIER)
-        # The match length of each sequence's draft; None: a draft of the model.
-        self._sources: dict[int, int | None] = {}
         # The number of tokens, the next one and the match length of guesses that were not drafted.
         self._skipped: dict[int, tuple[int, int, int]] = {}
         self.drafted = self.accepted = 0
@@ -65,29 +80,29 @@ class Drafter:
 
     def drafts(
         self, sequences: SequenceOf[Sequence | None], num_tokens: int, room: int
-    ) -> list[Tokens | None]:
+    ) -> list[Draft | None]:
         """The draft of each sequence, at most `room` tokens in all; None if a draft would not pay off.
 
         sequences: None for one that can take no draft. num_tokens: of the step without drafts. Blocks for the draft
         model.
         """
-        no_drafts: list[Tokens | None] = [None] * len(sequences)
+        no_drafts: list[Draft | None] = [None] * len(sequences)
         if self._mode == "off" and self._model is None:
             return no_drafts
         room = min(room, _MAX_STEP - num_tokens)
         if room <= 0 or (len(sequences) > _MAX_STREAMS and not self._is_forced):
             return no_drafts
-        choices = [(None, _NOTHING) if sequence is None else self._choose(sequence) for sequence in sequences]
-        guesses = [found for found, _ in choices]
-        candidates = [candidate for _, candidate in choices]
-        lengths = self._lengths(candidates, num_tokens, room)
-        for sequence, found, length in zip(sequences, guesses, lengths, strict=True):
-            if sequence is not None and found is not None and not length:
-                self._skip(sequence, found)
-        return [
-            self._draft(sequence, found, length) if sequence is not None and length else None
-            for sequence, found, length in zip(sequences, guesses, lengths, strict=True)
+        if self._model is not None:
+            self._model.begin_step()
+        choices = [_NO_CHOICE if sequence is None else self._choose(sequence) for sequence in sequences]
+        kept = num_tokens if self._is_forced else min(self._padding.rows(num_tokens), num_tokens + room)
+        lengths = self._lengths([choice.candidate for choice in choices], num_tokens, room, kept)
+        drafts = [
+            None if sequence is None else self._draft(sequence, choice, length)
+            for sequence, choice, length in zip(sequences, choices, lengths, strict=True)
         ]
+        missing = kept - num_tokens - sum(len(draft.tokens) for draft in drafts if draft is not None)
+        return self._padded(sequences, drafts, missing) if missing > 0 else drafts
 
     def _look_up(self, sequence: Sequence) -> Guess | None:
         if self._mode == "off":
@@ -103,15 +118,11 @@ class Drafter:
         """Learn whether a guess was right that was not drafted: otherwise wrong ones would count for ever."""
         length, token, match_length = self._skipped.pop(id(sequence), (len(sequence.tokens), 0, 0))
         if length < len(sequence.tokens):
-            self._observe(id(sequence), match_length, 1, int(sequence.tokens[length] == token))
+            self._observe(sequence, match_length, 1, int(sequence.tokens[length] == token))
 
-    def _choose(self, sequence: Sequence) -> tuple[Guess | None, DraftCandidate]:
-        """The source of which more tokens may be expected: a look-up, or None for the model."""
-        limit = min(
-            self._max_draft,
-            self._longest - len(sequence.tokens),
-            sequence.max_new - sequence.num_generated - 1,
-        )
+    def _choose(self, sequence: Sequence) -> _Choice:
+        """The source of which more tokens may be expected."""
+        limit = min(self._most(sequence), sequence.max_new - sequence.num_generated - 1)
         record = self._records.get(id(sequence), self._overall)
         by_model = _NOTHING
         if self._model is not None and not sequence.media:  # no model that drafts sees images
@@ -119,58 +130,95 @@ class Drafter:
             by_model = DraftCandidate(record.share(None), most, self._model.token_s)
         found = self._look_up(sequence)
         if found is None:
-            return None, by_model
+            return _Choice(by_model, None, by_model=True)
         looked_up = DraftCandidate(record.share(found.match_length), min(limit, len(found.tokens)))
-        if expected_tokens(looked_up) * _FREE >= expected_tokens(by_model):
-            return found, looked_up
-        self._skip(sequence, found)
-        return None, by_model
+        if expected_tokens(looked_up) * _MODEL_GAIN >= expected_tokens(by_model):
+            return _Choice(looked_up, found)
+        return _Choice(by_model, found, by_model=True)
 
-    def _skip(self, sequence: Sequence, found: Guess) -> None:
-        self._skipped[id(sequence)] = len(sequence.tokens), int(found.tokens[0]), found.match_length
+    def _most(self, sequence: Sequence) -> int:
+        """Tokens that a draft may have, whether they are useful or not."""
+        return min(self._max_draft, self._longest - len(sequence.tokens))
 
-    def _lengths(self, candidates: list[DraftCandidate], num_tokens: int, room: int) -> list[int]:
+    def _lengths(self, candidates: list[DraftCandidate], num_tokens: int, room: int, kept: int) -> list[int]:
+        """kept: rows that the step has in any case."""
         if self._is_forced:
-            each = room // len(candidates)
-            return [max(0, min(candidate.limit, each)) for candidate in candidates]
+            return dealt([candidate.limit for candidate in candidates], room)
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
-        change_s = self._costs.change_s(num_tokens)
-        # What drafts must gain if their tokens are free: this step follows a change as well as the two after it.
-        least_tokens = 1.5 * num_tokens * change_s / self._costs.decode_s(num_tokens) if change_s else 0.0
-        if sum(expected_tokens(candidate) for candidate in candidates) < least_tokens:
-            return [0] * len(candidates)
-        curve = self._costs.decode_curve(changing_from=num_tokens)
+        is_kept = kept > num_tokens
+        change_s = (
+            0.0 if is_kept else self._costs.change_s(num_tokens) * (1.0 - max(c.share for c in candidates))
+        )
+        curve = self._costs.decode_curve(changing_from=num_tokens, kept=kept if is_kept else 0)
         if curve is None:
             return [0] * len(candidates)
         lengths = draft_lengths(
             candidates, num_tokens, curve, room, noise=self._costs.decode_noise, change_s=change_s
         )
-        return self._trials.lengths(lengths, candidates, room, least_tokens)
+        if is_kept:
+            return lengths
+        return self._trials.lengths(lengths, candidates, room, self._costs.least_gain(num_tokens))
 
-    def _draft(self, sequence: Sequence, found: Guess | None, length: int) -> Tokens | None:
-        self._sources[id(sequence)] = None if found is None else found.match_length
+    def _draft(self, sequence: Sequence, choice: _Choice, length: int) -> Draft | None:
+        found = choice.found
+        if length and choice.by_model:
+            assert self._model is not None
+            tokens = self._model.draft(sequence, length)
+            if tokens is not None:
+                self._skip(sequence, found)
+                return Draft(tokens, len(tokens))
+        if found is None:
+            return None
+        if not length:
+            self._skip(sequence, found)
+            return None
+        tokens = found.tokens[:length]
+        return Draft(tokens, len(tokens), found.match_length)
+
+    def _skip(self, sequence: Sequence, found: Guess | None) -> None:
         if found is not None:
-            return found.tokens[:length]
-        assert self._model is not None
-        return self._model.draft(sequence, length)
+            self._skipped[id(sequence)] = len(sequence.tokens), int(found.tokens[0]), found.match_length
 
-    def observe_draft(self, sequence: Sequence, drafted: int, accepted: int) -> None:
+    def _padded(
+        self, sequences: SequenceOf[Sequence | None], drafts: list[Draft | None], missing: int
+    ) -> list[Draft | None]:
+        """With so many more tokens, whatever they are: those of drafts are compared with what is sampled."""
+        padded = list(drafts)
+        for index, (sequence, draft) in enumerate(zip(sequences, drafts, strict=True)):
+            if sequence is None:
+                continue
+            tokens = _NO_TOKENS if draft is None else draft.tokens
+            count = min(missing, self._most(sequence) - len(tokens))
+            if count > 0:
+                missing -= count
+                filled = np.concatenate((tokens, np.full(count, sequence.tokens[-1], np.int32)))
+                padded[index] = (
+                    Draft(filled, 0) if draft is None else msgspec.structs.replace(draft, tokens=filled)
+                )
+        return padded
+
+    def observe_draft(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
         """Learn how many tokens of a draft were accepted."""
-        key = id(sequence)
-        if key in self._sources:
-            source = self._sources.pop(key)
-            self._observe(key, source, drafted, accepted)
-            self.drafted_by_model += drafted if source is None else 0
-            self.accepted_by_model += accepted if source is None else 0
-        self.drafted += drafted
-        self.accepted += accepted
+        self._padding.accept(accepted)
+        if not draft.guessed:
+            return
+        right = min(accepted, draft.guessed)
+        self._observe(sequence, draft.match_length, draft.guessed, right)
+        self.drafted += draft.guessed
+        self.accepted += right
+        if draft.match_length is None:
+            self.drafted_by_model += draft.guessed
+            self.accepted_by_model += right
 
-    def _observe(self, key: int, source: int | None, drafted: int, accepted: int) -> None:
-        if key not in self._records:
-            self._records[key] = DraftRecord(like=self._overall)
-        for record in (self._records[key], self._overall):
-            record.observe(source, drafted, accepted)
+    def _observe(self, sequence: Sequence, match_length: int | None, drafted: int, accepted: int) -> None:
+        records = [self._overall]
+        if sequence.status is not SequenceStatus.FINISHED:  # else it is forgotten already
+            if id(sequence) not in self._records:
+                self._records[id(sequence)] = DraftRecord(like=self._overall)
+            records.append(self._records[id(sequence)])
+        for record in records:
+            record.observe(match_length, drafted, accepted)
 
     def remember(self, sequence: Sequence) -> None:
         """Drop a finished sequence, but keep its tokens for look-ups of others."""
@@ -182,7 +230,7 @@ class Drafter:
 
     def forget(self, sequence: Sequence) -> None:
         """Drop a finished or preempted sequence."""
-        for by_sequence in (self._records, self._histories, self._sources, self._skipped):
+        for by_sequence in (self._records, self._histories, self._skipped):
             by_sequence.pop(id(sequence), None)
         if self._model is not None:
             self._model.forget(sequence)

@@ -31,7 +31,7 @@ class NextTokenHead(DraftModel):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """context: of the head, with at least the cells of `trunk`, the model's own."""
-        super().__init__(context, n_sequences, clock)
+        super().__init__(context, n_sequences, trunk.n_vocab, clock)
         self._trunk = trunk
         self._width = context.model.n_embd
         self._batch = Batch(context.n_batch, self._width)
@@ -75,6 +75,8 @@ class NextTokenHead(DraftModel):
             return None
         # Always read the newest token: the draft starts with its logits.
         start = min(self._read.get(key, 0), length - 1)
+        if not self._may_read(length - max(start, rows.start)):
+            return None
         if start <= rows.start:
             self._context.remove(seq_id)
             start = rows.start + 1
@@ -91,6 +93,7 @@ class NextTokenHead(DraftModel):
             if self._context.decode(self._batch) != DECODE_OK:
                 self._give_up(sequence)
                 return None
+            self._room -= end - start
             start = self._read[key] = end
         self._last = self._context.hidden(index, index + 1).copy()
         return self._context.logits(index)

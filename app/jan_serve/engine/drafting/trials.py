@@ -11,13 +11,16 @@ _FIRST_STEPS: Final = 32
 _MAX_STEPS: Final = 384
 _LENGTH: Final = 3
 _STEADY: Final = 4
-"""Steps with drafts in a row that say that drafts pay."""
+"""So many steps with drafts after a trial say that drafts pay."""
 _LIKELY: Final = 0.6
-"""Less likely drafts pay nowhere that is worth a trial."""
+"""Less likely look-ups pay nowhere that is worth a trial. Whether they are right is known without one."""
 
 
 class Trials:
-    """Decides when a step takes a draft against the learnt costs: after 32 steps without, then at doubled intervals."""
+    """Decides when a step takes a draft against the learnt costs: after 32 steps without, then at doubled intervals.
+
+    A draft that promises little is tried after 384 steps.
+    """
 
     def __init__(self) -> None:
         self._interval = _FIRST_STEPS
@@ -38,11 +41,13 @@ class Trials:
             return chosen
         best = max(range(len(candidates)), key=lambda index: candidates[index].share)
         likely = candidates[best]
-        if likely.share < _LIKELY or likely.limit <= 0:
+        is_likely = likely.share >= _LIKELY
+        if not (is_likely or likely.token_s) or likely.limit <= 0:
             return chosen
         self._without += 1
         self._with = 0
-        if self._without < self._interval or expected_tokens(likely) < least_tokens:
+        promises = is_likely and expected_tokens(likely) >= least_tokens
+        if self._without < (self._interval if promises else _MAX_STEPS):
             return chosen
         self._interval, self._without = min(_MAX_STEPS, 2 * self._interval), 0
         length = min(likely.limit, room, max(_LENGTH, round(2 * least_tokens)))

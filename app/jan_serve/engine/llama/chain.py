@@ -129,7 +129,8 @@ class SamplerChain:
 
     def pick(self, logits: Floats, candidates: Candidates) -> int:
         """Run the chain over the logits, shape (n_vocab,), and return the chosen token. `accept` must follow."""
-        if self._keeps == 0:
+        relevant = self._keeps + len(self._recent or ())
+        if not self._keeps or relevant > len(logits) // _BLOCK:  # `likely_ids` would find them all
             candidates.fill(logits)
         else:
             candidates.fill_some(logits, self._relevant(logits))

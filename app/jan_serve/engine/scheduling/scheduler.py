@@ -18,6 +18,7 @@ import msgspec
 
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
+from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.scheduling.adapter_turns import AdapterTurns
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
@@ -49,17 +50,17 @@ class Admission(msgspec.Struct, frozen=True):
 class PlanItem(msgspec.Struct, frozen=True):
     """`count` tokens of a sequence, from its first uncomputed one, for the next batch.
 
-    draft: guessed tokens to compute after them. Only after a single newest token.
+    draft: to compute after them. Only after a single newest token.
     """
 
     sequence: Sequence
     count: int
     outputs: Literal["none", "last", "all"]
-    draft: Tokens | None = None
+    draft: Draft | None = None
 
     @property
     def size(self) -> int:
-        return self.count if self.draft is None else self.count + len(self.draft)
+        return self.count if self.draft is None else self.count + len(self.draft.tokens)
 
     @property
     def is_media(self) -> bool:

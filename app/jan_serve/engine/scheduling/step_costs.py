@@ -39,13 +39,30 @@ class StepCosts:
         """Of a step that decodes `rows` tokens; 0 before the first measurement."""
         return self._decode.seconds(rows)
 
-    def decode_curve(self, *, bounded: bool = True, changing_from: int | None = None) -> Seconds | None:
+    def decode_curve(
+        self, *, bounded: bool = True, changing_from: int | None = None, kept: int = 0
+    ) -> Seconds | None:
         """Of steps that only decode, by rows; None before the first measurement. See DecodeCosts.curve."""
-        return self._decode.curve(self._prefill.base_s, bounded=bounded, changing_from=changing_from)
+        return self._decode.curve(
+            self._prefill.base_s, bounded=bounded, changing_from=changing_from, kept=kept
+        )
 
     def change_s(self, rows: int) -> float:
         """See DecodeCosts.change_s."""
         return self._decode.change_s(rows)
+
+    def least_gain(self, rows: int) -> float:
+        """How many tokens a draft must gain to repay the changes to and from its size, if its own cost nothing."""
+        return self._decode.least_gain(rows)
+
+    def change_back_s(self, rows: int) -> float:
+        """See DecodeCosts.change_back_s."""
+        return self._decode.change_back_s(rows)
+
+    @property
+    def captured_rows(self) -> int:
+        """See DecodeCosts.captured_rows."""
+        return self._decode.captured_rows
 
     @property
     def decode_noise(self) -> float:

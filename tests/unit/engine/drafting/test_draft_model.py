@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
@@ -15,15 +17,78 @@ NO_CELLS = 1
 PROMPT = np.array([2, 3, 2], np.int32)
 
 
-def draft_model(context: FakeContext, n_sequences: int = 1) -> DraftModel:
+def draft_model(
+    context: FakeContext, n_sequences: int = 1, *, n_tokens: int = 4, clock: Callable[[], float] = lambda: 0.0
+) -> DraftModel:
     typed: Any = context
-    return DraftModel(typed, n_sequences, clock=lambda: 0.0)
+    return DraftModel(typed, n_sequences, n_tokens, clock=clock)
 
 
 def test_a_draft_is_what_the_model_goes_on_with() -> None:
     model = draft_model(FakeContext())
     drafted = model.draft(sequence_of(PROMPT), 3)
     assert drafted is not None and drafted.tolist() == [1, 1, 1]
+
+
+def test_a_token_that_the_large_model_does_not_have_ends_a_draft() -> None:
+    assert draft_model(FakeContext(), n_tokens=1).draft(sequence_of(PROMPT), 3) is None
+
+
+class SlowContext(FakeContext):
+    """Each pass takes a second, the first one ten. is_sure: whether any token is probable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.is_sure = True
+
+    def decode(self, batch: Any) -> int:
+        self.now += 1.0 if self.called("decode") else 10.0
+        return super().decode(batch)
+
+    def logits(self, index: int) -> Any:
+        return super().logits(index) if self.is_sure else np.zeros(4, np.float32)
+
+
+def test_what_a_drafted_token_takes_is_learnt_without_the_first_pass_and_a_spike() -> None:
+    context = SlowContext()
+    model, sequence = draft_model(context, clock=lambda: context.now), sequence_of(PROMPT)
+    assert model.token_s == 0.0
+    for _ in range(6):
+        model.draft(sequence, 3)
+        sequence.tokens.append(3)
+    assert model.token_s == pytest.approx(1.0)
+    context.now += 100.0
+    model.draft(sequence, 3)
+    assert model.token_s == pytest.approx(1.0)
+
+
+def test_passes_that_draft_nothing_make_tokens_dear_and_a_good_draft_makes_them_cheap_again() -> None:
+    context = SlowContext()
+    model, sequence = draft_model(context, clock=lambda: context.now), sequence_of(PROMPT)
+    model.draft(sequence, 3)
+    context.is_sure = False
+    for _ in range(50):
+        sequence.tokens.append(3)
+        assert model.draft(sequence, 3) is None
+    assert model.token_s == pytest.approx(32.0)
+    context.is_sure = True
+    model.draft(sequence, 3)
+    assert model.token_s < 5.0
+
+
+def test_a_step_reads_so_many_tokens_of_prompts_at_most() -> None:
+    context = FakeContext()
+    model = draft_model(context, 3)
+    prompts = [sequence_of(np.full(400, 2, np.int32)) for _ in range(3)]
+
+    def step() -> list[bool]:
+        model.begin_step()
+        return [model.draft(prompt, 1) is not None for prompt in prompts]
+
+    assert step() == [True, True, False]
+    assert step() == [True, True, True]
+    assert max(context.called("decode")) == 400
 
 
 def test_a_sequence_without_room_is_given_up() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
-from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.tokens import Tokens
 from jan_serve.ipc.messages import DraftMode
 from tests.unit.engine.fake_context import sequence_of
@@ -20,15 +21,21 @@ NEXT = list(range(115, 130))
 
 
 class FakeModel(DraftModel):
-    """Always goes on with 7."""
+    """Always goes on with 7, or drafts nothing."""
 
-    token_s = 0.001
-
-    def __init__(self) -> None:
+    def __init__(self, *, drafts: bool = True) -> None:
         self.forgotten: list[Sequence] = []
+        self.drafts = drafts
 
-    def draft(self, sequence: Sequence, length: int) -> Tokens:
-        return np.full(length, 7, np.int32)
+    @property
+    def token_s(self) -> float:
+        return 0.001
+
+    def begin_step(self) -> None:
+        pass
+
+    def draft(self, sequence: Sequence, length: int) -> Tokens | None:
+        return np.full(length, 7, np.int32) if self.drafts else None
 
     def forget(self, sequence: Sequence) -> None:
         self.forgotten.append(sequence)
@@ -49,7 +56,7 @@ def drafts(
     drafter: Drafter, *sequences: Sequence | None, num_tokens: int = 1, room: int = 64
 ) -> list[list[int] | None]:
     found = drafter.drafts(sequences, num_tokens, room)
-    return [None if draft is None else draft.tolist() for draft in found]
+    return [None if draft is None else draft.tokens.tolist() for draft in found]
 
 
 def test_what_followed_the_same_tokens_before_is_drafted() -> None:
@@ -85,7 +92,9 @@ def test_a_draft_ends_with_the_room_and_with_the_answer(
 
 def test_streams_share_the_room() -> None:
     found = drafts(drafter_of(), running(REPEATED), running(REPEATED), None, room=9)
-    assert found == [NEXT[:3], NEXT[:3], None]
+    assert found == [NEXT[:5], NEXT[:4], None]
+    many = drafts(drafter_of(), *(running(REPEATED) for _ in range(33)), num_tokens=33)
+    assert [len(draft or []) for draft in many] == [1] * 31 + [0] * 2
 
 
 def test_many_streams_are_drafted_for_only_where_that_is_asked_for() -> None:
@@ -117,11 +126,23 @@ def test_the_model_drafts_what_the_look_up_does_not_find() -> None:
 
 
 def test_accepted_tokens_are_counted() -> None:
+    """Those that only fill a step do not count, even if they are right."""
     drafter, sequence = drafter_of(), running(REPEATED)
-    drafts(drafter, sequence)
-    drafter.observe_draft(sequence, 5, 2)
-    drafter.observe_draft(running([1]), 3, 3)  # forced by a grammar: nothing is learnt
+    tokens = np.array(NEXT[:5], np.int32)
+    drafter.observe_draft(sequence, Draft(tokens, 5, 17), 2)
+    drafter.observe_draft(sequence, Draft(tokens, 3, 17), 4)
+    drafter.observe_draft(sequence, Draft(tokens, 0), 1)
     assert (drafter.drafted, drafter.accepted) == (8, 5)
+
+
+def test_the_last_draft_of_an_answer_counts() -> None:
+    drafter, sequence = drafter_of("on", FakeHead()), running(list(range(50)))
+    [draft] = drafter.drafts([sequence], 1, 64)
+    assert draft is not None
+    sequence.status = SequenceStatus.FINISHED
+    drafter.remember(sequence)
+    drafter.observe_draft(sequence, draft, 3)
+    assert (drafter.drafted_by_model, drafter.accepted_by_model) == (4, 3)
 
 
 class FakeHead(FakeModel):
@@ -135,6 +156,11 @@ def test_a_model_is_asked_where_a_short_match_promises_less() -> None:
     assert drafts(drafter_of("on"), running(short)) == [[4, 5, 6, 1, 2, 3]]
     [long] = drafts(drafter_of("on", FakeHead()), running(REPEATED))
     assert long and long[0] == NEXT[0]
+
+
+def test_where_the_model_drafts_nothing_the_short_match_is_taken() -> None:
+    short = [1, 2, 3, 4, 5, 6, 1, 2, 3]
+    assert drafts(drafter_of("on", FakeHead(drafts=False)), running(short)) == [[4, 5, 6, 1]]
 
 
 def test_a_head_that_is_on_drafts_without_a_measurement_and_off_never() -> None:
@@ -158,7 +184,7 @@ def test_drafts_of_a_model_are_counted_by_themselves() -> None:
     drafter = drafter_of("on", FakeHead())
     for tokens in (list(range(50)), REPEATED):
         sequence = running(tokens)
-        [draft] = drafts(drafter, sequence)
-        assert draft
-        drafter.observe_draft(sequence, len(draft), 3)
+        [draft] = drafter.drafts([sequence], 1, 64)
+        assert draft is not None
+        drafter.observe_draft(sequence, draft, 3)
     assert (drafter.drafted_by_model, drafter.accepted_by_model, drafter.accepted) == (4, 3, 6)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
+from jan_serve.engine.llama.context import DECODE_OK, Floats
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.tokens import TokenBuffer
-from tests.unit.engine.fake_context import sequence_of
+from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 Seconds = Callable[[int], float]
 Noise = Callable[[int, int], float]
@@ -97,10 +100,12 @@ TEXTS = {"repeating": repeating, "free": free, "partly": partly}
 class Stream:
     """One stream of a simulated engine, whose text is given. drafted_at: numbers of tokens at which a draft was."""
 
-    def __init__(self, text: Iterator[int], seconds_of: Seconds, noise: Noise, *, mode: str = "auto") -> None:
+    def __init__(
+        self, text: Iterator[int], seconds_of: Seconds, noise: Noise, model: DraftModel | None = None
+    ) -> None:
         self.costs = StepCosts()
         self.costs.observe(0, 60, 60 * 0.6 * seconds_of(4) / 4)
-        self.drafter = Drafter(self.costs, "off" if mode == "off" else "auto", longest=10_000)
+        self.drafter = Drafter(self.costs, "auto", model, longest=10_000)
         self.sequence = sequence_of(PROMPT)
         self.sequence.tokens = TokenBuffer([*PROMPT.tolist()])
         self.sequence.max_new = 100_000
@@ -120,7 +125,7 @@ class Stream:
 
     def _step(self) -> None:
         draft = self.drafter.drafts([self.sequence], 1, 100)[0]
-        rows = 1 + (0 if draft is None else len(draft))
+        rows = 1 + (0 if draft is None else len(draft.tokens))
         seconds = self._seconds_of(rows)
         self.seconds += seconds
         self._steps += 1
@@ -128,10 +133,10 @@ class Stream:
         if draft is not None:
             self.drafted_at.append(self.sequence.num_generated)
             accepted = 0
-            while accepted < len(draft) and draft[accepted] == token:
+            while accepted < len(draft.tokens) and draft.tokens[accepted] == token:
                 token = self._write_one()
                 accepted += 1
-            self.drafter.observe_draft(self.sequence, len(draft), accepted)
+            self.drafter.observe_draft(self.sequence, draft, accepted)
         self.costs.observe(rows, 0, seconds * self.noise(self._steps, rows))
 
     def _write_one(self) -> int:
@@ -153,7 +158,7 @@ def test_drafts_cost_at_most_three_percent_of_500_tokens(seconds_of: Seconds, te
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(("text", "most"), [("free", 1.03), ("partly", 1.09), ("repeating", 0.75)])
+@pytest.mark.parametrize(("text", "most"), [("free", 1.03), ("partly", 1.06), ("repeating", 0.42)])
 def test_what_a_draft_does_to_the_steps_after_it_counts(text: str, most: float, noise: str) -> None:
     """Each of the first drafts, from which this is learnt, takes a hundredth of the time of 500 tokens."""
     ratios: list[float] = []
@@ -161,6 +166,37 @@ def test_what_a_draft_does_to_the_steps_after_it_counts(text: str, most: float, 
         stream = Stream(TEXTS[text](seed), Graphs(), NOISES[noise](seed))
         ratios.append(stream.write(500) / (500 * 0.0012 + 2 * 0.0024))
     assert max(ratios) <= most, sorted(round(r, 3) for r in ratios)
+
+
+class SlowContext(FakeContext):
+    """Of a draft model whose pass takes a third of a step. is_sure: whether it finds any token probable."""
+
+    n_vocab = 10_000
+
+    def __init__(self, *, is_sure: bool) -> None:
+        super().__init__()
+        self.now = 0.0
+        self._logits = np.zeros(self.n_vocab, np.float32)
+        self._logits[9_999] = 20.0 if is_sure else 0.0
+
+    def decode(self, batch: object) -> int:
+        self.now += 0.008
+        return DECODE_OK
+
+    def logits(self, index: int) -> Floats:
+        return self._logits
+
+
+@pytest.mark.parametrize("is_sure", [True, False])
+def test_a_draft_model_that_knows_nothing_costs_at_most_three_percent(is_sure: bool) -> None:
+    context: Any = SlowContext(is_sure=is_sure)
+    model = DraftModel(context, 1, context.n_vocab, clock=lambda: context.now)
+    stream = Stream(free(1), cheap, quiet, model)
+    seconds = stream.write(500) + context.now
+    assert seconds <= 1.03 * 500 * cheap(1)
+    before, stream.seconds, context.now = len(stream.drafted_at), 0.0, 0.0
+    assert stream.write(5_000) + context.now <= 1.01 * 5_000 * cheap(1)
+    assert len(stream.drafted_at) > before or context.now > 0.0, "it is tried again"
 
 
 @pytest.mark.parametrize("noise", NOISES)

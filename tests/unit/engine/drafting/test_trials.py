@@ -24,7 +24,14 @@ def test_the_time_between_trials_doubles() -> None:
 
 def test_where_a_change_costs_much_a_trial_is_longer() -> None:
     assert tried(LIKELY, 40, least_tokens=6.0) == [(32, 12)]
-    assert tried(DraftCandidate(0.9, 9), 40, least_tokens=6.0) == []
+
+
+@pytest.mark.parametrize(
+    "candidate", [DraftCandidate(0.9, 4), DraftCandidate(0.1, 32, token_s=0.001)], ids=["short", "of a model"]
+)
+def test_what_promises_little_is_tried_seldom(candidate: DraftCandidate) -> None:
+    """Short drafts of a head, and a model that was wrong: nothing else would show that they pay now."""
+    assert [step for step, _ in tried(candidate, 1000, least_tokens=6.0)] == [384, 768]
 
 
 @pytest.mark.parametrize("candidate", [DraftCandidate(0.5, 32), DraftCandidate(0.9, 0)])
