@@ -225,11 +225,15 @@ class Engine:
                     self._counters.count_step(self._batch.size)
                 else:
                     self._observe_prefill(plan, media, self._clock() - started)
+                computed, sampled = self._clock(), self._output.generated
                 with times.part("sampling"):
                     self._commit(plan, indices)
                 times.end(prefills=not only_decode)
                 if only_decode:
-                    self._planning.observe(self._batch.size, 0, self._clock() - started)
+                    # Each accepted token would also be sampled in a step of its own: that is no cost of a draft.
+                    share = len(plan) / max(len(plan), self._output.generated - sampled)
+                    sampling_s = share * (self._clock() - computed)
+                    self._planning.observe(self._batch.size, 0, computed - started + sampling_s)
             else:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
 
 import msgspec
-import numpy as np
 
-from jan_serve.engine.scheduling.decode_costs import Seconds
+from jan_serve.engine.scheduling.decode_costs import Curve
 
 # Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
 # A longer step makes the other streams stutter: when it takes 1.4 times as long, all streams together must gain 10 %.
 _SMOOTHNESS = 0.3
+# A token that is less likely to be accepted is not looked at.
+_MIN_CHANCE = 0.001
 
 
 class DraftCandidate(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ def dealt(limits: Sequence[int], room: int) -> list[int]:
 def draft_lengths(
     candidates: Sequence[DraftCandidate],
     num_tokens: int,
-    curve: Seconds,
+    seconds: Curve,
     max_tokens: int,
     *,
     noise: float = 0.0,
@@ -53,29 +55,29 @@ def draft_lengths(
 ) -> list[int]:
     """Tokens to take of each candidate beside the step's `num_tokens`, at most `max_tokens` in all; 0 if none pays off.
 
-    candidates: one for each stream of the step. curve: seconds of a step by its number of tokens. noise: how uncertain
-    they are, as a share. change_s: how much longer the steps after one with drafts take.
+    candidates: one for each stream of the step. seconds: of a step by its rows. noise: how uncertain they are, as a
+    share. change_s: how much longer the steps after one with drafts take.
     """
-    max_tokens = min(max_tokens, len(curve) - 1 - num_tokens)
-    longest = max((candidate.limit for candidate in candidates), default=0)
-    if max_tokens <= 0 or longest <= 0:
-        return [0] * len(candidates)
-    shares = np.array([candidate.share for candidate in candidates])
-    limits = np.array([candidate.limit for candidate in candidates])
-    positions = np.arange(1, longest + 1)
     # A token counts only if all before it are accepted, so its probability falls along its draft.
-    chances = np.where(positions <= limits[:, None], shares[:, None] ** positions, 0.0)
-    order = np.argsort(-chances, axis=None, kind="stable")[:max_tokens]
-    owners = order // longest
-    gained = num_tokens + np.cumsum(chances.ravel()[order])
-    guessing = np.cumsum(np.array([candidate.token_s for candidate in candidates])[owners])
+    chances = [(-each.share, index) for index, each in enumerate(candidates) if each.limit > 0]
+    heapify(chances)
     weight = 1.0 if len(candidates) == 1 else 1.0 + _SMOOTHNESS
-    seconds = curve[num_tokens + 1 : num_tokens + 1 + len(order)] + guessing + change_s
-    gains = gained / seconds**weight
-    best = int(gains.argmax())
-    if gains[best] <= (_MARGIN + 2.0 * noise) * num_tokens / curve[num_tokens] ** weight:
-        return [0] * len(candidates)
-    taken = order[: best + 1]
-    useful = chances.ravel()[taken] > 0.0
-    counts: list[int] = np.bincount(owners[: best + 1][useful], minlength=len(candidates)).tolist()
-    return counts
+    best_rate = (_MARGIN + 2.0 * noise) * num_tokens / seconds(num_tokens) ** weight if chances else 0.0
+    lengths, best = [0] * len(candidates), [0] * len(candidates)
+    gained, spent_s = float(num_tokens), change_s
+    for rows in range(num_tokens + 1, num_tokens + 1 + max_tokens):
+        if not chances or -chances[0][0] < _MIN_CHANCE:
+            break
+        chance, index = chances[0]
+        candidate = candidates[index]
+        gained -= chance
+        spent_s += candidate.token_s
+        lengths[index] += 1
+        rate = gained / (seconds(rows) + spent_s) ** weight
+        if rate > best_rate:
+            best_rate, best = rate, lengths.copy()
+        if lengths[index] < candidate.limit:
+            heapreplace(chances, (chance * candidate.share, index))
+        else:
+            heappop(chances)
+    return best

@@ -97,6 +97,8 @@ class Drafter:
         choices = [_NO_CHOICE if sequence is None else self._choose(sequence) for sequence in sequences]
         kept = num_tokens if self._is_forced else min(self._padding.rows(num_tokens), num_tokens + room)
         lengths = self._lengths([choice.candidate for choice in choices], num_tokens, room, kept)
+        if any(lengths) and not self._is_forced:
+            kept = max(kept, min(self._padding.rounded(num_tokens + sum(lengths)), num_tokens + room))
         drafts = [
             None if sequence is None else self._draft(sequence, choice, length)
             for sequence, choice, length in zip(sequences, choices, lengths, strict=True)
@@ -150,7 +152,7 @@ class Drafter:
         change_s = (
             0.0 if is_kept else self._costs.change_s(num_tokens) * (1.0 - max(c.share for c in candidates))
         )
-        curve = self._costs.decode_curve(changing_from=num_tokens, kept=kept if is_kept else 0)
+        curve = self._costs.draft_curve(num_tokens, kept if is_kept else 0)
         if curve is None:
             return [0] * len(candidates)
         lengths = draft_lengths(

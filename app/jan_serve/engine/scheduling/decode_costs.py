@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
+from math import inf, sqrt
 from statistics import median_low
-from typing import Final
+from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-Seconds = npt.NDArray[np.float64]
+Curve: TypeAlias = Callable[[int], float]
+"""Seconds of a step by its rows."""
 
 _SAMPLES: Final = 5
 _RATIOS: Final = 16
@@ -40,8 +41,12 @@ class DecodeCosts:
     def __init__(self, largest: int) -> None:
         self.largest = largest
         self._samples: list[deque[tuple[int, float]]] = [deque(maxlen=_SAMPLES) for _ in range(largest + 1)]
-        self._cost: Seconds = np.zeros(largest + 1)
-        self._seen = np.full(largest + 1, -_FORGET, np.int64)
+        self._cost = [0.0] * (largest + 1)
+        self._seen = [-_FORGET] * (largest + 1)
+        self._known: list[int] = []
+        """Sizes that were seen in the last `_FORGET` steps, in order."""
+        self._next_forgotten = 0
+        """When one of them may have to leave."""
         self._ratios: deque[float] = deque(maxlen=_RATIOS)
         self._level = 1.0
         self._now = 0
@@ -53,6 +58,8 @@ class DecodeCosts:
         """How much longer the first steps of a size took than the next one, as a share."""
         self._first_s: list[float] = []
         """The latest steps of that size before it settled."""
+        self._change = 0.0
+        """How much longer each of the first steps after a change takes, as a share; 0 if that may be noise."""
 
     def interrupt(self) -> None:
         """The next step follows one that was no decode."""
@@ -65,7 +72,7 @@ class DecodeCosts:
         self._observe_change(seconds)
         if not 0 < rows <= self.largest or seconds <= 0.0:
             return
-        is_known = self._now - self._seen[rows] < _FORGET
+        is_known = self._is_known(rows)
         is_settled = self._in_a_row > _SETTLING
         if self._change and is_known and self._is_settled[rows] and not is_settled:
             return
@@ -73,15 +80,18 @@ class DecodeCosts:
             self._change
             and is_settled
             and not self._is_settled[rows]
-            and seconds < float(self._cost[rows]) * self._level
+            and seconds < self._cost[rows] * self._level
         ):
             self._samples[rows].clear()
         elif is_known:
-            self._ratios.append(seconds / float(self._cost[rows]))
+            self._ratios.append(seconds / self._cost[rows])
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
         self._is_settled[rows] = is_settled or (is_known and self._is_settled[rows])
         self._now += 1
         self._seen[rows] = self._now
+        if not is_known or self._now >= self._next_forgotten:
+            self._known = [size for size in range(self.largest + 1) if self._is_known(size)]
+            self._next_forgotten = min(self._seen[size] for size in self._known) + _FORGET
         samples = self._samples[rows]
         while samples and self._now - samples[0][0] >= _RECENT:
             samples.popleft()
@@ -96,6 +106,8 @@ class DecodeCosts:
             self._first_s.append(seconds)
         elif self._in_a_row == _SETTLING + 1 and seconds > 0.0:
             self._excess.extend(first_s / seconds - 1.0 for first_s in self._first_s)
+            share = median_low(self._excess) if len(self._excess) >= _MIN_CHANGES else 0.0
+            self._change = share if share > _MIN_CHANGE else 0.0
 
     @property
     def noise(self) -> float:
@@ -121,64 +133,73 @@ class DecodeCosts:
         """The size of the latest steps if another one would cost a change; otherwise 0."""
         return self._rows if self._change and self._rows <= self.largest else 0
 
-    @property
-    def _change(self) -> float:
-        """How much longer each of the first steps after a change takes, as a share; 0 if that may be noise."""
-        share = median_low(self._excess) if len(self._excess) >= _MIN_CHANGES else 0.0
-        return share if share > _MIN_CHANGE else 0.0
+    def has_settled(self, rows: int) -> bool:
+        """Whether the cost of this size is that of a third step or a later one."""
+        return self._is_known(rows) and self._is_settled[rows]
 
     def seconds(self, rows: int) -> float:
         """Of a step of `rows`; 0 before the first measurement. Larger steps cost in proportion."""
-        known = self._known()
-        if not len(known):
-            return 0.0
-        largest, seconds = int(known[-1]), self._settled_s(known)
-        if rows > largest:
-            return float(seconds[-1]) * rows / largest
-        return float(np.interp(rows, known, seconds))
+        if self._is_known(rows):
+            return self._settled_s(rows)
+        known = self._known
+        if known and rows > known[-1]:
+            return self._settled_s(known[-1]) * rows / known[-1]
+        return self._line(0.0)(rows) if known else 0.0
 
-    def _settled_s(self, known: npt.NDArray[np.int64]) -> Seconds:
-        """Of the third and further steps of known sizes; assumed of sizes that have not settled yet."""
-        changed = np.where(np.array(self._is_settled)[known], 1.0, 1.0 + self._change)
-        return self._cost[known] * self._level / changed
+    def curve(self, prefill_token_s: float) -> Curve | None:
+        """Linear between recently seen sizes, and above them; None before the first measurement.
 
-    def curve(
-        self,
-        prefill_token_s: float,
-        *,
-        bounded: bool = True,
-        changing_from: int | None = None,
-        kept: int = 0,
-    ) -> Seconds | None:
-        """Seconds by number of rows, 0 to `largest`; None before the first measurement.
-
-        Linear between recently seen sizes, and above them. bounded: infinite beyond twice the largest, so that a
-        mistake costs little. changing_from: the size without drafts; others are those of a step after a change. kept:
-        smaller steps are padded to so many rows. Before a second size is seen, a row is assumed to cost more than in a
-        prefill (prefill_token_s) and less than in a step of its own: the geometric mean.
+        Before a second size is seen, a row is assumed to cost more than in a prefill (prefill_token_s) and less than in
+        a step of its own: the geometric mean.
         """
-        known = self._known()
-        if not len(known):
+        return self._line(prefill_token_s) if self._known else None
+
+    def draft_curve(self, prefill_token_s: float, num_tokens: int, kept: int = 0) -> Curve | None:
+        """As `curve`, of a step that has `num_tokens` rows without drafts; with any, it is one after a change.
+
+        Infinite beyond twice the largest size seen, so that a mistake costs little. kept: the step is padded to so many
+        rows.
+        """
+        line = self.curve(prefill_token_s)
+        if line is None:
             return None
-        plain = self._between(known, self._settled_s(known), prefill_token_s)
-        curve = plain.copy() if changing_from is None else plain * (1.0 + self._change)
-        if bounded:
-            curve[2 * max(int(known[-1]), _MIN_SPAN) + 1 :] = np.inf
-        if changing_from is not None:
-            curve[changing_from] = plain[changing_from]
-            curve[changing_from : kept + 1] = plain[kept]
-        return curve
+        last, slower = 2 * max(self._known[-1], _MIN_SPAN), 1.0 + self._change
+        kept_s = line(kept) if kept else 0.0
 
-    def _between(self, known: npt.NDArray[np.int64], seconds: Seconds, prefill_token_s: float) -> Seconds:
-        """Seconds of all sizes from those of the known ones."""
-        sizes = np.arange(self.largest + 1)
-        curve = np.interp(sizes, known, seconds)
-        smallest, largest = int(known[0]), int(known[-1])
+        def seconds(rows: int) -> float:
+            if num_tokens <= rows <= kept:
+                return kept_s
+            if rows == num_tokens:
+                return line(rows)
+            return slower * line(rows) if rows <= last else inf
+
+        return seconds
+
+    def _line(self, prefill_token_s: float) -> Curve:
+        known = self._known
+        seconds = [self._settled_s(rows) for rows in known]
+        smallest, largest = known[0], known[-1]
         if largest - smallest >= _MIN_SPAN:
-            row_s = max(0.0, curve[largest] - curve[smallest]) / (largest - smallest)
+            row_s = max(0.0, seconds[-1] - seconds[0]) / (largest - smallest)
         else:
-            row_s = np.sqrt(prefill_token_s * curve[largest] / largest)
-        return curve + np.maximum(sizes - largest, 0) * row_s
+            row_s = sqrt(prefill_token_s * seconds[-1] / largest)
 
-    def _known(self) -> npt.NDArray[np.int64]:
-        return np.nonzero(self._now - self._seen < _FORGET)[0]
+        def line(rows: int) -> float:
+            if rows >= largest:
+                return seconds[-1] + (rows - largest) * row_s
+            index = bisect_left(known, rows)
+            if index == 0 or known[index] == rows:
+                return seconds[index]
+            low, high = known[index - 1], known[index]
+            share = (rows - low) / (high - low)
+            return seconds[index - 1] + share * (seconds[index] - seconds[index - 1])
+
+        return line
+
+    def _settled_s(self, rows: int) -> float:
+        """Of the third and further steps of a known size; assumed of one that has not settled yet."""
+        seconds = self._cost[rows] * self._level
+        return seconds if self._is_settled[rows] else seconds / (1.0 + self._change)
+
+    def _is_known(self, rows: int) -> bool:
+        return rows <= self.largest and self._now - self._seen[rows] < _FORGET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.engine.scheduling.decode_costs import DecodeCosts, Seconds
+from jan_serve.engine.scheduling.decode_costs import Curve, DecodeCosts
 from jan_serve.engine.scheduling.prefill_costs import PrefillCosts, kind_of
 
 LARGEST_DECODE: Final = 64
@@ -39,13 +39,13 @@ class StepCosts:
         """Of a step that decodes `rows` tokens; 0 before the first measurement."""
         return self._decode.seconds(rows)
 
-    def decode_curve(
-        self, *, bounded: bool = True, changing_from: int | None = None, kept: int = 0
-    ) -> Seconds | None:
-        """Of steps that only decode, by rows; None before the first measurement. See DecodeCosts.curve."""
-        return self._decode.curve(
-            self._prefill.base_s, bounded=bounded, changing_from=changing_from, kept=kept
-        )
+    def decode_curve(self) -> Curve | None:
+        """Of steps that only decode; None before the first measurement. See DecodeCosts.curve."""
+        return self._decode.curve(self._prefill.base_s)
+
+    def draft_curve(self, num_tokens: int, kept: int = 0) -> Curve | None:
+        """See DecodeCosts.draft_curve."""
+        return self._decode.draft_curve(self._prefill.base_s, num_tokens, kept)
 
     def change_s(self, rows: int) -> float:
         """See DecodeCosts.change_s."""
@@ -58,6 +58,10 @@ class StepCosts:
     def change_back_s(self, rows: int) -> float:
         """See DecodeCosts.change_back_s."""
         return self._decode.change_back_s(rows)
+
+    def has_settled(self, rows: int) -> bool:
+        """See DecodeCosts.has_settled."""
+        return self._decode.has_settled(rows)
 
     @property
     def captured_rows(self) -> int:

@@ -202,11 +202,11 @@ def _choose(
     if last is not None and last.size and among <= last.among:
         return Group(frozenset(keys[: last.size]), last.among, last.size)
     token_s = costs.prefill_token_s(TILE, depth) or 1.0
-    curve = costs.decode_curve(bounded=False)
+    curve = costs.decode_curve()
     is_known = curve is not None
 
     def decode_s(rows: int) -> float:
-        return guessed_decode_s(token_s, rows) if curve is None else float(curve[min(rows, len(curve) - 1)])
+        return guessed_decode_s(token_s, rows) if curve is None else curve(rows)
 
     items = [Item(prompt.left * token_s, prompt.answer) for prompt in prompts]
     if streams.count and streams.longest < BEGUN_TOKENS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,13 @@ TOKEN_S = 0.5
 def curve(costs: DecodeCosts, token_s: float = TOKEN_S) -> list[float]:
     found = costs.curve(token_s)
     assert found is not None
-    return found.round(6).tolist()
+    return [round(found(rows), 6) for rows in range(costs.largest + 1)]
+
+
+def with_drafts(costs: DecodeCosts, sizes: list[int], kept: int = 0) -> list[float]:
+    found = costs.draft_curve(TOKEN_S, 1, kept)
+    assert found is not None
+    return [found(rows) for rows in sizes]
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -135,10 +143,8 @@ def test_steps_after_a_change_say_what_it_costs_and_nothing_of_their_size() -> N
     assert costs.seconds(1) == pytest.approx(1.0)
     assert costs.change_s(1) == pytest.approx(2 * 2.0)
     assert costs.change_s(4) == 0.0, "it was not the last size"
-    found = costs.curve(TOKEN_S, changing_from=1)
-    assert found is not None
     four = 3.8 / 3.0  # never seen settled
-    assert found[[1, 4]].tolist() == pytest.approx([1.0, 3.8])
+    assert with_drafts(costs, [1, 4]) == pytest.approx([1.0, 3.8])
     assert (curve(costs)[4], costs.seconds(4)) == pytest.approx((four, four))
 
 
@@ -150,10 +156,8 @@ def test_what_is_padded_costs_as_much_as_the_size_that_is_kept() -> None:
         costs.observe(4, 1.2)
     assert costs.captured_rows == 4
     assert costs.change_back_s(1) == pytest.approx(4.0)
-    found = costs.curve(TOKEN_S, changing_from=1, kept=4)
-    assert found is not None
-    assert found[[1, 2, 4]].tolist() == pytest.approx([1.2] * 3)
-    assert found[5] > 3.0
+    assert with_drafts(costs, [1, 2, 4], kept=4) == pytest.approx([1.2] * 3)
+    assert with_drafts(costs, [5, 9], kept=4) == [pytest.approx(3.8), inf]
 
 
 def test_a_deeper_context_after_a_prefill_is_no_change() -> None:
