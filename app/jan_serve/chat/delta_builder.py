@@ -28,6 +28,7 @@ class DeltaBuilder:
         "_calls",
         "_deltas",
         "_index",
+        "_last_arguments",
         "_new_id",
         "_open",
         "_pieces",
@@ -51,6 +52,12 @@ class DeltaBuilder:
         self._blank = False
         self._started = False
         self._calls = 0
+        self._last_arguments: list[str] = []
+
+    @property
+    def last_arguments(self) -> str:
+        """Of the latest call, so far."""
+        return "".join(self._last_arguments)
 
     @property
     def calls(self) -> int:
@@ -79,7 +86,7 @@ class DeltaBuilder:
             return
         spaced = self._space + body
         self._space = text[len(body) :]
-        self._emit(spaced.lstrip() if self._blank else spaced)
+        self._emit(_without_breaks(spaced) if self._blank else spaced)
         self._blank = False
         self._started = True
 
@@ -101,6 +108,7 @@ class DeltaBuilder:
         self._close_delta()
         self._open = ToolCallDelta(self._index, self._calls, self._new_id(name), name)
         self._calls += 1
+        self._last_arguments = []
 
     def arguments(self, text: str) -> None:
         """Append JSON text to the arguments of the open call."""
@@ -108,6 +116,7 @@ class DeltaBuilder:
             self._close_delta()
             self._open = ToolCallDelta(self._index, self._calls - 1)
         self._pieces.append(text)
+        self._last_arguments.append(text)
 
     def finish(self) -> None:
         """Emit the white space and tokens still held."""
@@ -141,3 +150,10 @@ class DeltaBuilder:
                 pass
         self._open = None
         self._pieces = []
+
+
+def _without_breaks(text: str) -> str:
+    """Without the white space at its start, except the indentation of its first line after a line break."""
+    body = text.lstrip()
+    space = text[: len(text) - len(body)]
+    return space[space.rfind("\n") + 1 :] + body if "\n" in space else body

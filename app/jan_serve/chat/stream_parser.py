@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from jan_serve.chat.chat_format import ChatFormat, ParseContext
 from jan_serve.chat.delta_builder import Delta, DeltaBuilder, IdFactory
 from jan_serve.chat.text_stream import TextStream
@@ -50,6 +52,17 @@ class StreamParser:
     def calls(self) -> int:
         """Number of calls announced so far. If any, an answer that ends by itself has the reason `tool_calls`."""
         return self._out.calls
+
+    @property
+    def has_whole_calls(self) -> bool:
+        """Whether there are calls, and the arguments of the latest one are JSON."""
+        if not self._out.calls:
+            return False
+        try:
+            msgspec.json.decode(self._out.last_arguments)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
 
     def feed(self, text: str, tokens: tuple[TokenInfo, ...] = ()) -> list[Delta]:
         """Parse more of the answer. Text that may begin a marker is held back.

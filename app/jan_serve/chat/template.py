@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -57,23 +57,36 @@ def _adapted(prompt: ChatPrompt, chat_format: ChatFormat, template: str | None) 
 
 
 def _one_call_a_turn(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Split turns of several calls into turns of one call, each followed by its result."""
-    results = {message.tool_call_id: message for message in messages if message.tool_call_id is not None}
+    """Split turns of several calls into turns of one call, each followed by its result.
+
+    Call ids need to differ within a turn only: agents count them from 0 in each.
+    """
     split: list[Message] = []
-    moved: set[str] = set()
-    for message in messages:
-        if message.tool_call_id is not None and message.tool_call_id in moved:
+    moved: set[int] = set()
+    for position, message in enumerate(messages):
+        if id(message) in moved:
             continue
         if len(message.tool_calls) < 2:
             split.append(message)
             continue
+        results = {result.tool_call_id: result for result in _results_of_turn(messages, position)}
         for number, call in enumerate(message.tool_calls):
             first = message if number == 0 else Message(role="assistant")
             split.append(msgspec.structs.replace(first, tool_calls=(call,)))
-            if call.id in results and call.id not in moved:
-                split.append(results[call.id])
-                moved.add(call.id)
+            result = results.pop(call.id, None)
+            if result is not None:
+                split.append(result)
+                moved.add(id(result))
     return tuple(split)
+
+
+def _results_of_turn(messages: tuple[Message, ...], position: int) -> Iterator[Message]:
+    """The results after a turn with calls, up to the next turn of the assistant."""
+    for message in messages[position + 1 :]:
+        if message.role == "assistant":
+            return
+        if message.tool_call_id is not None:
+            yield message
 
 
 def _with_system_in_user(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -23,15 +23,25 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 
 _AFTER_THOUGHT: Final = "\n\n"
 _ID_BYTES: Final = 12
+_NAME: Final = re.compile(r"[\w.\-:/]+")
 
 ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
 
 
 def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:
-    """The tools that an answer may call. Raises InvalidRequest if `tool_choice` needs a tool that is not there."""
+    """The tools that an answer may call.
+
+    Raises InvalidRequest if `tool_choice` needs a tool that is not there, and for a name that models cannot write in
+    every notation.
+    """
     choice = prompt.tool_choice
     if choice.mode == "none":
         return ()
+    unusable = next((tool.name for tool in prompt.tools if not _NAME.fullmatch(tool.name)), None)
+    if unusable is not None:
+        raise InvalidRequest(
+            f"tools: the name {unusable[:100]!r} may have letters, digits, and `_-.:/` only", param="tools"
+        )
     if choice.mode != "auto" and not prompt.tools:
         raise InvalidRequest(
             f"tool_choice: `{choice.mode}` needs tools, and there are none", param="tool_choice"
@@ -163,15 +173,20 @@ class AnswerParsers:
         self._parsers: dict[int, StreamParser] = {}
 
     def read(self, event: TextDelta | Finished) -> list[ChoiceEvent]:
-        """The events that this one becomes. A choice with calls finishes with `tool_calls`."""
+        """The events that this one becomes.
+
+        A choice with calls finishes with `tool_calls`, unless a stop string cut the last one short.
+        """
         parser = self._parsers.get(event.index)
         if parser is None:
             parser = self._parsers[event.index] = self._parser(event.index)
         if isinstance(event, TextDelta):
             return list(parser.feed(event.text, event.tokens))
         deltas: list[ChoiceEvent] = list(parser.finish())
-        has_calls = parser.calls > 0 and event.reason == "stop"
-        return [*deltas, msgspec.structs.replace(event, reason="tool_calls") if has_calls else event]
+        calls = parser.calls > 0 if event.stop is None else parser.has_whole_calls
+        if calls and event.reason == "stop":
+            event = msgspec.structs.replace(event, reason="tool_calls")
+        return [*deltas, event]
 
     def _parser(self, index: int) -> StreamParser:
         return StreamParser(

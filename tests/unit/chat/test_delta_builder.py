@@ -58,6 +58,8 @@ def built(*steps: Step) -> list[Delta]:
         ([text(" a "), text(" b ")], [TextDelta(3, " a  b ")]),
         ([text("  ")], [TextDelta(3, "  ")]),
         ([think, text("\na\n"), answer, text("\n\nb")], [ReasoningDelta(3, "a"), TextDelta(3, "b")]),
+        ([think, text("a"), answer, text(" \n\n"), text("  b")], [ReasoningDelta(3, "a"), TextDelta(3, "  b")]),
+        ([think, text("a"), answer, text("  b")], [ReasoningDelta(3, "a"), TextDelta(3, "b")]),
         ([think, text(" \n"), answer, text("b")], [TextDelta(3, "b")]),
         ([text("a "), think, text("b")], [TextDelta(3, "a"), ReasoningDelta(3, "b")]),
         ([think, text("a"), answer, text("\n")], [ReasoningDelta(3, "a")]),

@@ -127,3 +127,30 @@ def test_arguments_come_as_the_template_takes_them(source: str, shown: str) -> N
     assert (
         render(template, (*USER, Message(role="assistant", content="", tool_calls=(call,)))) == "Hi" + shown
     )
+
+
+ONE_CALL = (
+    "{{ tools | length if tools else '' }}{% for m in messages %}"
+    "{% if m.tool_calls %}({{ m.tool_calls[0].function.arguments }})"
+    "{% elif m.role == 'tool' %}[{{ m.content }}]"
+    "{% else %}<{{ m.role }} {{ m.content }}>{% endif %}{% endfor %}"
+)
+
+
+def test_results_stay_in_their_turn_where_ids_are_counted_anew_in_each() -> None:
+    """With a template that shows one call of a turn."""
+
+    def turn(number: int) -> tuple[Message, ...]:
+        ids = ("call_0", "call_1")
+        calls = tuple(
+            ToolCall(call_id, FunctionCall("add", f'{{"a": {number}{i}}}')) for i, call_id in enumerate(ids)
+        )
+        results = (
+            Message(role="tool", content=f"R{number}{i}", tool_call_id=ids[i]) for i in (1, 0)
+        )  # in another order
+        return (Message(role="assistant", tool_calls=calls), *results)
+
+    tools = (Tool(name="add", parameters={"type": "object"}),)
+    text = render(ONE_CALL, (*USER, *turn(1), *turn(2), Message(role="user", content="So?")), tools=tools)
+    shown = text.replace('{"a": ', "").replace("{'a': ", "").replace("}", "")
+    assert shown == "1<user Hi>(10)[R10](11)[R11](20)[R20](21)[R21]<user So?>"

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from jan_serve.chat.detect import FORMATS
+from jan_serve.core.events import Finished, TextDelta
 from jan_serve.core.messages import Message, Tool, ToolChoice
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.answer_plan import thought_guide, usable_tools
+from jan_serve.generation.answer_plan import AnswerParsers, thought_guide, usable_tools
 
 ADD, NOW = Tool(name="add", parameters={}), Tool(name="now", parameters={})
 HERMES = next(chat_format for chat_format in FORMATS if chat_format.name == "hermes")
@@ -48,6 +49,36 @@ def test_a_choice_that_no_tool_meets_is_refused(
     with pytest.raises(InvalidRequest, match=words) as caught:
         usable_tools(prompt(tools=tools, tool_choice=choice))
     assert caught.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize("name", ["get weather", 'a"b', "", "a\nb", "a(b)"])
+def test_a_name_that_models_cannot_write_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="may have letters") as caught:
+        usable_tools(prompt(tools=(ADD, Tool(name=name, parameters={}))))
+    assert caught.value.param == "tools"
+
+
+def test_names_of_other_writings_and_paths_are_usable() -> None:
+    tools = tuple(Tool(name=name, parameters={}) for name in ("wetter_ändern", "mcp:a/b.c-d"))
+    assert usable_tools(prompt(tools=tools)) == tools
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "reason"),
+    [
+        ('<tool_call>\n{"name": "add", "arguments": {"city": "', "Paris", "stop"),
+        ('<tool_call>\n{"name": "add", "arguments": {"city": "Oslo"}', "}", "tool_calls"),
+        ('<tool_call>\n{"name": "add", "arguments": {"city": "', None, "tool_calls"),
+    ],
+)
+def test_a_call_that_a_stop_string_cut_short_is_not_to_be_run(
+    text: str, stop: str | None, reason: str
+) -> None:
+    parsers = AnswerParsers(prompt(tools=(ADD,)), HERMES, starts_in_thought=False)
+    parsers.read(TextDelta(0, text))
+    *_, finished = parsers.read(Finished(index=0, reason="stop", stop=stop))
+    assert isinstance(finished, Finished)
+    assert finished.reason == reason
 
 
 def test_without_tools_the_other_choices_call_none() -> None:

@@ -30,7 +30,7 @@ FUNCTIONARY_V3_1 = ChatFormat(
 )
 
 RECIPIENT = ">>>"
-_NAME: Final = re.compile(r"[\w.\-]*")
+_NAME: Final = re.compile(r"[\w.\-:/]*")
 
 
 def _read_v3_2(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:

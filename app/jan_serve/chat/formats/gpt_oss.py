@@ -12,7 +12,7 @@ from typing import Final
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.json_stream import copy_json
-from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
+from jan_serve.chat.parsers.message_parser import Kind, MessageParser, Route
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set
 
@@ -21,18 +21,21 @@ CHANNEL = "<|channel|>"
 BODY = "<|message|>"
 ENDS = ("<|end|>", "<|call|>", "<|return|>")
 
-_RECIPIENT: Final = re.compile(r"\bto=(?:functions\.)?([^\s<]+)")
+_RECIPIENT: Final = re.compile(r"\bto=(functions\.)?([^\s<]+)")
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*(\w+)")
 _NOT_TOOLS: Final = frozenset({"assistant", "user", "all"})
 
 
 def _route(header: str) -> Route:
-    recipients = [name for name in _RECIPIENT.findall(header) if name not in _NOT_TOOLS]
-    if recipients:
-        return Route(Kind.CALL, recipients[-1])
     # The 20B model sometimes writes a channel without a message before the real one: the last one counts.
     channels = _CHANNEL.findall(header)
-    return THOUGHT if channels and channels[-1] == "analysis" else TEXT
+    kind = Kind.THOUGHT if channels and channels[-1] == "analysis" else Kind.TEXT
+    recipients = [found for found in _RECIPIENT.findall(header) if found[1] not in _NOT_TOOLS]
+    if not recipients:
+        return Route(kind)
+    prefix, name = recipients[-1]
+    # Others are the model's built-in tools, such as `python`, unless the request has a tool of that name.
+    return Route(Kind.CALL if prefix else kind, name)
 
 
 def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
@@ -70,7 +73,9 @@ GPT_OSS = ChatFormat(
         parallel=False,
     ),
     text_opens=CHANNEL + "final" + BODY,
-    thought=Thought(opens=(CHANNEL + "analysis" + BODY,), closes=("<|end|>",)),
+    thought=Thought(
+        opens=(CHANNEL + "analysis" + BODY, START + CHANNEL + "analysis" + BODY), closes=("<|end|>",)
+    ),
     special_tokens=(CHANNEL, BODY, "<|start|>", "<|end|>", "<|constrain|>"),
     thought_field="thinking",
 )

@@ -23,7 +23,7 @@ GRANITE4 = msgspec.structs.replace(
 GRANITE3 = ChatFormat(
     name="granite3",
     signature=Signature(all_of=("<|start_of_role|>",)),
-    parse=marker_parser(JsonCalls(), CALLS, ignored=("<response>", "</response>")),
+    parse=marker_parser(JsonCalls(), CALLS, around_text=("<response>", "</response>")),
     calls=CallLayout(
         opening=CALLS + "[",
         call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),

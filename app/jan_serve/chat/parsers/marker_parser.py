@@ -13,16 +13,22 @@ CallParser = Callable[[ParseContext, str], Steps[None]]
 
 
 def marker_parser(
-    read_calls: CallParser, *openers: str, ignored: tuple[str, ...] = (), first: CallParser | None = None
+    read_calls: CallParser,
+    *openers: str,
+    ignored: tuple[str, ...] = (),
+    around_text: tuple[str, str] = ("", ""),
+    first: CallParser | None = None,
 ) -> AnswerParser:
     """Make the parser of a format whose calls begin at one of `openers`.
 
-    ignored: markers without meaning, such as those around all calls, or around text. first: parses calls without a
-    marker, at the start of the answer or after a thought; its marker is "".
+    ignored: markers without meaning, such as those around all calls. around_text: ordinary text that opens and closes
+    the text of an answer, ignored there only. first: parses calls without a marker, at the start of the answer or after
+    a thought; its marker is "".
     """
 
     def read(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
-        return _MarkerParser(chat_format.thought, context, read_calls, openers, ignored, first).read()
+        thought = chat_format.thought
+        return _MarkerParser(thought, context, read_calls, openers, ignored, around_text, first).read()
 
     return read
 
@@ -35,6 +41,7 @@ class _MarkerParser:
         read_calls: CallParser,
         openers: tuple[str, ...],
         ignored: tuple[str, ...],
+        around_text: tuple[str, str],
         first: CallParser | None,
     ) -> None:
         self._thought = thought
@@ -42,9 +49,13 @@ class _MarkerParser:
         self._read_calls = read_calls
         self._openers = openers if context.tools else ()
         self._ignored = ignored
+        self._text_open, self._text_close = around_text
+        self._is_text_open = False
         self._first = first if context.tools else None
         opens, closes = (thought.opens, thought.closes) if thought is not None else ((), ())
-        self._markers = marker_set(*self._openers, *ignored, *opens, *closes)
+        self._markers = marker_set(
+            *self._openers, *ignored, *opens, *closes, *(mark for mark in around_text if mark)
+        )
 
     def read(self) -> Steps[None]:
         context = self._context
@@ -78,6 +89,12 @@ class _MarkerParser:
         elif marker in self._openers:
             context.stream.record(marker)
             yield from self._read_calls(context, marker)
+        elif marker == self._text_open and not context.out.has_text:
+            self._is_text_open = True
+        elif marker == self._text_close and self._is_text_open:
+            self._is_text_open = False
+        elif marker in (self._text_open, self._text_close):
+            context.out.text(marker)
         elif marker not in self._ignored:
             # A closing marker alone: before any text it closes an empty thought, later it is text.
             if context.out.has_text or not context.split_thoughts:

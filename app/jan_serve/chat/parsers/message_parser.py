@@ -20,7 +20,7 @@ class Kind(Enum):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """The kind of a message. recipient: the tool of a call."""
+    """The kind of a message. recipient: whom it names; a message to a tool of the request is a call in any case."""
 
     kind: Kind
     recipient: str = ""
@@ -64,9 +64,10 @@ def _read(context: ParseContext, syntax: MessageParser) -> Steps[None]:
             yield from stream.read_until(ends, context.out.text)
             continue
         route = syntax.route(header)
-        if route.kind is Kind.CALL and context.tools:
+        if context.tools and (route.kind is Kind.CALL or route.recipient in context.tools):
+            before = context.out.calls
             yield from syntax.read_call(context, route.recipient)
-            yield from stream.read_until(ends, discard if context.out.calls else context.out.text)
+            yield from stream.read_until(ends, discard if context.out.calls > before else context.out.text)
             continue
         recorded = stream.stop_recording()
         yield from _read_body(context, route, ends, recorded)

@@ -13,7 +13,7 @@ from jan_serve.chat.literals import copy_literal
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.text_stream import Steps, TextStream
 
-_NAME: Final = re.compile(r"[\w.\-]*")
+_NAME: Final = re.compile(r"[\w.\-:/]*")
 _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
 
 

@@ -87,9 +87,12 @@ class GuidedExecutor:
         thought = guide.thought
         self._opens = _encoded(thought.opens) if thought is not None else ()
         self._closes = _encoded(thought.closes) if thought is not None else ()
-        self._ends = _encoded(thought.ends) if thought is not None and guide.grammar is None else ()
+        ends = _encoded(thought.ends) if thought is not None else ()
+        self._ends = ends if guide.grammar is None else ()
+        # What would end the thought without a closing marker, and so lead past the grammar.
+        self._barred = () if guide.grammar is None else ends
         self._triggers = _encoded(trigger.text for trigger in guide.triggers)
-        self._longest = max(map(len, (*self._opens, *self._closes, *self._ends, *self._triggers)), default=1)
+        self._longest = max(map(len, (*self._opens, *self._closes, *ends, *self._triggers)), default=1)
         # The end of the free text or thought, as long as the longest marker; in START all text so far.
         self._tail = b""
         # Free text: whether only white space precedes the tail, since the start or the last thought.
@@ -246,7 +249,9 @@ class GuidedExecutor:
 
     def _ends_cleanly(self, piece: bytes) -> bool:
         data = self._tail + piece
-        close = _first(data, self._closes)
+        close, barred = _first(data, self._closes), _first(data, self._barred)
+        if barred is not None and (close is None or barred[0] < close[0]):
+            return False
         return close is None or not data[close[1] :].strip()
 
     def _check_budget(self) -> None:
@@ -338,7 +343,7 @@ class GuidedExecutor:
 
     def _suspects(self) -> set[int]:
         """Tokens that may cross a marker, and those that end the answer."""
-        markers = self._closes if self._stage is _Stage.THOUGHT else self._triggers
+        markers = (*self._closes, *self._barred) if self._stage is _Stage.THOUGHT else self._triggers
         found: set[int] = set(self._vocab.eog_ids)
         for marker in markers:
             found.update(self._search.containing(marker))

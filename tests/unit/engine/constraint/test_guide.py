@@ -126,6 +126,16 @@ def test_a_thought_under_a_grammar_must_be_closed_before_the_end() -> None:
     assert allowed(executor) == {"a"}
 
 
+def test_what_ends_a_thought_without_closing_it_does_not_lead_past_the_grammar() -> None:
+    ended = ThoughtGuide(opens=("<think>",), closes=("</think>",), ends=("<call>",), is_open=True)
+    executor = guided(Guide(thought=ended, grammar=ANY), "ab")
+    assert allowed(executor) == ALL - {"<end>", "</think>a", "<call>", "<call>a"}
+    write(executor, "<", "call")
+    assert {">", ">b"} & allowed(executor) == set()
+    write(executor, "a", "</think>")
+    assert allowed(executor) == {"a"}
+
+
 @pytest.mark.parametrize(
     ("close", "forced"), [(["</think>"], ["\n\n", "lead"]), (["</think>\n"], ["\n", "lead"])], ids=str
 )

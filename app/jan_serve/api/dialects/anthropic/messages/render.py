@@ -44,7 +44,6 @@ class MessageEvents:
         """model: the name in the request: clients drop thoughts of messages with another one."""
         self._shows_thoughts = shows_thoughts
         self._open: _OpenBlock | None = None
-        self._has_calls = False
         self.message: MessageBody = {
             "id": message_id,
             "type": "message",
@@ -70,7 +69,7 @@ class MessageEvents:
                 yield from self._call(delta)
             case Finished() as finished:
                 yield from self._close()
-                self.message["stop_reason"] = reason = _stop_reason(finished, has_calls=self._has_calls)
+                self.message["stop_reason"] = reason = _stop_reason(finished)
                 self.message["stop_sequence"] = finished.stop if reason == "stop_sequence" else None
             case Completed(usage=usage):
                 self.message["usage"] = _usage(usage)
@@ -88,7 +87,6 @@ class MessageEvents:
 
     def _call(self, delta: ToolCallDelta) -> Iterator[Event]:
         if delta.id is not None:
-            self._has_calls = True
             yield from self._start(_OpenBlock("tool_use", _call_id(delta.id), delta.name or ""))
         if delta.arguments:
             yield self._delta({"type": "input_json_delta", "partial_json": delta.arguments}, delta.arguments)
@@ -180,10 +178,10 @@ def _usage(usage: CoreUsage) -> MessageUsage:
     }
 
 
-def _stop_reason(finished: Finished, *, has_calls: bool) -> StopReason:
+def _stop_reason(finished: Finished) -> StopReason:
     if finished.reason == "length":
         return "model_context_window_exceeded" if finished.context_full else "max_tokens"
-    if has_calls:
+    if finished.reason == "tool_calls":
         return "tool_use"
     return "end_turn" if finished.stop is None else "stop_sequence"
 

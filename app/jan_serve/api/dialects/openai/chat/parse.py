@@ -81,10 +81,10 @@ def _max_tokens(body: wire.CreateChatCompletionRequest) -> int | None:
 
 
 def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
-    """Both fields must ask for log-probabilities."""
+    """`logprobs` asks for those of the chosen tokens, `top_logprobs` for so many others beside each."""
     if body.top_logprobs is not None:
         require("top_logprobs", body.top_logprobs, 0, limits.MAX_LOGPROBS)
-    return body.top_logprobs if body.logprobs else None
+    return (body.top_logprobs or 0) if body.logprobs else None
 
 
 def _message(message: wire.ChatMessage, index: int) -> Message:

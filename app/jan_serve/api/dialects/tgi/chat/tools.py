@@ -11,6 +11,10 @@ from jan_serve.core import messages as core
 from jan_serve.core.constraint import JsonSchemaConstraint
 
 NO_TOOL: Final = "no_tool"
+_DEFINITIONS: Final = ("$defs", "definitions")
+_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
+"""Keywords whose values are no schemas."""
+
 _NO_TOOL: Final = Tool(
     type="function",
     function=Function(
@@ -54,7 +58,7 @@ def tool_constraint(tools: list[Tool]) -> JsonSchemaConstraint:
     return JsonSchemaConstraint(
         {
             "type": "object",
-            "properties": {"function": {"anyOf": [_call_schema(tool.function) for tool in tools]}},
+            "properties": {"function": {"anyOf": [_call_schema(*numbered) for numbered in enumerate(tools)]}},
             "required": ["function"],
             "additionalProperties": False,
             **_definitions(tools),
@@ -65,16 +69,44 @@ def tool_constraint(tools: list[Tool]) -> JsonSchemaConstraint:
 def _definitions(tools: list[Tool]) -> dict[str, Any]:
     """The targets of `#/$defs/…` references: the arguments' schemas are parts of one document now."""
     found: dict[str, Any] = {}
-    for keyword in ("$defs", "definitions"):
-        for tool in tools:
+    for number, tool in enumerate(tools):
+        for keyword in _DEFINITIONS:
             own: Any = tool.function.parameters.get(keyword)
             if isinstance(own, dict):
-                found.setdefault(keyword, {}).update(cast(dict[str, Any], own))
+                named = cast(dict[str, Any], own).items()
+                found.setdefault(keyword, {}).update(
+                    {f"{number}.{name}": _numbered(schema, number) for name, schema in named}
+                )
     return found
 
 
-def _call_schema(function: Function) -> dict[str, Any]:
-    properties: Any = function.parameters.get("properties")
+def _numbered(schema: Any, number: int) -> Any:
+    """A schema whose references lead to the definitions of its tool: several tools may use one name."""
+    if isinstance(schema, list):
+        return [_numbered(item, number) for item in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _numbered_reference(value, number)
+        if key == "$ref" and isinstance(value, str)
+        else value
+        if key in _VALUES
+        else _numbered(value, number)
+        for key, value in cast(dict[str, Any], schema).items()
+    }
+
+
+def _numbered_reference(reference: str, number: int) -> str:
+    for keyword in _DEFINITIONS:
+        start = f"#/{keyword}/"
+        if reference.startswith(start):
+            return f"{start}{number}.{reference.removeprefix(start)}"
+    return reference
+
+
+def _call_schema(number: int, tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    properties: Any = _numbered(function.parameters.get("properties"), number)
     required: Any = function.parameters.get("required")
     own = cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
     needed = cast(list[Any], required) if isinstance(required, list) else []

@@ -39,8 +39,9 @@ def test_max_tokens_of_a_chat(body: dict[str, Any], expected: int | None) -> Non
     assert chat(**body).stopping.max_tokens == expected
 
 
-def test_chat_logprobs_need_both_fields() -> None:
-    assert chat(logprobs=True).logprobs is None
+def test_logprobs_of_a_chat() -> None:
+    """Those of the chosen tokens, and of so many others beside each."""
+    assert chat(logprobs=True).logprobs == 0
     assert chat(top_logprobs=3).logprobs is None
     assert chat(logprobs=True, top_logprobs=0).logprobs == 0
     assert chat(logprobs=True, top_logprobs=3).logprobs == 3
