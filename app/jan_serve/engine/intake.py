@@ -117,7 +117,8 @@ class Intake:
                 "the prompt is empty, and this model has no BOS token to start from",
                 param=request.prompt_param,
             )
-        return self._media.assemble(parts)
+        salt = request.cache_salt if isinstance(request, EngineRequest) else ""  # a count keeps nothing
+        return self._media.assemble(parts, salt)
 
     def check_token_ids(self, ids: Items[int], param: str) -> None:
         """Raises InvalidRequest for an id outside the vocabulary."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence as SequenceOf
 import msgspec
 import numpy as np
 
+from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_choice import DraftCandidate, dealt, draft_lengths, expected_tokens
 from jan_serve.engine.drafting.draft_model import DraftModel
@@ -71,8 +72,9 @@ class Drafter:
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
         self._histories: dict[int, TokenHistory] = {}
-        # Of finished sequences, the latest first.
-        self._earlier: deque[TokenHistory] = deque(maxlen=_MAX_EARLIER)
+        # Of finished sequences, the latest first. Only those of one mark are searched: drafts change how fast an answer
+        # comes, which would tell one key what another one has read.
+        self._earlier: deque[tuple[PrefixMark | None, TokenHistory]] = deque(maxlen=_MAX_EARLIER)
         # The number of tokens, the next one and the match length of guesses that were not drafted.
         self._skipped: dict[int, tuple[int, int, int]] = {}
         self.drafted = self.accepted = 0
@@ -114,7 +116,7 @@ class Drafter:
             history = self._histories[id(sequence)] = TokenHistory()
         history.catch_up(sequence.tokens.view())
         self._observe_skipped(sequence)
-        return guess(history, self._earlier)
+        return guess(history, (other for mark, other in self._earlier if mark == sequence.mark))
 
     def _observe_skipped(self, sequence: Sequence) -> None:
         """Learn whether a guess was right that was not drafted: otherwise wrong ones would count for ever."""
@@ -227,7 +229,7 @@ class Drafter:
         history = self._histories.get(id(sequence))
         if history is not None:
             history.catch_up(sequence.tokens.view())
-            self._earlier.appendleft(history)
+            self._earlier.appendleft((sequence.mark, history))
         self.forget(sequence)
 
     def forget(self, sequence: Sequence) -> None:

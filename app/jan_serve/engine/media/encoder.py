@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from typing import Final
 
 import msgspec
 import psutil
@@ -41,6 +42,10 @@ class _Job(msgspec.Struct, eq=False):
     @property
     def is_done(self) -> bool:
         return self.result is not None or self.error is not None
+
+
+_MOST_IN_A_ROW: Final = 4
+"""Chunks of one piece while another one waits: preparing a piece again takes time, and a long sound has many chunks."""
 
 
 class MediaEncoder:
@@ -108,10 +113,11 @@ class MediaEncoder:
             self._encode_piece(self._wait())
 
     def _encode_piece(self, piece: MediaPiece) -> None:
-        """Encode the wanted chunks of a piece, which is prepared once, as long as there are any."""
+        """Encode the wanted chunks of a piece, which is prepared once for as many as may follow each other."""
         with ExitStack() as stack:
             encode: EncodeChunk | None = None
-            while self._has_jobs(piece):
+            encoded = 0
+            while self._goes_on(piece, encoded):
                 with self._turns:
                     job = self._next(piece)
                     if job is None:  # forgotten while it waited for its turn
@@ -119,6 +125,7 @@ class MediaEncoder:
                     try:
                         if encode is None:
                             encode = stack.enter_context(self._open(piece))
+                        encoded += 1
                         self._finish(job, encode(job.chunk.number))
                     except JanServeError as error:
                         self._finish(job, error)
@@ -134,8 +141,12 @@ class MediaEncoder:
                         return job.chunk.piece
                 self._changed.wait()
 
-    def _has_jobs(self, piece: MediaPiece) -> bool:
+    def _goes_on(self, piece: MediaPiece, encoded: int) -> bool:
+        """Whether the next job is of this piece. After `_MOST_IN_A_ROW`, an older one of another piece comes first."""
         with self._changed:
+            oldest = next((job for job in self._jobs.values() if not job.is_done), None)
+            if oldest is None or (encoded >= _MOST_IN_A_ROW and oldest.chunk.piece is not piece):
+                return False
             return next(self._jobs_of(piece), None) is not None
 
     def _next(self, piece: MediaPiece) -> _Job | None:

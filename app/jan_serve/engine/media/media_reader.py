@@ -58,14 +58,17 @@ class MediaReader:
             list(part.tokens) if isinstance(part, MarkupPart) else PlacedPart(piece, part) for part in layout
         ]
 
-    def assemble(self, parts: Iterable[PromptPart]) -> tuple[Tokens, PromptMedia]:
-        """The ids of a whole prompt with stand-ins, and its chunks."""
+    def assemble(self, parts: Iterable[PromptPart], salt: str = "") -> tuple[Tokens, PromptMedia]:
+        """The ids of a whole prompt with stand-ins, and its chunks.
+
+        salt: embeddings are shared among prompts with the same salt only.
+        """
         ids: list[Tokens] = []
         chunks: list[MediaChunk] = []
         length = position = 0
         for part in parts:
             if isinstance(part, PlacedPart):
-                chunk = self._chunk(part, length, position)
+                chunk = self._chunk(part, length, position, salt)
                 chunks.append(chunk)
                 ids.append(stand_ins(chunk.key, chunk.num_cells))
                 length, position = chunk.end, chunk.next_position
@@ -75,18 +78,19 @@ class MediaReader:
                 position += len(part)
         return np.concatenate(ids) if ids else np.empty(0, np.int32), PromptMedia(chunks)
 
-    def _chunk(self, placed: PlacedPart, start: int, position: int) -> MediaChunk:
+    def _chunk(self, placed: PlacedPart, start: int, position: int, salt: str) -> MediaChunk:
         piece, part = placed.piece, placed.part
         shape = (
             f"{piece.width}x{piece.height}" if isinstance(piece, ImagePiece) else f"{piece.frames} samples"
         )
+        what = "\0".join((piece.digest, shape, *filter(None, (salt,))))
         return MediaChunk(
             start=start,
             end=start + part.num_cells,
             position=position,
             next_position=position + part.num_positions,
             positions=part.offsets + part.steps * position,
-            key=chunk_key(self._identity, f"{piece.digest}\0{shape}", part.number),
+            key=chunk_key(self._identity, what, part.number),
             piece=piece,
             number=part.number,
             is_whole=self._projector is not None and not self._projector.is_causal,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
@@ -113,6 +114,17 @@ def test_a_finished_sequence_is_looked_up_for_others_and_a_preempted_one_is_not(
         [draft] = drafts(drafter, running(list(range(100, 115))))
         assert (draft or [])[:5] == (NEXT[:5] if is_remembered else [])
         assert model.forgotten == []
+
+
+def test_a_finished_sequence_of_another_key_is_not_looked_up() -> None:
+    for other, expected in (("key 1", NEXT[:5]), ("key 2", [])):
+        drafter = drafter_of()
+        finished, asked = running(list(range(100, 130))), running(list(range(100, 115)))
+        finished.mark, asked.mark = PrefixMark.of("key 1"), PrefixMark.of(other)
+        drafts(drafter, finished)
+        drafter.remember(finished)
+        [draft] = drafts(drafter, asked)
+        assert (draft or [])[:5] == expected
 
 
 def test_the_model_drafts_what_the_look_up_does_not_find() -> None:

@@ -98,6 +98,24 @@ def test_chunks_of_a_piece_are_encoded_together_and_pieces_in_order() -> None:
     assert bench.log[:6] == ["open a", "encode a0", "encode a1", "close a", "open b", "encode b0"]
 
 
+def test_a_piece_of_many_chunks_lets_an_older_one_pass() -> None:
+    bench, sound, picture = Bench(), piece("sound"), piece("picture")
+    for number in range(3):
+        bench.encoder.want(1, chunk(sound, number))
+    bench.begun()
+    bench.encoder.want(2, chunk(picture))
+    for number in range(3, 7):  # each time, the sound has newer ones
+        bench.encoder.want(1, chunk(sound, number))
+    for _ in range(4):
+        bench.let()
+        bench.begun()
+    bench.let()
+    assert [entry for entry in bench.log if entry.startswith("encode")][:5] == [
+        *(f"encode sound{number}" for number in range(4)),
+        "encode picture0",
+    ]
+
+
 def test_what_nobody_wants_any_more_is_not_begun() -> None:
     bench, a, b, c = Bench(), piece("a"), piece("b"), piece("c")
     for owner, each in ((1, a), (2, b), (3, c)):

@@ -141,6 +141,16 @@ def test_equal_images_have_equal_stand_ins() -> None:
     assert first[5:17].tolist() == second[7:19].tolist()
 
 
+def test_embeddings_are_shared_under_one_salt_only() -> None:
+    reader = MediaReader(Tiles(), "mmproj")
+    keys_of = [
+        tuple(chunk.key for chunk in reader.assemble(prompt(reader, [1], image()), salt)[1].chunks)
+        for salt in ("", "a", "a", "b")
+    ]
+    assert keys_of[1] == keys_of[2]
+    assert len(set(keys_of)) == 3
+
+
 def test_what_is_encoded_in_another_way_has_another_key() -> None:
     reader = MediaReader(Tiles(), "mmproj")
     found = [
