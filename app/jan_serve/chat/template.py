@@ -40,19 +40,24 @@ def render_prompt(prompt: ChatPrompt, facts: TemplateFacts, now: Callable[[], da
 
 
 def _adapted(prompt: ChatPrompt, chat_format: ChatFormat, template: str | None) -> ChatPrompt:
-    """Rewrite parts that the template cannot show: tools and calls become text, parallel calls separate turns, and
-    system messages become part of the user's.
+    """Rewrite parts that the template cannot show: tools and calls become text, parallel calls separate turns, system
+    messages part of others, and turns of one role in a row one turn.
     """
+    traits = traits_of(template or CHATML)
     messages, tools = prompt.messages, prompt.tools
+    if traits.system_role and not traits.late_system:
+        messages = _with_one_system(messages)
     if not knows_tools(template):
         messages = with_tools_as_text(messages, tools, chat_format, calls_too=not writes_calls(template))
         tools = ()
-    elif not (traits := traits_of(template or CHATML)).calls:
+    elif not traits.calls:
         messages = with_calls_as_text(messages, chat_format)
     elif not traits.parallel_calls:
         messages = _one_call_a_turn(messages)
-    if not traits_of(template or CHATML).system_role:
+    if not traits.system_role:
         messages = _with_system_in_user(messages)
+    if not traits.repeated_turns:
+        messages = _with_turns_merged(messages)
     return msgspec.structs.replace(prompt, messages=messages, tools=tools)
 
 
@@ -105,6 +110,67 @@ def _with_system_in_user(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     if pending:
         merged.append(Message(role="user", content=joined_content(*(each.content for each in pending))))
     return tuple(merged)
+
+
+def _with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Move the system messages before the first answer to the front, as one; later ones become part of a user's turn.
+
+    Later ones keep their place, so that what is before them stays in the prefix cache.
+    """
+    if all(message.role != "system" for message in messages[1:]):
+        return messages
+    instructions: list[Message] = []
+    turns: list[Message] = []
+    answered = reminded = False
+    for message in messages:
+        if message.role == "system" and not answered:
+            instructions.append(message)
+            continue
+        reminds = message.role == "system"
+        turn = _reminder(message) if reminds else message
+        if turns and (reminds or reminded) and turns[-1].role == turn.role:
+            turns[-1] = _merged(turns[-1], turn)
+        else:
+            turns.append(turn)
+        answered = answered or message.role == "assistant"
+        reminded = reminds
+    if not instructions:
+        return tuple(turns)
+    content = joined_content(*(message.content for message in instructions))
+    return (msgspec.structs.replace(instructions[0], content=content), *turns)
+
+
+def _reminder(message: Message) -> Message:
+    content = joined_content("<system-reminder>", message.content, "</system-reminder>", between="\n")
+    return Message(role="user", content=content)
+
+
+def _with_turns_merged(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Merge turns of the user, and of the assistant, that follow one another. Calls end a turn: their results follow."""
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and last.role == message.role
+            and message.role in ("user", "assistant")
+            and not last.tool_calls
+        ):
+            merged[-1] = _merged(last, message)
+        else:
+            merged.append(message)
+    return tuple(merged)
+
+
+def _merged(first: Message, second: Message) -> Message:
+    thoughts = [turn.reasoning_content for turn in (first, second) if turn.reasoning_content]
+    return msgspec.structs.replace(
+        first,
+        content=joined_content(first.content, second.content),
+        name=first.name if first.name == second.name else None,
+        tool_calls=second.tool_calls,
+        reasoning_content="\n\n".join(thoughts) or None,
+    )
 
 
 def _split_partial_answer(prompt: ChatPrompt) -> tuple[ChatPrompt, Message | None]:

@@ -36,6 +36,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
     null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
+    late_system: so are a second one and one after an answer. repeated_turns: two turns of the user in a row are shown.
     descriptions: every tool and parameter must have one. calls: a turn's calls are shown. parallel_calls: all are.
     no_tools: without tools, `tools` may be None; else it must be an empty list.
     """
@@ -45,6 +46,8 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     null_content: bool = False
     descriptions: bool = False
     system_role: bool = True
+    late_system: bool = True
+    repeated_turns: bool = True
     calls: bool = True
     parallel_calls: bool = True
     no_tools: bool = True
@@ -75,6 +78,7 @@ def traits_of(source: str) -> TemplateTraits:
     list_content = not _shows(render, _NEEDLE, None) and _shows(render, parts, None)
     content = parts if list_content else _NEEDLE
     no_tools = _shows(render, content, None) or not _shows(render, content, [])
+    listed = None if no_tools else []
     null_content = not _shows_call(render, "") and _shows_call(render, None)
     objects = _AS_TEXT not in _render_call(render, _AS_TEXT, None if null_content else "")
     arguments: Any = {_KEY: _NEEDLE} if objects else _AS_TEXT
@@ -82,7 +86,9 @@ def traits_of(source: str) -> TemplateTraits:
     return TemplateTraits(
         object_arguments=objects,
         list_content=list_content,
-        system_role=_knows_system(render, content, None if no_tools else []),
+        system_role=_knows_system(render, content, listed),
+        late_system=_knows_late_system(render, list_content, listed),
+        repeated_turns=_knows_repeated_turns(render, list_content, listed),
         null_content=null_content,
         descriptions=_needs_descriptions(render, content),
         calls=_NEEDLE in _render_call(render, arguments, call_content),
@@ -105,6 +111,22 @@ def _shows(render: Render, content: Any, tools: list[dict[str, Any]] | None) -> 
 
 def _knows_system(render: Render, content: Any, tools: list[dict[str, Any]] | None) -> bool:
     return _NEEDLE in render([{"role": "system", "content": content}, _USER], tools)
+
+
+def _knows_late_system(render: Render, list_content: bool, tools: list[dict[str, Any]] | None) -> bool:
+    messages = [("system", "First."), ("system", _NEEDLE), ("user", "Hi."), ("assistant", "Hello.")]
+    messages += [("system", _OTHER), ("user", "So?")]
+    text = render([_turn(role, said, list_content) for role, said in messages], tools)
+    return _NEEDLE in text and _OTHER in text
+
+
+def _knows_repeated_turns(render: Render, list_content: bool, tools: list[dict[str, Any]] | None) -> bool:
+    text = render([_turn("user", said, list_content) for said in (_NEEDLE, _OTHER)], tools)
+    return _NEEDLE in text and _OTHER in text
+
+
+def _turn(role: str, text: str, list_content: bool) -> dict[str, Any]:
+    return {"role": role, "content": [{"type": "text", "text": text}] if list_content else text}
 
 
 def _needs_descriptions(render: Render, content: Any) -> bool:

@@ -30,10 +30,14 @@ class ThoughtGuide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """A string in an answer after which a grammar applies."""
+    """A string in an answer after which a grammar applies.
+
+    confirmations: it applies only where one of these follows; they are the beginning of its text. Empty: always.
+    """
 
     text: str
     grammar: CompiledGrammar
+    confirmations: tuple[str, ...] = ()
 
 
 class Guide(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,9 +117,12 @@ def _free_until_call(
 ) -> Guide:
     layout = chat_format.calls
     triggers = zip(layout.triggers, calls.triggered, strict=True)
+    names = (
+        tuple(tool.name + layout.confirmed_by for tool in usable_tools(prompt)) if layout.confirmed_by else ()
+    )
     return Guide(
         thought=thought,
-        triggers=tuple(Trigger(text, grammar) for text, grammar in triggers),
+        triggers=tuple(Trigger(text, grammar, names) for text, grammar in triggers),
         at_start=layout.at_start,
         repeat=prompt.parallel_tool_calls and layout.parallel,
     )

@@ -72,6 +72,7 @@ FUNCTIONARY_V3_2 = ChatFormat(
         call=(Slot.NAME, "\n", Slot.ARGUMENTS),
         separator=RECIPIENT,
         triggers=(RECIPIENT,),
+        confirmed_by="\n",
     ),
     text_opens="all\n",
     thought=None,

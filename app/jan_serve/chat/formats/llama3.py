@@ -39,6 +39,7 @@ LLAMA3 = ChatFormat(
         separator="; ",
         triggers=('{"name": "',),
         at_start=True,
+        confirmed_by='"',
         parallel=False,
     ),
     special_tokens=(TAG,),

@@ -48,6 +48,14 @@ class _Hit(NamedTuple):
     trigger: int | None
 
 
+class _Marker(NamedTuple):
+    """A trigger with a confirmation. length: of the trigger alone, after which its grammar begins."""
+
+    text: bytes
+    length: int
+    trigger: int
+
+
 class _LedGrammar:
     """A lead of fixed tokens, then a grammar."""
 
@@ -91,8 +99,13 @@ class GuidedExecutor:
         self._ends = ends if guide.grammar is None else ()
         # What would end the thought without a closing marker, and so lead past the grammar.
         self._barred = () if guide.grammar is None else ends
-        self._triggers = _encoded(trigger.text for trigger in guide.triggers)
-        self._longest = max(map(len, (*self._opens, *self._closes, *ends, *self._triggers)), default=1)
+        self._triggers = tuple(
+            _Marker((trigger.text + confirmation).encode(), len(trigger.text.encode()), number)
+            for number, trigger in enumerate(guide.triggers)
+            for confirmation in trigger.confirmations or ("",)
+        )
+        triggers = (marker.text for marker in self._triggers)
+        self._longest = max(map(len, (*self._opens, *self._closes, *ends, *triggers)), default=1)
         # The end of the free text or thought, as long as the longest marker; in START all text so far.
         self._tail = b""
         # Free text: whether only white space precedes the tail, since the start or the last thought.
@@ -298,10 +311,10 @@ class GuidedExecutor:
             start = data.find(opener)
             if start >= 0 and ((thought is not None and thought.anywhere) or self._is_blank(data[:start])):
                 hits.append(_Hit(start, start + len(opener), None))
-        for number, trigger in enumerate(self._triggers):
-            start = data.find(trigger)
+        for marker in self._triggers:
+            start = data.find(marker.text)
             if start >= 0 and (not self._guide.at_start or self._is_blank(data[:start])):
-                hits.append(_Hit(start, start + len(trigger), number))
+                hits.append(_Hit(start, start + marker.length, marker.trigger))
         return min(hits, key=lambda hit: (hit.start, -hit.end), default=None)
 
     def _is_blank(self, data: bytes) -> bool:
@@ -343,7 +356,11 @@ class GuidedExecutor:
 
     def _suspects(self) -> set[int]:
         """Tokens that may cross a marker, and those that end the answer."""
-        markers = (*self._closes, *self._barred) if self._stage is _Stage.THOUGHT else self._triggers
+        markers = (
+            (*self._closes, *self._barred)
+            if self._stage is _Stage.THOUGHT
+            else [marker.text for marker in self._triggers]
+        )
         found: set[int] = set(self._vocab.eog_ids)
         for marker in markers:
             found.update(self._search.containing(marker))

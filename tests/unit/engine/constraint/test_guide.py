@@ -197,6 +197,17 @@ def test_text_behind_a_trigger_in_its_token_obeys_the_grammar() -> None:
     assert allowed(executor) == {"<", "</", "</call>"}
 
 
+def test_a_trigger_that_needs_a_confirmation_is_text_until_it_comes() -> None:
+    guide = Guide(triggers=(Trigger("<call>", ANY, ("ab", "b")),))
+    executor = guided(guide, triggered=(("abc", "b\n"),))
+    write(executor, "<call>")
+    assert allowed(executor) == ALL
+    write(executor, "a", "c", "<", "call>", "a")
+    assert allowed(executor) == ALL
+    write(executor, "b")
+    assert allowed(executor) == {"c"}
+
+
 def test_text_is_free_again_behind_a_call() -> None:
     executor = guided(CALL, triggered=CALLS)
     write(executor, "<call>", "abc", "</call>")
