@@ -88,6 +88,7 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     triggers: free text that ends with one of these starts a call, which `after` completes. at_start: the trigger counts
     only at the start of the answer, after white space at most.
     confirmed_by: where a trigger may be ordinary text, what stands between a tool's name and its arguments in a call.
+    no_call: the name in place of a tool's, with empty arguments, where a trigger leads to no call after all.
     optional_breaks: line breaks may be omitted; models of this format differ in them.
     after_thought: written between a closed thought and `opening`. parallel: an answer may have several calls.
     """
@@ -102,6 +103,7 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     first_index: int = 0
     at_start: bool = False
     confirmed_by: str = ""
+    no_call: str = ""
     parallel: bool = True
     optional_breaks: bool = False
 

@@ -75,6 +75,7 @@ COMMAND_R = ChatFormat(
         separator=",\n",
         closing="\n]```",
         triggers=(_ACTION,),
+        no_call="directly-answer",
     ),
     thought=None,
 )

@@ -93,10 +93,16 @@ class _CallWriter:
 
     def after(self, trigger: str) -> Expr:
         """The rest of the calls after a trigger. Without a closing text, each call has its own trigger."""
-        first = self._any_tool(self._layout.after(trigger))
-        if not self._layout.closing:
-            return first
-        return sequence([first, self._more(), *self._text(self._layout.closing)])
+        parts = self._layout.after(trigger)
+        calls = self._any_tool(parts)
+        if self._layout.closing:
+            calls = sequence([calls, self._more(), *self._text(self._layout.closing)])
+        return choice([calls, self._no_call(parts)]) if self._layout.no_call else calls
+
+    def _no_call(self, parts: Parts) -> Expr:
+        values = {Slot.NAME: self._layout.no_call, Slot.ARGUMENTS: "{}"}
+        filled = tuple(part if isinstance(part, str) else values.get(part, part) for part in parts)
+        return sequence([*self._filled(filled), *self._text(self._layout.closing)])
 
     def _calls(self) -> Expr:
         return sequence([self._call(), self._more()])

@@ -41,6 +41,12 @@ def texts_of(grammar: Grammar, seed: int = 1) -> list[str]:
     return [sampler.text(random) for _ in range(SAMPLES)]
 
 
+def calls_of(form: ChatFormat, grammar: Grammar) -> list[str]:
+    """Texts that call a tool."""
+    declined = form.calls.no_call
+    return [text for text in texts_of(grammar) if not declined or declined not in text]
+
+
 def check_calls(text: str) -> int:
     """The number of calls. Each has the arguments of the tool that it names, once."""
     calls = re.findall(r"([^«]*)«of (alpha|beta)»", text)
@@ -61,8 +67,8 @@ def test_a_call_has_the_arguments_of_the_tool_that_it_names(form: ChatFormat) ->
 @forms
 def test_calls_are_the_only_ones_where_there_may_be_one(form: ChatFormat) -> None:
     for tree in marked_trees(form, parallel=False):
-        counts = [text.count("«") for text in texts_of(tree)]
-        assert set(counts) == {1}
+        counts = {text.count("«") for text in calls_of(form, tree)}
+        assert counts == {1}
 
 
 @forms
@@ -71,7 +77,7 @@ def test_what_follows_a_trigger_begins_with_a_name_of_its_own(form: ChatFormat) 
     assert len(triggered) == len(form.calls.triggers)
     for trigger, tree in zip(form.calls.triggers, triggered, strict=True):
         # A trigger may be the beginning of a name's text: the name is in neither of them twice.
-        assert all(check_calls(trigger + text) for text in texts_of(tree))
+        assert all(check_calls(trigger + text) for text in calls_of(form, tree))
 
 
 @forms
@@ -136,3 +142,10 @@ def test_only_hermes_calls_may_leave_line_breaks_out() -> None:
     strict = "<tool_call>\n<function=alpha>\n«of alpha»</function>\n</tool_call>"
     assert matches(qwen, strict)
     assert not matches(qwen, strict.replace("\n", ""))
+
+
+def test_command_r_may_say_that_it_calls_no_tool_unless_it_has_to_call_one() -> None:
+    whole, triggered = marked_trees(form_of("command-r"))
+    declined = '    {\n        "tool_name": "directly-answer",\n        "parameters": {}\n    }\n]```'
+    assert matches(triggered, "[\n" + declined)
+    assert not matches(whole, "Action:\n```json\n[\n" + declined)
