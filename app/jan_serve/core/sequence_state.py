@@ -16,7 +16,7 @@ import msgspec
 
 from jan_serve.errors import InvalidState
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _MAGIC: Final = b"JSEQ"
 _PREFIX: Final = struct.Struct("<4sI")
 _MAX_HEAD_BYTES: Final = 64 * 1024 * 1024
@@ -24,12 +24,16 @@ _DIGEST_BYTES: Final = 32
 
 
 class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Must be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's format."""
+    """Must be equal on both sides. model: a digest of the weights. llama_state: version of llama.cpp's format.
+
+    rope_factors: those that the positions are rotated by, where the length of the context decides.
+    """
 
     model: str
     type_k: str
     type_v: str
     llama_state: int
+    rope_factors: str = ""
     format: int = FORMAT_VERSION
 
     def difference(self, other: StateIdentity) -> str | None:
@@ -45,6 +49,11 @@ class StateIdentity(msgspec.Struct, frozen=True, kw_only=True):
             return (
                 f"its cache has the types {other.type_k} and {other.type_v}, and this one"
                 f" {self.type_k} and {self.type_v}"
+            )
+        if self.rope_factors != other.rope_factors:
+            return (
+                f"it has the {other.rope_factors or 'usual'} RoPE factors, and this one the"
+                f" {self.rope_factors or 'usual'} ones: both servers need such an --n-ctx that they agree"
             )
         return None
 

@@ -72,6 +72,7 @@ class Engine:
             self._memory.cache,
             share_prefill=settings.share_prefill,
             prefer_cached=settings.prefer_cached,
+            reaches_back=context.reaches_back,
         )
         self._planning = StepPlanning(context.n_batch, settings.stream_share)
         # A recurrent memory cannot be cut further than it keeps states.
@@ -89,8 +90,8 @@ class Engine:
         self._media = MediaSteps(encoder, context)
         self._turns = turns or ComputeTurns(0, None)
         self._must_wait = False
-        self._phase = phase
-        self._clock = phase.clock
+        self._phase, self._clock = phase, phase.clock
+        self._shelf = shelf
         self._output = SequenceOutput(
             context, phase=phase, shelf=shelf, retire=self._retire, abort=self.abort
         )
@@ -178,6 +179,7 @@ class Engine:
         for sequence in [s for s in self._scheduler.waiting if s.request.id == request_id]:
             self._scheduler.waiting.remove(sequence)
             self._memory.states.forget(sequence)
+            self._drop_resumed(sequence)
             sequence.status = SequenceStatus.FINISHED
         for sequence in [s for s in self._scheduler.running if s.request.id == request_id]:
             self._retire(sequence)
@@ -287,13 +289,19 @@ class Engine:
 
     def _resume(self, sequence: Sequence, state: SequenceState) -> None:
         """Restore the state that another server computed and sample on. Without room for it, prefill here."""
-        sequence.resumed = None
         restored = self._memory.replace(sequence, state)
+        self._drop_resumed(sequence)
         length = len(state.tokens) if restored else 0
         self._counters.cached += length
         sequence.num_computed = sequence.num_cached = sequence.state.cached_tokens = length
         if restored:
             self._output.advance(sequence, np.frombuffer(state.logits, "<f4").copy())
+
+    def _drop_resumed(self, sequence: Sequence) -> None:
+        """Drop the other server's state of a sequence that is restored, or does not run."""
+        sequence.resumed, resume = None, sequence.request.resume
+        if self._shelf is not None and resume is not None:
+            self._shelf.drop(resume.state)
 
     def _make_room(self, plan: list[PlanItem]) -> list[PlanItem]:
         """Evict, then preempt, until the plan's cells are free. Preempted sequences leave the plan."""
@@ -357,7 +365,7 @@ class Engine:
         self._counters.count_step(sum(item.size for item in (*plan, *media)))
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
-        """After a failed decode: the plan's sequences stay as they were, or their requests fail."""
+        """After a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""
         if code == DECODE_NO_CELLS:
             # Our count has room, so the cells are fragmented: evict the oldest cached sequence.
             victim = self._scheduler.victim()
@@ -369,15 +377,24 @@ class Engine:
                 self._output.fail(
                     plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence")
                 )
+            self._preempt_incomplete(plan)
             return
         if code == DECODE_ABORTED:
             for item in plan:
                 self._memory.rewind(item.sequence)
+            self._preempt_incomplete(plan)
             return
         # First: failing sequences must not be cached from an undefined memory.
         self._reset_memory()
         for state in {id(item.sequence.state): item.sequence.state for item in plan}.values():
             self._output.fail(state, EngineFailure(f"llama_decode failed with code {code}"))
+
+    def _preempt_incomplete(self, plan: list[PlanItem]) -> None:
+        """Preempt the sequences whose sliding window lost cells to the later tokens of a batch that failed."""
+        for item in reversed(plan):
+            sequence = item.sequence
+            if sequence.status is SequenceStatus.RUNNING and not self._memory.has_window(sequence):
+                self._preempt(sequence)
 
     def _reset_memory(self) -> None:
         """After a fatal decode the memory is undefined: preempt all, so that everything is computed again."""

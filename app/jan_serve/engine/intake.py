@@ -141,6 +141,16 @@ class Intake:
         if self._shelf is None:
             raise InvalidRequest("This worker takes no migrated caches.", param="migration_request")
         state = self._shelf.take(resume.state)
+        try:
+            self._check_resumed(state, prompt, resume)
+            return self._sequence(request, 0, prompt, max_new, state)
+        except BaseException:
+            # No sequence holds the state, so the engine will not drop it.
+            self._shelf.drop(resume.state)
+            raise
+
+    def _check_resumed(self, state: SequenceState, prompt: TokenBuffer, resume: ResumeState) -> None:
+        """Raises InvalidState for the state of another prompt, vocabulary or next token."""
         if list(state.tokens) != prompt.view().tolist():
             raise InvalidState(
                 f"The migrated cache is of another prompt: it has {len(state.tokens)} tokens, and this one"
@@ -159,7 +169,6 @@ class Intake:
                 f"remote_token_id: the migrated cache continues with token {state.next_token}, not {resume.token}",
                 param="migration_request",
             )
-        return self._sequence(request, 0, prompt, max_new, state)
 
     def _check_ids(self, request: EngineRequest) -> None:
         if request.n < 1:

@@ -14,7 +14,7 @@ from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.cache.model_identity import model_parts
+from jan_serve.engine.cache.model_identity import model_parts, rope_factors
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles, state_key
@@ -161,7 +161,7 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
     embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
     scorer = make_scorer(settings, model, facts, adapters, threads)
-    states = StateCache(0) if embedding_only else _states(request, model)
+    states = StateCache(0) if context is None else _states(request, context)
     draft = None
     if context is not None:
         draft = load_drafting(
@@ -205,9 +205,9 @@ def _projector(
     return projector, ""
 
 
-def _states(request: LoadModel, model: LlamaModel) -> StateCache:
+def _states(request: LoadModel, context: LlamaContext) -> StateCache:
     """The tiers below the KV cache, sized by the settings or the machine."""
-    settings = request.settings
+    settings, model = request.settings, context.model
     ram = settings.cache_ram_bytes
     if ram is None:
         ram = min(_MAX_CACHE_RAM, psutil.virtual_memory().total // 16)
@@ -221,21 +221,22 @@ def _states(request: LoadModel, model: LlamaModel) -> StateCache:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             if disk is None:
                 disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
-            files = StateFiles(root, _state_key(request), disk)
+            factors = rope_factors(model.metadata(), context.n_ctx)
+            files = StateFiles(root, state_files_key(request, factors), disk)
         except OSError as error:
             logger.warning("prompt states are not saved to disk: %s", error)
     # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.
     return StateCache(ram, files, whole_only=model.is_recurrent or model.n_swa > 0)
 
 
-def _state_key(request: LoadModel) -> str:
-    """Identifies everything but the tokens that the bytes of a state depend on."""
+def state_files_key(request: LoadModel, factors: str) -> str:
+    """Identifies everything but the tokens that the bytes of a state depend on. factors: see `rope_factors`."""
     settings = request.settings
     layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
     files = [*model_parts(Path(request.path))]
     if settings.projector is not None:
         files.append(Path(settings.projector))
-    return state_key(files, backend.version(), *layout)
+    return state_key(files, backend.version(), *layout, *filter(None, [factors]))
 
 
 def default_threads(weight_bytes: int) -> int:

@@ -121,21 +121,29 @@ class SequenceOutput:
         """Put the state of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
         if self._shelf is None:
             raise EngineFailure("this worker keeps no states")
-        request_id = sequence.request.id
-        tokens = tuple(sequence.tokens.view(0, sequence.num_computed).tolist())
-        memory = self._context.save_sequence(sequence.seq_id).data
-        self._shelf.reserve(request_id, state_bytes(len(memory), self._vocab.n_tokens, len(tokens)))
-        self._shelf.keep(
-            request_id,
-            SequenceState(
-                tokens=tokens,
+        request_id, num_tokens = sequence.request.id, sequence.num_computed
+        memory_bytes = self._context.state_bytes(sequence.seq_id)
+        self._shelf.reserve(request_id, state_bytes(memory_bytes, self._vocab.n_tokens, num_tokens))
+        try:
+            state = self._state(sequence, logits, next_token)
+        except EngineFailure:
+            self._shelf.drop(request_id)
+            raise
+        self._shelf.keep(request_id, state)
+        self._events.append(StateKept(id=request_id, tokens=num_tokens, next_token=next_token))
+
+    def _state(self, sequence: Sequence, logits: bytes, next_token: int) -> SequenceState:
+        """A copy of a sequence's state. Raises EngineFailure."""
+        try:
+            return SequenceState(
+                tokens=tuple(sequence.tokens.view(0, sequence.num_computed).tolist()),
                 seed=sequence.seed or 0,
                 next_token=next_token,
                 logits=logits,
-                memory=memory,
-            ),
-        )
-        self._events.append(StateKept(id=request_id, tokens=len(tokens), next_token=next_token))
+                memory=self._context.save_sequence(sequence.seq_id).data,
+            )
+        except MemoryError as error:
+            raise EngineFailure("there is no memory for a copy of this sequence's state") from error
 
     def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
         """A sampled token and those forced after it by the grammar; at the start only forced ones, if any."""

@@ -22,6 +22,7 @@ import psutil
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.engine.cache.model_identity import rope_factors
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.command_queue import Command, CommandQueue, MediaEncoded
 from jan_serve.engine.compute_turns import ComputeTurns
@@ -122,6 +123,7 @@ class Worker:
         facts = loaded.facts
         self._turns = self._new_turns(facts, on_cpu=facts.n_gpu_layers <= facts.n_layer)
         if loaded.context is not None:
+            self._transfer.rope_factors = rope_factors(facts.metadata, loaded.context.n_ctx)
             self._engine = Engine(
                 loaded.context,
                 loaded.settings,

@@ -38,13 +38,36 @@ def test_it_comes_back_as_it_was() -> None:
         ({"model": "cd" * 32}, "another model"),
         ({"type_k": "f32"}, "types f32 and q8_0, and this one f16 and q8_0"),
         ({"type_v": "f16"}, "types f16 and f16"),
-        ({"llama_state": 4}, "version 1.4, and this server reads 1.3"),
-        ({"format": 2}, "version 2.3"),
+        ({"llama_state": 4}, "version 2.4, and this server reads 2.3"),
+        ({"rope_factors": "long"}, "it has the long RoPE factors, and this one the usual ones"),
+        ({"format": 1}, "version 1.3"),
     ],
 )
 def test_another_identity_is_named(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidState, match=words):
         decode_state(encoded(msgspec.structs.replace(HERE, **changes)), HERE)
+
+
+def test_a_state_of_a_server_without_rope_factors_in_its_identity_is_refused() -> None:
+    old = {name: getattr(HERE, name) for name in ("model", "type_k", "type_v", "llama_state")}
+    data = forged({"identity": {**old, "format": 1}})
+    with pytest.raises(InvalidState, match=r"version 1\.3, and this server reads 2\.3"):
+        decode_state(data, HERE)
+
+
+def forged(changes: dict[str, object]) -> bytes:
+    """A state whose head is changed, with the right checksum."""
+    data = encoded()
+    (size,) = struct.unpack_from("<I", data, 4)
+    known: dict[str, object] = msgspec.msgpack.decode(data[8 : 8 + size])
+    head = msgspec.msgpack.encode({**known, **changes})
+    return with_head(data, head)
+
+
+def with_head(data: bytes, head: bytes) -> bytes:
+    (size,) = struct.unpack_from("<I", data, 4)
+    body = data[:4] + struct.pack("<I", len(head)) + head + data[8 + size : -32]
+    return body + blake2b(body, digest_size=32).digest()
 
 
 def test_every_cut_and_every_flipped_byte_is_seen() -> None:
@@ -72,11 +95,8 @@ def test_every_cut_and_every_flipped_byte_is_seen() -> None:
 def test_a_forged_head_with_the_right_checksum_is_refused(changes: dict[str, object] | None) -> None:
     data = encoded()
     (size,) = struct.unpack_from("<I", data, 4)
-    known: dict[str, object] = msgspec.msgpack.decode(data[8 : 8 + size])
-    head = b"\xff" * size if changes is None else msgspec.msgpack.encode({**known, **changes})
-    body = data[:4] + struct.pack("<I", len(head)) + head + data[8 + size : -32]
     with pytest.raises(InvalidState):
-        decode_state(body + blake2b(body, digest_size=32).digest(), HERE)
+        decode_state(with_head(data, b"\xff" * size) if changes is None else forged(changes), HERE)
 
 
 def test_a_forged_head_that_nests_without_end_is_refused() -> None:

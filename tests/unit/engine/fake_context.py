@@ -11,7 +11,6 @@ from jan_serve.engine.llama.context import DECODE_OK, Floats, SequenceBytes
 from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
-from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import EngineRequest
 
 
@@ -25,7 +24,7 @@ class FakeContext:
     def __init__(self) -> None:
         self.model = SimpleNamespace(is_recurrent=False, n_embd=2)
         self.calls: list[tuple[str, int]] = []
-        self.save_fails = False
+        self.save_fault: Exception | None = None
         self.restores = True
         self.truncates = True
         self.sequence_bytes = 10
@@ -43,8 +42,8 @@ class FakeContext:
 
     def save_sequence(self, seq_id: int) -> SequenceBytes:
         self.calls.append(("save", seq_id))
-        if self.save_fails:
-            raise EngineFailure("no memory for the copy")
+        if self.save_fault is not None:
+            raise self.save_fault
         return np.zeros(10, np.uint8)
 
     def restore_sequence(self, seq_id: int, data: SequenceBytes, length: int) -> bool:

@@ -6,20 +6,21 @@ import itertools
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.engine import Engine
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.scheduling.prefill_costs import TILE
 from jan_serve.engine.scheduling.step_planner import BEGUN_TOKENS
-from jan_serve.engine.sequence import Sequence
-from jan_serve.ipc.messages import EngineSettings
+from jan_serve.engine.sequence import Sequence, SequenceStatus
+from jan_serve.ipc.messages import EngineRequest, EngineSettings, ResumeState
 from tests.support.clock import TurnedClock
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
@@ -31,6 +32,7 @@ class Interruptible(FakeContext):
 
     def __init__(self) -> None:
         super().__init__()
+        self.code = DECODE_OK
         self.model.vocab = Letters()
         self.abort_flag = SimpleNamespace(set=self._set, clear=self._clear)
 
@@ -43,14 +45,19 @@ class Interruptible(FakeContext):
     def decode(self, batch: Any) -> int:
         super().decode(batch)
         self.during()
-        return DECODE_ABORTED if self.is_aborted else DECODE_OK
+        return DECODE_ABORTED if self.is_aborted else self.code
 
 
 def engine_of(
-    context: Any, *, clock: Callable[[], float] = time.monotonic, parallel: int = 2, **settings: Any
+    context: Any,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    parallel: int = 2,
+    shelf: Any = None,
+    **settings: Any,
 ) -> Engine:
     resolved = EngineSettings(n_ctx=4096, parallel=parallel, cache_sequences=4, **settings)
-    return Engine(context, resolved, phase=PhaseClock(clock), states=StateCache(1 << 20))
+    return Engine(context, resolved, phase=PhaseClock(clock), states=StateCache(1 << 20), shelf=shelf)
 
 
 def prompt_of(token: int, count: int, *, max_new: int = 0) -> Sequence:
@@ -75,6 +82,27 @@ def test_a_prefill_is_interrupted_for_its_own_request_only(aborted: int, *, stop
     assert not context.is_aborted, "the flag must not stop the next decode"
 
 
+@pytest.mark.parametrize("code", [DECODE_ABORTED, DECODE_NO_CELLS])
+@pytest.mark.parametrize("reaches", [True, False])
+def test_a_sequence_without_its_window_begins_again(code: int, *, reaches: bool) -> None:
+    """A decode that stops may have overwritten cells that are outside of a later token's window only."""
+    context = Interruptible()
+    engine, first, second = engine_of(context), prompt_of(1, 2000), prompt_of(2, 100)
+    engine.add([first])
+    engine.step()
+    engine.add([second])
+    computed = first.num_computed
+    assert computed > 0
+    context.reaches, context.code = reaches, code
+    engine.step()
+    assert first.status is (SequenceStatus.RUNNING if reaches else SequenceStatus.WAITING)
+    assert first.num_computed == (computed if reaches else 0)
+    context.code = DECODE_OK
+    while engine.has_work:
+        engine.step()
+    assert first.num_computed == 2000
+
+
 def test_a_finished_sequence_is_copied_after_its_events_are_sent() -> None:
     context = Interruptible()
     engine = engine_of(context)
@@ -83,6 +111,41 @@ def test_a_finished_sequence_is_copied_after_its_events_are_sent() -> None:
     assert context.called("save") == []
     engine.step()
     assert [name for name, _ in context.calls] == ["decode", "save", "remove", "decode"]
+
+
+class Dropped:
+    """A shelf that notes what is dropped."""
+
+    def __init__(self) -> None:
+        self.states: list[int] = []
+
+    def drop(self, state: int) -> None:
+        self.states.append(state)
+
+
+@pytest.mark.parametrize("restores", [True, False])
+def test_a_state_of_another_server_takes_room_until_it_is_restored(*, restores: bool) -> None:
+    context, shelf = Interruptible(), Dropped()
+    context.restores = restores
+    engine = engine_of(context, parallel=1, shelf=shelf)
+    running, waiting = (resumed_of(20 + number) for number in range(2))
+    engine.add([running, waiting])
+    engine.step()
+    assert shelf.states == [20]
+    assert (running.resumed is None, waiting.resumed is None) == (True, False)
+    engine.abort(21)
+    assert shelf.states == [20, 21]
+
+
+def resumed_of(number: int) -> Sequence:
+    """The sequence of a request that continues from a state; both have this number."""
+    sequence = sequence_of(np.full(300, 1, np.int32))
+    sequence.state.request = EngineRequest(id=number, prompt=("",), resume=ResumeState(number))
+    sequence.resumed = SequenceState(
+        tokens=(1,) * 300, seed=0, next_token=1, logits=bytes(16), memory=memoryview(b"cells")
+    )
+    sequence.sampler = cast(Any, Endless())
+    return sequence
 
 
 class Letters:

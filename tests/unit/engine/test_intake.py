@@ -122,12 +122,18 @@ def test_choices_have_consecutive_seeds() -> None:
     assert greedy.seed is None
 
 
-def shelf_with(state: SequenceState) -> Any:
-    class Shelf:
-        def take(self, _state: int) -> SequenceState:
-            return state
+class OneState:
+    """A shelf with one state."""
 
-    return Shelf()
+    def __init__(self, state: SequenceState) -> None:
+        self.state = state
+        self.dropped: list[int] = []
+
+    def take(self, _state: int) -> SequenceState:
+        return self.state
+
+    def drop(self, state: int) -> None:
+        self.dropped.append(state)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +153,7 @@ def test_a_resumed_state_must_match_the_request(
 ) -> None:
     logits = bytes(4 * len(LETTERS))
     state = SequenceState(tokens=(0, 2), seed=7, next_token=4, logits=logits, memory=memoryview(b""))
-    shelf = shelf_with(replace(state, **changes))
+    shelf: Any = OneState(replace(state, **changes))
     request = request_of("a", resume=ResumeState(1, token), sampling=SamplingParams(temperature=0.5))
     if message is None:
         [sequence] = intake(shelf).prepare(request)
@@ -155,3 +161,4 @@ def test_a_resumed_state_must_match_the_request(
     else:
         with pytest.raises(InvalidState, match=message):
             intake(shelf).prepare(request)
+    assert shelf.dropped == ([] if message is None else [1]), "the engine drops what a sequence holds"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
-from jan_serve.engine.loader import default_threads, resolved
-from jan_serve.ipc.messages import EngineSettings
+from jan_serve.engine.loader import default_threads, resolved, state_files_key
+from jan_serve.ipc.messages import EngineSettings, LoadModel
 from tests.support.fake_client import fake_facts
 
 
@@ -52,3 +53,12 @@ def test_idle_cells_depend_on_the_cost_of_a_copy(
     n_gpu_layers: int, settings: dict[str, Any], cells: int
 ) -> None:
     assert settings_of(n_gpu_layers, **settings).idle_cells == cells
+
+
+def test_states_under_other_rope_factors_have_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"weights")
+    load = LoadModel(path=str(path))
+    keys = [state_files_key(load, factors) for factors in ("", "short", "long", "long")]
+    assert len(set(keys)) == 3
+    assert keys[2] == keys[3]

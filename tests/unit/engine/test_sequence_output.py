@@ -8,14 +8,23 @@ import numpy as np
 import pytest
 
 from jan_serve.core.sampling import StopConditions
+from jan_serve.core.sequence_state import StateIdentity
+from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
-from jan_serve.errors import EngineFailure, GrammarTooComplex
-from jan_serve.ipc.messages import Chunk, EngineRequest, Failed, RequestCompleted, SequenceFinished
+from jan_serve.errors import EngineFailure, GrammarTooComplex, Overloaded
+from jan_serve.ipc.messages import (
+    Chunk,
+    EngineRequest,
+    Failed,
+    RequestCompleted,
+    SequenceFinished,
+    StateKept,
+)
 from tests.support.clock import TurnedClock
 from tests.unit.engine.fake_context import FakeContext
 from tests.unit.engine.small_vocab import LETTERS, small_vocab
@@ -49,14 +58,23 @@ class Script:
 class Bench:
     """One request with `n` sequences on a fake context."""
 
-    def __init__(self, sampler: Script, *, max_new: int = 8, n: int = 1, **fields: Any) -> None:
-        context: Any = FakeContext()
+    def __init__(
+        self,
+        sampler: Script,
+        *,
+        max_new: int = 8,
+        n: int = 1,
+        shelf: StateShelf | None = None,
+        **fields: Any,
+    ) -> None:
+        self.context = FakeContext()
+        context: Any = self.context
         context.model.vocab = small_vocab()
         self.clock = TurnedClock()
         self.retired: list[Sequence] = []
         self.aborted: list[int] = []
         self.output = SequenceOutput(
-            context, phase=PhaseClock(self.clock), shelf=None, retire=self._retire, abort=self.aborted.append
+            context, phase=PhaseClock(self.clock), shelf=shelf, retire=self._retire, abort=self.aborted.append
         )
         request = EngineRequest(id=7, prompt=("a",), n=n, **fields)
         state = RequestState(request, 1, arrived=0.0, unfinished=n)
@@ -183,3 +201,38 @@ def test_a_state_cannot_be_kept_without_a_shelf() -> None:
     [failed] = Bench(Script("a"), keep_state=True).advance()
     assert isinstance(failed, Failed)
     assert failed.code == EngineFailure("").code
+
+
+def shelf_of(limit_bytes: int) -> StateShelf:
+    return StateShelf(
+        lambda: StateIdentity(model="m", type_k="f16", type_v="f16", llama_state=1), limit_bytes
+    )
+
+
+def test_a_state_is_kept_in_its_room() -> None:
+    shelf = shelf_of(1 << 21)
+    bench = Bench(Script("a"), keep_state=True, shelf=shelf)
+    bench.sequences[0].num_computed = 1
+    kept, _ = bench.advance()
+    assert kept == StateKept(id=7, tokens=1, next_token=LETTERS.index("a"))
+    assert len(shelf) == 1
+
+
+def test_a_state_without_room_is_not_copied() -> None:
+    shelf = shelf_of(100)
+    bench = Bench(Script("a"), keep_state=True, shelf=shelf)
+    [failed] = bench.advance()
+    assert isinstance(failed, Failed)
+    assert failed.code == Overloaded("").code
+    assert bench.context.called("save") == []
+
+
+@pytest.mark.parametrize("fault", [EngineFailure("no copy"), MemoryError()], ids=["llama.cpp", "memory"])
+def test_a_copy_that_fails_costs_one_request_and_no_room(fault: Exception) -> None:
+    shelf = shelf_of(1 << 21)
+    bench = Bench(Script("a"), keep_state=True, shelf=shelf)
+    bench.context.save_fault = fault
+    [failed] = bench.advance()
+    assert isinstance(failed, Failed)
+    assert failed.code == EngineFailure("").code
+    assert (len(shelf), bench.aborted) == (0, [7])

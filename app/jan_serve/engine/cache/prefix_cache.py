@@ -56,10 +56,12 @@ class PrefixCache:
         prompt: Tokens,
         running: Iterable[tuple[int, Tokens]] = (),
         cut: Callable[[int], int] = lambda length: length,
+        is_usable: Callable[[int, int], bool] = lambda _seq_id, _length: True,
     ) -> PrefixMatch | None:
         """The longest usable prefix of `prompt` among the entries and the `running` sequences' computed tokens.
 
         At least one token of the prompt is left to compute, for its logits. cut: shortens a length to a usable one.
+        is_usable: whether the memory can share so many tokens of a sequence.
         """
         best: PrefixMatch | None = None
         limit = len(prompt) - 1
@@ -68,7 +70,8 @@ class PrefixCache:
             length = cut(common_prefix(prompt[:limit], tokens))
             if self.whole_only and length != len(tokens):
                 continue
-            if length > 0 and (best is None or length > best.length):
+            is_better = length > (0 if best is None else best.length)
+            if is_better and is_usable(seq_id, length):
                 best = PrefixMatch(seq_id, length)
         return best
 

@@ -13,6 +13,7 @@ from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, StateCache
+from jan_serve.engine.cache.state_files import file_bytes
 from jan_serve.engine.cache.state_restorer import StateRestorer
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence
@@ -56,21 +57,20 @@ class SequenceMemory:
     def occupy(self, sequence: Sequence, prefix: PrefixMatch | None, running: Iterable[Sequence]) -> int:
         """Give a waiting sequence an id and its longest cached prefix. Returns the number of tokens of that."""
         others = [other.seq_id for other in running]
+        sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
+        if prefix is not None and not self._can_share(prefix, sequence, others):
+            prefix = None
         if prefix is not None:
             self.cache.touch(prefix.seq_id)
-        sequence.seq_id = self._take_id(keep=prefix.seq_id if prefix is not None else None)
         num_cached = prefix.length if prefix is not None else 0
         restored = self.states.restore(sequence, num_cached, lambda count: self.make_room(count, others))
-        is_usable = (
-            prefix is not None
-            and (prefix.seq_id in self.cache or prefix.seq_id in others)
-            and self._context.reaches_back(prefix.seq_id, sequence.position(prefix.length))
-        )
+        # Making room may have evicted the prefix.
+        is_there = prefix is not None and (prefix.seq_id in self.cache or prefix.seq_id in others)
         if restored:
-            shared = self._share_restored(sequence, prefix) if prefix is not None and is_usable else 0
+            shared = self._share_restored(sequence, prefix) if prefix is not None and is_there else 0
             self.cells.extend(sequence.seq_id, restored - shared)
             return restored
-        if prefix is None or not is_usable:
+        if prefix is None or not is_there:
             return 0
         if self.whole_only:
             self._context.copy_all(prefix.seq_id, sequence.seq_id)
@@ -146,6 +146,15 @@ class SequenceMemory:
         self.cells.shrink(sequence.seq_id, sequence.num_computed - start)
         sequence.num_computed = start
 
+    def has_window(self, sequence: Sequence) -> bool:
+        """Whether a running sequence has all cells that its next token attends to.
+
+        Not so after a decode that failed or stopped, if cells of its sliding window were overwritten: llama.cpp reuses
+        cells outside of the window of the latest token, which was dropped again.
+        """
+        computed = sequence.num_computed
+        return computed == 0 or self._context.reaches_back(sequence.seq_id, sequence.position(computed))
+
     def drop_draft(self, sequence: Sequence) -> None:
         """Free the cells of a rejected draft."""
         if sequence.num_drafted:
@@ -168,11 +177,26 @@ class SequenceMemory:
         self.cells.clear()
 
     def save(self, timeout_s: float) -> None:
-        """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
+        """Save the cache for the next worker of this model, as far as the disk budget reaches.
+
+        Blocks for the copies, then for the disk up to `timeout_s`. Does nothing without files.
+        """
+        if not self.states.disk_bytes:
+            return
+        self._drop_beyond(self.states.disk_bytes)
         self.states.lift_budget()
         while self.evict_oldest():
             pass
         self.states.flush(timeout_s)
+
+    def _drop_beyond(self, budget_bytes: int) -> None:
+        """Drop the finished sequences whose states exceed a budget, most recently used first."""
+        for seq_id in reversed(self.cache.seq_ids):
+            size = file_bytes(len(self.cache.tokens(seq_id)), self._context.state_bytes(seq_id))
+            if size <= budget_bytes:
+                budget_bytes -= size
+            else:
+                self._drop(seq_id)
 
     def _share_restored(self, sequence: Sequence, prefix: PrefixMatch) -> int:
         """Share the cells of `prefix` with a restored sequence instead of a second copy. Returns the shared tokens."""
@@ -183,6 +207,11 @@ class SequenceMemory:
             return 0
         self.cells.share(prefix.seq_id, sequence.seq_id, prefix.length)
         return prefix.length
+
+    def _can_share(self, prefix: PrefixMatch, sequence: Sequence, others: list[int]) -> bool:
+        """Whether a prefix was not evicted, and has all cells that the next token of `sequence` attends to."""
+        is_there = prefix.seq_id in self.cache or prefix.seq_id in others
+        return is_there and self._context.reaches_back(prefix.seq_id, sequence.position(prefix.length))
 
     def _take_id(self, keep: int | None) -> int:
         """A free id; evicts if all are in use, `keep` last."""

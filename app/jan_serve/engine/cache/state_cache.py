@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from jan_serve.engine.cache.prefix_index import BLOCK, PrefixIndex, Tokenised
-from jan_serve.engine.cache.state_files import StateFile, StateFiles
+from jan_serve.engine.cache.state_files import StateFile, StateFiles, file_bytes
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 
@@ -37,6 +38,11 @@ class StateMatch(msgspec.Struct, frozen=True, eq=False):
     length: int
     source: SavedState | StateFile
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that its state takes."""
+        return self.source.size if isinstance(self.source, StateFile) else len(self.source.data)
+
 
 class StateCache:
     """States by recency, in `ram_bytes` of RAM and in `files`. whole_only: they are usable only as a whole."""
@@ -50,6 +56,8 @@ class StateCache:
         self._unwritten = 0
         self._version = 0
         self._writes: set[Future[None]] = set()
+        # As long as anyone holds one, it has the state or will have it.
+        self._reads: WeakValueDictionary[StateFile, Future[SavedState | None]] = WeakValueDictionary()
         # Reentrant: a write that is already done calls back in the submitting thread.
         self._lock = threading.RLock()
         # One thread, which alone touches the files.
@@ -64,19 +72,30 @@ class StateCache:
         return self._used
 
     @property
+    def disk_bytes(self) -> int:
+        """Of all files together, at most; 0 without files."""
+        return 0 if self._files is None else self._files.budget_bytes
+
+    @property
     def is_off(self) -> bool:
         """Whether there are no tiers, so that saving a state is useless."""
         return self._ram_bytes == 0 and self._files is None
 
     @property
     def version(self) -> int:
-        """Changes with every new state: only then may `match` find more than before."""
+        """Changes with every new state, in RAM or on disk: only then may `match` find more than before."""
         return self._version
 
     def put(self, tokens: Tokens, data: SequenceBytes) -> None:
-        """Add a state. Replaces those that it covers, and evicts the oldest to disk."""
+        """Add a state. Replaces those that it covers, and evicts the oldest to disk.
+
+        A state larger than the RAM goes to disk at once, and displaces none.
+        """
         state = SavedState(tokens.copy(), data)
         with self._lock:
+            if len(data) > self._ram_bytes:
+                self._write(state)
+                return
             for other in self._states.beginnings(tokens):
                 if not self._whole_only or len(other.tokens) == len(tokens):
                     self._drop(other)
@@ -107,7 +126,10 @@ class StateCache:
         return (whole[0], len(whole[0].tokens)) if whole else None
 
     def fetch(self, match: StateMatch) -> Future[SavedState | None]:
-        """The state of a match: done at once from RAM, later from disk. None if it is gone or corrupt."""
+        """The state of a match: done at once from RAM, later from disk. None if it is gone or corrupt.
+
+        All who wait for a file share one future of it.
+        """
         future: Future[SavedState | None] = Future()
         source = match.source
         if isinstance(source, SavedState):
@@ -118,7 +140,11 @@ class StateCache:
             return future
         if self._disk is None:
             raise ValueError("this cache has no files")
-        return self._disk.submit(self._read, source)
+        with self._lock:
+            read = self._reads.get(source)
+            if read is None or read.cancelled():
+                read = self._reads[source] = self._disk.submit(self._read, source)
+        return read
 
     def lift_budget(self) -> None:
         """At shutdown: keep all further states in RAM, for `flush` to write the most recent first."""
@@ -126,16 +152,22 @@ class StateCache:
             self._ram_bytes = sys.maxsize
 
     def flush(self, timeout_s: float) -> None:
-        """At shutdown: write the states in RAM to disk, most recently used first. Blocks up to `timeout_s`."""
+        """At shutdown: write the states in RAM to disk, most recently used first. Blocks up to `timeout_s`.
+
+        Omits those beyond the disk budget: their files would take the place of the more recent ones.
+        """
         if self._disk is None:
             return
+        room = self.disk_bytes
         with self._lock:
+            writes = set(self._writes)
             states, self._used = list(self._states), 0
             self._states.clear()
-            writes = {
-                *self._writes,
-                *(self._disk.submit(self._write_now, state) for state in reversed(states)),
-            }
+            for state in reversed(states):
+                size = file_bytes(len(state.tokens), len(state.data))
+                if size <= room:
+                    room -= size
+                    writes.add(self._disk.submit(self._write_now, state))
         wait(writes, timeout=timeout_s)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
@@ -176,7 +208,9 @@ class StateCache:
                 return
             for file in older:
                 self._files.remove(file)
-        self._files.write(state.tokens, state.data)
+        if self._files.write(state.tokens, state.data):
+            with self._lock:
+                self._version += 1
 
     def _read(self, file: StateFile) -> SavedState | None:
         assert self._files is not None
@@ -184,6 +218,6 @@ class StateCache:
         if data is None:
             return None
         state = SavedState(file.tokens, data)
-        if self._ram_bytes:
+        if len(data) <= self._ram_bytes:
             self.put(state.tokens, state.data)
         return state

@@ -62,6 +62,11 @@ def state_key(model: Iterable[Path], *layout: str) -> str:
     return digest.hexdigest()
 
 
+def file_bytes(num_tokens: int, state_bytes: int) -> int:
+    """The size of a file with a state of so many bytes."""
+    return _HEAD.size + 4 * num_tokens + state_bytes
+
+
 class StateFiles:
     """The states of one key under `root`, within a budget shared by all keys. Not thread-safe; methods block.
 
@@ -71,7 +76,7 @@ class StateFiles:
     def __init__(self, root: Path, key: str, budget_bytes: int) -> None:
         self._root = root
         self._folder = root / key
-        self._budget = budget_bytes
+        self.budget_bytes = budget_bytes
         self._files: dict[Path, StateFile] = {}
         self.index: PrefixIndex[StateFile] = PrefixIndex()
         self._remove_partial()
@@ -91,8 +96,8 @@ class StateFiles:
     def write(self, tokens: Tokens, data: SequenceBytes) -> bool:
         """Write a state, evicting the least recently used ones of all keys. False if it does not fit."""
         raw = np.ascontiguousarray(tokens, np.int32)
-        size = _HEAD.size + raw.nbytes + len(data)
-        if size > self._budget:
+        size = file_bytes(len(raw), len(data))
+        if size > self.budget_bytes:
             return False
         path = self._folder / (hashlib.blake2b(raw.tobytes(), digest_size=16).hexdigest() + _SUFFIX)
         try:
@@ -171,7 +176,7 @@ class StateFiles:
         found = sorted(entry for entry in found if entry[2] != keep)
         total = sum(size for _, size, _ in found)
         for number, (_, file_size, path) in enumerate(found):
-            if total + size <= self._budget and len(found) - number < _MAX_FILES:
+            if total + size <= self.budget_bytes and len(found) - number < _MAX_FILES:
                 return
             total -= file_size
             self._forget(path)

@@ -9,9 +9,11 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 
+import msgspec
+
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache
-from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache
+from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
@@ -30,6 +32,25 @@ def _pays(gain: int, length: int) -> bool:
     return gain >= max(MIN_TOKENS, int(length * _MIN_GAIN))
 
 
+def _match_pays(match: StateMatch, num_cached: int) -> bool:
+    return _pays(match.length - num_cached, len(match.source.tokens))
+
+
+class _LookUp(msgspec.Struct, frozen=True):
+    """What was found for a waiting sequence, with this version of the cache and so many cached tokens."""
+
+    version: int
+    num_cached: int
+    match: StateMatch | None
+
+
+class _Fetch(msgspec.Struct, frozen=True):
+    """A state on its way to a waiting sequence, or there and not restored yet."""
+
+    match: StateMatch
+    future: Future[SavedState | None]
+
+
 class StateRestorer:
     """Saves and restores for one context. Reads its cell counts and cached sequences; changes neither."""
 
@@ -40,16 +61,20 @@ class StateRestorer:
         self._context = context
         self._cells = cells
         self._cache = cache
-        # By waiting sequence: the state being fetched, and the length of its match.
-        self._fetches: dict[int, tuple[Future[SavedState | None], int]] = {}
-        # By waiting sequence: cache version and cached tokens of the last look-up that found nothing.
-        self._missed: dict[int, tuple[int, int]] = {}
+        # By waiting sequence. A look-up is kept until its fetch starts.
+        self._fetches: dict[int, _Fetch] = {}
+        self._look_ups: dict[int, _LookUp] = {}
         self.saved = self.restored = 0
 
     @property
     def is_off(self) -> bool:
         """Whether there are no tiers below the KV cache."""
         return self._states.is_off
+
+    @property
+    def disk_bytes(self) -> int:
+        """See StateCache."""
+        return self._states.disk_bytes
 
     @property
     def ram_used(self) -> int:
@@ -90,40 +115,64 @@ class StateRestorer:
         self._states.flush(timeout_s)
 
     def is_fetching(self, sequence: Sequence, num_cached: int) -> bool:
-        """Whether a fetch of a state with more of the prompt than the KV cache's `num_cached` tokens is running.
+        """Whether a state with more of the prompt than the KV cache's `num_cached` tokens is on its way from disk.
 
-        The first call starts it.
+        The first call starts the fetch if the states that were fetched and not restored leave room for one more.
         """
         if sequence.wants_prompt_scores or sequence.resumed is not None:
             return False
         key = id(sequence)
-        if key not in self._fetches:
-            missed = self._states.version, num_cached
-            if self._missed.get(key) == missed:
+        fetch = self._fetches.get(key)
+        if fetch is not None and not _match_pays(fetch.match, num_cached):
+            self.forget(sequence)
+            fetch = None
+        if fetch is None:
+            match = self._look_up(sequence, num_cached)
+            if match is None:
                 return False
+            if not self._has_room(match):
+                return True
+            del self._look_ups[key]
+            fetch = self._fetches[key] = _Fetch(match, self._states.fetch(match))
+        return not fetch.future.done()
+
+    def _look_up(self, sequence: Sequence, num_cached: int) -> StateMatch | None:
+        """The state that pays. Looks again only if there are other states or cached tokens than before."""
+        key, version = id(sequence), self._states.version
+        known = self._look_ups.get(key)
+        if known is None or (known.version, known.num_cached) != (version, num_cached):
             match = self._states.match(sequence.prefix(), sequence.media.cut)
-            if match is None or not _pays(match.length - num_cached, len(match.source.tokens)):
-                self._missed[key] = missed
-                return False
-            self._fetches[key] = self._states.fetch(match), match.length
-        return not self._fetches[key][0].done()
+            if match is not None and not _match_pays(match, num_cached):
+                match = None
+            known = self._look_ups[key] = _LookUp(version, num_cached, match)
+        return known.match
+
+    def _has_room(self, match: StateMatch) -> bool:
+        """Whether a state may be fetched: fetched ones are held outside the RAM budget, and may be as large as it."""
+        held = {id(fetch.match.source): fetch.match.size for fetch in self._fetches.values()}
+        if isinstance(match.source, SavedState) or not held or id(match.source) in held:
+            return True
+        return sum(held.values()) + match.size <= self._states.ram_bytes
 
     def num_fetched(self, sequence: Sequence) -> int:
         """Tokens of a sequence in the state that `is_fetching` found; 0 without one."""
         fetch = self._fetches.get(id(sequence))
-        return 0 if fetch is None else fetch[1]
+        return 0 if fetch is None else fetch.match.length
 
     def wait(self) -> None:
         """Block until one running fetch is done."""
-        for fetch, _ in list(self._fetches.values()):
-            if not fetch.done():
-                fetch.exception()
+        for fetch in list(self._fetches.values()):
+            if not fetch.future.done():
+                fetch.future.exception()
                 return
 
     def forget(self, sequence: Sequence) -> None:
-        """Drop the fetch of a sequence that no longer waits."""
-        self._fetches.pop(id(sequence), None)
-        self._missed.pop(id(sequence), None)
+        """Drop the fetch of a sequence that no longer waits, or no longer gains by it."""
+        self._look_ups.pop(id(sequence), None)
+        fetch = self._fetches.pop(id(sequence), None)
+        if fetch is not None and all(other.future is not fetch.future for other in self._fetches.values()):
+            # Without effect once the read runs.
+            fetch.future.cancel()
 
     def restore(self, sequence: Sequence, num_cached: int, make_room: Callable[[int], bool]) -> int:
         """Restore a fetched state into the empty sequence. Returns its number of tokens; 0 if nothing was restored.
@@ -131,9 +180,9 @@ class StateRestorer:
         num_cached: tokens that the KV cache can share instead. make_room: evicts until that many cells are free.
         """
         fetch = self._fetches.pop(id(sequence), None)
-        self._missed.pop(id(sequence), None)
+        self._look_ups.pop(id(sequence), None)
         try:
-            state = fetch[0].result() if fetch is not None else None
+            state = fetch.future.result() if fetch is not None else None
         except (OSError, MemoryError) as error:
             logger.warning("a saved sequence was not read: %s", error)
             return 0

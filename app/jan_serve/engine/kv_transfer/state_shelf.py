@@ -58,16 +58,15 @@ class StateShelf:
         self._on_kept()
 
     def take(self, state: int) -> SequenceState:
-        """Remove and return a received state. Raises InvalidRequest."""
+        """Remove and return a received state. Its bytes stay reserved until `drop`. Raises InvalidRequest."""
         with self._lock:
             content = self._received.pop(state, None)
-            self._sizes.pop(state, None)
         if content is None:
             raise InvalidRequest("The migrated cache is not here.", param="migration_request")
         return content
 
     def drop(self, state: int) -> None:
-        """Remove a state, kept or received. Unknown ids are ignored."""
+        """Remove a state, kept or received, and its reservation. Unknown ids are ignored."""
         with self._lock:
             self._sizes.pop(state, None)
             self._kept.pop(state, None)

@@ -29,9 +29,13 @@ class _Prepare:
 
 
 class StateTransfer:
-    """Owns the shelf. Computes the digest of the weights, which takes seconds for large models, on first use."""
+    """Owns the shelf. Computes the digest of the weights, which takes seconds for large models, on first use.
+
+    rope_factors: those of the loaded model's context. Must be set before `run`.
+    """
 
     def __init__(self, load: LoadModel, send: Callable[[StatePart | StateStored | Failed], None]) -> None:
+        self.rope_factors = ""
         self._load = load
         self._send = send
         self._known: StateIdentity | None = None
@@ -77,5 +81,6 @@ class StateTransfer:
                 type_k=settings.type_k,
                 type_v=settings.type_v,
                 llama_state=int(lib.LLAMA_STATE_SEQ_VERSION),
+                rope_factors=self.rope_factors,
             )
         return self._known

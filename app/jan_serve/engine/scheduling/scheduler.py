@@ -76,6 +76,7 @@ class Scheduler:
     """The waiting and the running sequences of one context.
 
     share_prefill: wait for a prefix that another sequence prefills. prefer_cached: let cached prompts pass others.
+    reaches_back: see LlamaContext.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class Scheduler:
         *,
         share_prefill: bool = True,
         prefer_cached: bool = True,
+        reaches_back: Callable[[int, int], bool] = lambda _seq_id, _position: True,
     ) -> None:
         self.parallel = parallel
+        self._reaches_back = reaches_back
         self._share_prefill = share_prefill
         self._prefer_cached = prefer_cached
         self.waiting: deque[Sequence] = deque()
@@ -108,6 +111,7 @@ class Scheduler:
     ) -> Admission | None:
         """The next waiting sequence that may run, if there is room. The caller moves it to `running` and calls again.
 
+        One that passes the first must fit; else the first is next.
         is_fetching: whether a state with more than this many tokens of a sequence is being read, so that it waits.
         num_fetched: tokens of a sequence in the state that was read.
         """
@@ -120,9 +124,9 @@ class Scheduler:
         chosen = first
         if self._prefer_cached:
             chosen = self._preferred(first, itertools.islice(ready, _WINDOW - 1))
-        prefix = chosen.prefix
-        num_shared = prefix.length if prefix is not None else 0
-        if not self._has_room(len(chosen.sequence.tokens) - num_shared, prefix):
+        if chosen is not first and not self._has_room(chosen):
+            chosen = first
+        if chosen is first and not self._has_room(first):
             return None
         if chosen is not first:
             first.sequence.passed += 1
@@ -205,15 +209,29 @@ class Scheduler:
         if sequence.wants_prompt_scores:
             return None
         running = [(s.seq_id, s.prefix(s.num_computed)) for s in self.running]
-        return self._cache.match(sequence.prefix(), running, sequence.media.cut)
+        return self._cache.match(
+            sequence.prefix(),
+            running,
+            sequence.media.cut,
+            lambda seq_id, length: self._can_share(seq_id, sequence, length),
+        )
 
     def _being_prefilled(self, sequence: Sequence) -> int:
         """The longest prefix that running prefills will compute and can share."""
         if not self._share_prefill or sequence.wants_prompt_scores:
             return 0
         prompt = sequence.prefix(len(sequence.tokens) - 1)
-        cut = sequence.media.cut
-        return max((cut(self._shared_later(prompt, s)) for s in self.running if s.is_prefilling), default=0)
+        longest = 0
+        for other in self.running:
+            length = sequence.media.cut(self._shared_later(prompt, other)) if other.is_prefilling else 0
+            if length > longest and (
+                length > other.num_computed or self._can_share(other.seq_id, sequence, length)
+            ):
+                longest = length
+        return longest
+
+    def _can_share(self, seq_id: int, sequence: Sequence, length: int) -> bool:
+        return self._reaches_back(seq_id, sequence.position(length))
 
     def _shared_later(self, prompt: Tokens, other: Sequence) -> int:
         common = common_prefix(prompt, other.prefix())
@@ -222,12 +240,12 @@ class Scheduler:
         # A recurrent state can be shared only where its prefill stops.
         return max((stop for stop in other.next_stops if stop <= common), default=0)
 
-    def _has_room(self, needed: int, prefix: PrefixMatch | None) -> bool:
-        """Whether `needed` cells are free or evictable beyond the needs of running prefills."""
+    def _has_room(self, admission: Admission) -> bool:
+        """Whether the cells it needs are free or evictable beyond the needs of running prefills."""
+        prefix, needed = admission.prefix, len(admission.sequence.tokens)
+        if prefix is not None and prefix.seq_id not in self._cache:
+            # A running sequence holds the shared part. That of a cached one stays when it is evicted.
+            needed -= prefix.length
         running_ids = [s.seq_id for s in self.running]
         reserved = sum(s.num_uncomputed for s in self.running)
-        shared = 0
-        if prefix is not None and prefix.seq_id in self._cache:
-            # The shared part stays when the cached sequence is evicted.
-            shared = prefix.length
-        return needed + shared + reserved <= self._cells.capacity - self._cells.held_by(running_ids)
+        return needed + reserved <= self._cells.capacity - self._cells.held_by(running_ids)

@@ -64,6 +64,32 @@ def test_memory_that_cannot_be_cut_is_shared_whole(
     assert holding(*entries, whole_only=True).match(prompt) == expected
 
 
+@pytest.mark.parametrize(
+    ("usable", "expected"),
+    [
+        ({0, 1, 2, 7}, PrefixMatch(0, 3)),
+        ({1, 2, 7}, PrefixMatch(1, 3)),
+        ({2, 7}, PrefixMatch(7, 3)),
+        ({2}, PrefixMatch(2, 2)),
+        (set[int](), None),
+    ],
+)
+def test_what_cannot_be_shared_gives_way_to_the_next_best(
+    usable: set[int], expected: PrefixMatch | None
+) -> None:
+    """With a sliding window, a sequence may have lost cells that a token after the prefix attends to."""
+    cache = holding(ids(1, 2, 3, 5), ids(1, 2, 3, 6), ids(1, 2, 7))
+    asked: dict[int, int] = {}
+
+    def is_usable(seq_id: int, length: int) -> bool:
+        asked[seq_id] = length
+        return seq_id in usable
+
+    found = cache.match(ids(1, 2, 3, 4), [(7, ids(1, 2, 3))], is_usable=is_usable)
+    assert found == expected
+    assert asked[0] == 3, "that of the prefix"
+
+
 def test_whole_only_holds_for_running_sequences_too() -> None:
     cache = PrefixCache(whole_only=True)
     assert cache.match(ids(1, 2, 3), [(4, ids(1, 2, 9))]) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from jan_serve.engine.cache.sequence_memory import SequenceMemory
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, StateCache
+from jan_serve.engine.cache.state_files import StateFiles, file_bytes
 from jan_serve.engine.tokens import Tokens
+from jan_serve.errors import EngineFailure
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 N = MIN_TOKENS
@@ -22,10 +25,10 @@ def ids(token: int, count: int) -> Tokens:
 class Bench:
     """The memory of a context, with a tier in RAM."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: StateFiles | None = None) -> None:
         self.context = FakeContext()
         context: Any = self.context
-        self.states = StateCache(1 << 20)
+        self.states = StateCache(1 << 20, files)
         self.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=self.states)
 
     def finished(self, tokens: Tokens) -> None:
@@ -49,7 +52,7 @@ def test_what_is_evicted_is_saved_and_restored() -> None:
 
 def test_a_save_that_fails_costs_no_request(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    bench.context.save_fails = True
+    bench.context.save_fault = EngineFailure("no memory for the copy")
     bench.finished(ids(1, N))
     assert bench.memory.evict_oldest()
     assert (bench.memory.states.saved, bench.memory.cells.used) == (0, 0)
@@ -64,6 +67,25 @@ def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
     assert bench.context.called("save") == []
     assert bench.memory.cells.used == 0
     assert bench.states.match(ids(1, N + 1)) is None
+
+
+def test_without_files_nothing_is_copied_at_the_end() -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    bench.memory.save(10.0)
+    assert bench.context.called("save") == []
+
+
+def test_at_the_end_no_more_is_copied_than_the_disk_may_hold(tmp_path: Path) -> None:
+    size = file_bytes(N, 10)
+    bench = Bench(StateFiles(tmp_path, "key", 3 * size - 1))
+    for token in range(1, 5):
+        bench.finished(ids(token, N))
+    bench.memory.save(10.0)
+    assert len(bench.context.called("save")) == 2
+    assert bench.memory.cells.used == 0
+    later = StateFiles(tmp_path, "key", 1 << 20)
+    assert sorted(int(file.tokens[0]) for file in later) == [3, 4], "the most recent ones"
 
 
 def test_finished_sequences_make_way_for_running_ones_the_oldest_first() -> None:
@@ -137,7 +159,7 @@ def test_with_one_id_the_prefix_itself_makes_way() -> None:
 
 def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    bench.context.save_fails = True
+    bench.context.save_fault = EngineFailure("no memory for the copy")
     bench.finished(ids(1, 500))
     bench.finished(ids(2, 10))
     running = sequence_of(ids(3, 200))
@@ -151,9 +173,12 @@ def test_what_a_sliding_window_lost_is_not_shared() -> None:
     bench = Bench()
     bench.finished(ids(1, 500))
     bench.context.reaches = False
+    bench.finished(ids(2, 20))
     again = sequence_of(ids(1, 501))
     prefix = bench.memory.cache.match(again.prefix())
+    assert prefix is not None
     assert bench.memory.occupy(again, prefix, ()) == 0
+    assert bench.memory.cache.least_recent() == prefix.seq_id, "it was of no use"
     bench.memory.evict_oldest()
     bench.memory.states.is_fetching(again, 0)
     assert bench.memory.occupy(again, None, ()) == 0

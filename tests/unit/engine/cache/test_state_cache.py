@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache
-from jan_serve.engine.cache.state_files import StateFiles
+from jan_serve.engine.cache.state_files import StateFile, StateFiles, file_bytes
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 
@@ -31,6 +34,37 @@ def found(cache: StateCache, prompt: Tokens) -> tuple[int, int] | None:
         return None
     kept = cache.fetch(match).result()
     return (match.length, -1 if kept is None else int(kept.data[0]))
+
+
+class HeldFiles(StateFiles):
+    """Counts reads, and holds them while a test wants it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "key", 1 << 20)
+        self.num_reads = 0
+        self._may_read = threading.Event()
+        self._may_read.set()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        self._may_read.clear()
+        try:
+            yield
+        finally:
+            self._may_read.set()
+
+    def read(self, file: StateFile) -> SequenceBytes | None:
+        self.num_reads += 1
+        self._may_read.wait()
+        return super().read(file)
+
+
+def files_of(root: Path, *kept: tuple[int, int]) -> HeldFiles:
+    """Files of states of N tokens each: (token, bytes)."""
+    files = HeldFiles(root)
+    for token, size in kept:
+        assert files.write(ids((token, N)), state(token, size))
+    return files
 
 
 @pytest.mark.parametrize(
@@ -157,3 +191,75 @@ def test_a_flush_waits_for_what_was_on_its_way(tmp_path: Path) -> None:
     cache.flush(30.0)
     assert len(list(StateFiles(tmp_path, "key", 1 << 30))) >= 2
     assert not list(tmp_path.glob("*/*.partial"))
+
+
+@pytest.mark.parametrize("ram", [0, 1000])
+def test_a_file_is_read_once_for_all_who_wait_for_it(tmp_path: Path, ram: int) -> None:
+    files = files_of(tmp_path, (1, 100))
+    cache = StateCache(ram, files)
+    match = cache.match(ids((1, N + 1)))
+    assert match is not None
+    with files.held():
+        first, second = cache.fetch(match), cache.fetch(match)
+    kept = first.result()
+    assert second.result() is kept and kept is not None
+    assert cache.fetch(match).result() is kept, "while someone holds it"
+    assert files.num_reads == 1
+    del first, second
+    assert cache.fetch(match).result() is not None
+    assert files.num_reads == 2, "the file, not its future, is the cache"
+
+
+def test_a_cancelled_read_begins_again(tmp_path: Path) -> None:
+    files = files_of(tmp_path, (1, 100), (2, 100))
+    cache = StateCache(0, files)
+    first, second = cache.match(ids((1, N + 1))), cache.match(ids((2, N + 1)))
+    assert first is not None and second is not None
+    with files.held():
+        running, queued = cache.fetch(first), cache.fetch(second)
+        assert queued.cancel()
+        again = cache.fetch(second)
+    assert running.result() is not None
+    assert again.result() is not None
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_state_larger_than_the_ram_displaces_no_others(tmp_path: Path, *, on_disk: bool) -> None:
+    files = StateFiles(tmp_path, "key", 1 << 20) if on_disk else None
+    cache = StateCache(250, files)
+    cache.put(ids((1, N)), state(1))
+    cache.put(ids((2, N)), state(2))
+    cache.put(ids((1, 2 * N)), state(3, 251))
+    assert cache.ram_used == 200
+    assert found(cache, ids((1, N + 1))) == (N, 1), "nor the one that it covers"
+    cache.flush(10.0)
+    kept = {len(file.tokens) for file in StateFiles(tmp_path, "key", 1 << 20)}
+    assert kept == ({N, 2 * N} if on_disk else set())
+
+
+def test_a_state_that_is_written_at_once_is_a_new_one(tmp_path: Path) -> None:
+    cache = StateCache(50, StateFiles(tmp_path, "key", 1 << 20))
+    before = cache.version
+    cache.put(ids((1, N)), state(1))
+    cache.flush(10.0)
+    assert cache.version > before, "once it is found"
+    assert cache.match(ids((1, N + 1))) is not None
+
+
+def test_reading_a_state_larger_than_the_ram_displaces_no_others(tmp_path: Path) -> None:
+    cache = StateCache(250, files_of(tmp_path, (1, 251), (2, 200)))
+    cache.put(ids((3, N)), state(3))
+    assert found(cache, ids((1, N + 1))) == (N, 1)
+    assert cache.ram_used == 100
+    assert found(cache, ids((2, N + 1))) == (N, 2)
+    assert cache.ram_used == 200, "one that fits takes the place of the oldest"
+
+
+def test_a_flush_writes_the_most_recent_states_that_the_disk_may_hold(tmp_path: Path) -> None:
+    size = file_bytes(N, 100)
+    cache = StateCache(1000, StateFiles(tmp_path, "key", 2 * size + 50))
+    for token in range(1, 4):
+        cache.put(ids((token, N)), state(token))
+    cache.put(ids((4, N)), state(4, 3 * size))
+    cache.flush(10.0)
+    assert sorted(int(file.tokens[0]) for file in StateFiles(tmp_path, "key", 1 << 20)) == [2, 3]

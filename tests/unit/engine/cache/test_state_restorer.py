@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,10 +16,12 @@ from jan_serve.core.media import ImagePiece
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
+from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.cache.state_restorer import StateRestorer
 from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
+from jan_serve.errors import EngineFailure
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 N = MIN_TOKENS
@@ -111,7 +114,7 @@ def test_without_tiers_nothing_is_saved() -> None:
 
 def test_a_save_that_fails_is_said(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    bench.context.save_fails = True
+    bench.context.save_fault = EngineFailure("no memory for the copy")
     bench.cached(2, ids((1, N)))
     assert not bench.restorer.save_evicted(2)
     assert bench.restorer.saved == 0
@@ -187,6 +190,90 @@ def test_the_state_of_a_sequence_that_left_is_forgotten() -> None:
     bench.restorer.forget(sequence)
     assert bench.restorer.num_fetched(sequence) == 0
     bench.restorer.wait()
+
+
+def test_a_fetch_is_dropped_once_the_kv_cache_has_the_prefix() -> None:
+    bench = Bench()
+    bench.keep(ids((1, 2 * N)))
+    pending: Future[SavedState | None] = Future()
+    bench.states.pending = pending
+    first, second = (sequence_of(ids((1, 2 * N + 9))) for _ in range(2))
+    assert bench.restorer.is_fetching(first, 0)
+    assert bench.restorer.is_fetching(second, 0)
+    assert not bench.restorer.is_fetching(second, 2 * N)
+    assert bench.restorer.num_fetched(second) == 0
+    assert not pending.cancelled(), "the first one waits for it"
+    assert not bench.restorer.is_fetching(first, N + 1)
+    assert pending.cancelled()
+
+
+class Disk:
+    """A restorer over states on disk: of N tokens 0, of N tokens 1, …"""
+
+    def __init__(self, folder: Path, *, ram: int, tokens: int, size: int = 100) -> None:
+        files = StateFiles(folder, "key", 1 << 20)
+        for token in range(tokens):
+            assert files.write(ids((token, N)), np.zeros(size, np.uint8))
+        self.bench = Bench()
+        context: Any = self.bench.context
+        self.states = ReadLater(ram, files)
+        self.restorer = StateRestorer(self.states, context, self.bench.cells, self.bench.cache)
+
+    def waiting(self, token: int) -> Sequence:
+        sequence = sequence_of(ids((token, N + 9)))
+        sequence.seq_id = token
+        return sequence
+
+
+class ReadLater(StateCache):
+    """Its reads end when a test wants it. started: their states' first tokens."""
+
+    def __init__(self, ram: int, files: StateFiles) -> None:
+        super().__init__(ram, files)
+        self.started: list[int] = []
+        self._running: list[tuple[StateMatch, Future[SavedState | None]]] = []
+
+    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
+        future: Future[SavedState | None] = Future()
+        self.started.append(int(match.source.tokens[0]))
+        self._running.append((match, future))
+        return future
+
+    def end_one(self) -> None:
+        match, future = self._running.pop(0)
+        future.set_result(SavedState(match.source.tokens, np.zeros(10, np.uint8)))
+
+
+FILE_BYTES = 56 + 4 * N + 100
+
+
+@pytest.mark.parametrize(
+    ("ram", "at_once"), [(0, 1), (FILE_BYTES, 1), (2 * FILE_BYTES - 1, 1), (2 * FILE_BYTES, 2), (1 << 20, 4)]
+)
+def test_fetched_states_that_wait_are_no_more_than_the_ram_holds(
+    tmp_path: Path, ram: int, at_once: int
+) -> None:
+    disk = Disk(tmp_path, ram=ram, tokens=4)
+    waiting = [disk.waiting(token) for token in range(4)]
+    for _ in range(2):
+        assert [disk.restorer.is_fetching(sequence, 0) for sequence in waiting] == [True] * 4
+        assert disk.states.started == list(range(at_once))
+    disk.states.end_one()
+    assert [disk.restorer.is_fetching(sequence, 0) for sequence in waiting] == [False, True, True, True]
+    assert disk.states.started == list(range(at_once)), "the first is read and not restored yet"
+    assert disk.restorer.restore(waiting[0], 0, disk.bench.make_room) == N
+    for sequence in waiting[1:]:
+        assert disk.restorer.is_fetching(sequence, 0)
+    assert disk.states.started == list(range(min(4, at_once + 1)))
+
+
+def test_a_state_in_ram_waits_for_no_other(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, ram=FILE_BYTES, tokens=2)
+    first, second = disk.waiting(0), disk.waiting(9)
+    assert disk.restorer.is_fetching(first, 0)
+    disk.states.put(ids((9, N)), np.zeros(10, np.uint8))
+    disk.restorer.is_fetching(second, 0)
+    assert disk.states.started == [0, 9]
 
 
 @pytest.mark.parametrize("why", ["scores", "resumed"])

@@ -38,6 +38,7 @@ def test_parts_join_to_the_whole(step: int) -> None:
         assert part.total == len(whole)
         assert store(target, part.data, at, part.total) == at + len(part.data)
     assert bytes(target.take(9).memory) == bytes(STATE.memory)
+    target.drop(9)
     assert len(target) == 0
     source.drop(7)
     assert len(source) == 0
@@ -49,6 +50,19 @@ def test_a_state_is_taken_once() -> None:
     assert one.take(9).next_token == 3
     with pytest.raises(InvalidRequest):
         one.take(9)
+
+
+def test_a_state_that_was_taken_takes_room_until_it_is_dropped() -> None:
+    one = shelf()
+    data = kept(one)
+    one.drop(7)
+    small = shelf(len(data) + 10)
+    store(small, data)
+    small.take(9)
+    with pytest.raises(Overloaded, match=f"{len(data)} of {len(data) + 10} bytes"):
+        store(small, data, state=10)
+    small.drop(9)
+    assert store(small, data, state=10) == len(data)
 
 
 def test_room_is_counted_and_given_back() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import queue
 from pathlib import Path
 
+import pytest
+
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.errors import InvalidState
@@ -38,3 +40,15 @@ def test_a_state_is_of_a_model_with_its_projector(tmp_path: Path) -> None:
     assert isinstance(part, StatePart) and len(part.data) == part.total
     taken = [is_taken(part.data, transfer_of(tmp_path, name)) for name in ("a.gguf", "b.gguf", None)]
     assert taken == [True, False, False]
+
+
+def test_a_state_is_of_the_rope_factors_of_its_context(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_text("weights")
+    source, target = transfer_of(tmp_path, None), transfer_of(tmp_path, None)
+    source.rope_factors = "short"
+    source.shelf.reserve(5, 1000)
+    source.shelf.keep(5, STATE)
+    data = source.shelf.read(ReadState(id=1, state=5, offset=0, length=1 << 20)).data
+    target.rope_factors = "long"
+    with pytest.raises(InvalidState, match="short RoPE factors, and this one the long ones"):
+        target.shelf.store(StoreState(id=1, state=1, offset=0, total=len(data), data=data))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.cache.cells import CellCounter
-from jan_serve.engine.cache.prefix_cache import PrefixCache
+from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.scheduling.scheduler import MIN_SHARED_PREFILL, SCORED_CHUNK, Scheduler
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
@@ -34,14 +34,24 @@ def make(tokens: Iterable[int], *, request_id: int = 0, index: int = 0, **fields
 
 
 class Bench:
-    """A scheduler with its cells and cache, and the moves that the engine makes between its decisions."""
+    """A scheduler with its cells and cache, and the moves that the engine makes between its decisions.
+
+    lost: ids of sequences without the cells of their sliding window.
+    """
 
     def __init__(
         self, *, parallel: int = 4, capacity: int = 100, whole_only: bool = False, **switches: bool
     ) -> None:
         self.cells = CellCounter(capacity)
         self.cache = PrefixCache(whole_only=whole_only)
-        self.scheduler = Scheduler(parallel, self.cells, self.cache, **switches)
+        self.lost: set[int] = set()
+        self.scheduler = Scheduler(
+            parallel,
+            self.cells,
+            self.cache,
+            reaches_back=lambda seq_id, _: seq_id not in self.lost,
+            **switches,
+        )
         self._next_id = 0
 
     def wait(self, *sequences: Sequence) -> None:
@@ -192,6 +202,15 @@ def test_a_prefix_is_taken_from_the_cache() -> None:
     assert (admission.prefix.seq_id, admission.prefix.length) == (cached, 20)
 
 
+def test_a_prefix_that_lost_its_window_gives_way_to_another() -> None:
+    bench = Bench()
+    lost, kept = bench.keep(prompt(1)), bench.keep([*prompt(1, 8), 1, 2])
+    bench.lost.add(lost)
+    bench.wait(make([*prompt(1), 3]))
+    admission = bench.scheduler.next_admission()
+    assert admission is not None and admission.prefix == PrefixMatch(kept, 8)
+
+
 def test_a_running_sequence_gives_what_it_has_computed() -> None:
     bench = Bench()
     a = make(prompt(0, 40))
@@ -226,6 +245,20 @@ def test_once_enough_is_computed_the_rest_is_not_waited_for() -> None:
     assert bench.admit_all() == []
     bench.compute(a, 1)
     assert bench.admit_all() == [same]
+
+
+def test_a_prefill_that_lost_the_window_of_the_prefix_is_not_waited_for() -> None:
+    bench = Bench()
+    first = make(prompt(1, 40))
+    second = make([*prompt(1, 20), 1, 2])
+    bench.wait(first, second)
+    assert bench.admit_all() == [first]
+    bench.compute(first, 19)
+    bench.lost.add(first.seq_id)
+    assert bench.admit() is None, "its first 20 tokens are not computed yet"
+    bench.compute(first, 1)
+    assert bench.admit() is second
+    assert second.num_computed == 0
 
 
 @pytest.mark.parametrize("shared", [MIN_SHARED_PREFILL - 1, MIN_SHARED_PREFILL])
@@ -408,6 +441,19 @@ def test_one_with_much_in_the_cache_may_pass_a_few() -> None:
     bench.wait(first, second, warm)
     assert bench.admit() is warm
     assert (first.passed, second.passed) == (1, 0)
+
+
+def test_one_that_does_not_fit_keeps_no_other_from_running() -> None:
+    bench = Bench(capacity=400)
+    bench.keep(prompt(2, 150))
+    running = make(prompt(3, 200))
+    bench.wait(running)
+    assert bench.admit() is running
+    first, cached = make(prompt(1, 100)), make(prompt(2, 300))
+    bench.wait(first, cached)
+    assert bench.admit() is first
+    assert (first.passed, bench.scheduler.passed_total) == (0, 0)
+    assert bench.admit() is None
 
 
 def test_it_passes_only_near_ones_and_none_too_often() -> None:
