@@ -54,7 +54,7 @@ class Dialect(msgspec.Struct, frozen=True):
     drain_paths: served while the server drains. amend_document: changes the OpenAPI document in place.
     greeting: what `GET /` answers to programs.
     upload_paths: prefixes whose bodies are files, of any type and size, unless a web page sends them.
-    form_paths: whose bodies are forms with files, unless a web page sends them.
+    form_paths: whose bodies are forms with files.
     """
 
     router: Callable[[], APIRouter]

@@ -70,6 +70,7 @@ _SPEAKING: Final = (EngineFailure,)
 """Errors with status 500 whose message may be shown to the client."""
 
 _RETRY_AFTER_CRASH_S: Final = 1.0
+_MAX_KEY_CHARS: Final = 100
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -172,7 +173,7 @@ def http_problem(status: int, code: str, message: str, headers: Mapping[str, str
 def validation_problem(errors: Sequence[Mapping[str, Any]], limit: int = 16) -> Problem:
     """errors: pydantic's. Values of the request are not repeated: they may be long or private."""
     fields = tuple(
-        FieldError(tuple(error["loc"]), str(error["msg"]), str(error["type"])) for error in errors[:limit]
+        FieldError(_short(error["loc"]), _message_of(error), str(error["type"])) for error in errors[:limit]
     )
     summary = "; ".join(f"{_dotted(entry.loc)}: {entry.message}" for entry in fields[:3])
     return Problem(
@@ -182,6 +183,19 @@ def validation_problem(errors: Sequence[Mapping[str, Any]], limit: int = 16) -> 
         param=_dotted(fields[0].loc) if fields else None,
         fields=fields,
     )
+
+
+def _message_of(error: Mapping[str, Any]) -> str:
+    """pydantic's message; of an unknown tag, it would repeat the tag."""
+    if error["type"] != "union_tag_invalid":
+        return str(error["msg"])
+    context = error["ctx"]
+    return f"{context['discriminator']} must be one of: {context['expected_tags']}"
+
+
+def _short(loc: Sequence[str | int]) -> tuple[str | int, ...]:
+    """Keys of a request's objects are values, too."""
+    return tuple(step[:_MAX_KEY_CHARS] if isinstance(step, str) else step for step in loc)
 
 
 def _dotted(loc: tuple[str | int, ...]) -> str:

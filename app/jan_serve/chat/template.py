@@ -15,6 +15,7 @@ from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
 from jan_serve.chat.template_sandbox import compiled, rendered
 from jan_serve.chat.template_traits import traits_of
 from jan_serve.chat.template_values import (
+    template_effort,
     template_messages,
     template_tool_choice,
     template_tools,
@@ -146,7 +147,7 @@ def _reminder(message: Message) -> Message:
 
 
 def _with_turns_merged(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Merge turns of the user, and of the assistant, that follow one another. Calls end a turn: their results follow."""
+    """Merge turns of the user, and of the assistant, in a row. Calls end a turn: their results follow."""
     merged: list[Message] = []
     for message in messages:
         last = merged[-1] if merged else None
@@ -210,11 +211,14 @@ def _values(
     def strftime_now(date_format: str) -> str:
         return now().strftime(date_format)
 
+    kwargs = dict(prompt.template_kwargs)
+    if "reasoning_effort" in kwargs:
+        kwargs["reasoning_effort"] = template_effort(kwargs["reasoning_effort"], traits)
     values: dict[str, Any] = {
         # FireFunction's template reads these two.
         "functions": json.dumps([tool["function"] for tool in tools], indent=4) if tools else "[]",
         "datetime": now().strftime("%Y-%m-%d"),
-        **prompt.template_kwargs,
+        **kwargs,
         "messages": template_messages(prompt.messages, traits, chat_format.thought_field),
         "tools": tools,
         "tool_choice": template_tool_choice(prompt.tool_choice),

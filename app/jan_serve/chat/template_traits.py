@@ -6,10 +6,12 @@ content must be a list of parts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
+import jinja2
 import msgspec
 
 from jan_serve.chat.template_sandbox import compiled, rendered
@@ -30,6 +32,14 @@ _TOOL: Final[dict[str, Any]] = {
 }
 _USER: Final[dict[str, Any]] = {"role": "user", "content": "Hi."}
 
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The words of requests for `reasoning_effort`, in order."""
+
+PLAIN_EFFORTS: Final = {"minimal": "low", "xhigh": "high", "max": "high"}
+"""What a template sees in place of words that few models were trained with, unless it names them."""
+
+_PLAIN: Final = tuple(word for word in EFFORTS if word not in PLAIN_EFFORTS)
+
 
 class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The input that a template requires, and the parts of it that it shows.
@@ -38,7 +48,8 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
     late_system: so are a second one and one after an answer. repeated_turns: two turns of the user in a row are shown.
     descriptions: every tool and parameter must have one. calls: a turn's calls are shown. parallel_calls: all are.
-    no_tools: without tools, `tools` may be None; else it must be an empty list.
+    no_tools: without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
+    `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them.
     """
 
     object_arguments: bool = True
@@ -51,6 +62,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     calls: bool = True
     parallel_calls: bool = True
     no_tools: bool = True
+    efforts: tuple[str, ...] = _PLAIN
 
 
 @lru_cache(maxsize=32)
@@ -58,27 +70,12 @@ def traits_of(source: str) -> TemplateTraits:
     """The traits of a template, cached. Renders it a few times. Raises TemplateError if it does not compile."""
     template = compiled(source)
 
-    def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
-        values: dict[str, Any] = {
-            "messages": messages,
-            "tools": tools,
-            "bos_token": "",
-            "eos_token": "",
-            "add_generation_prompt": True,
-            "strftime_now": _no_date,
-            "functions": "[]",
-            "datetime": "2000-01-01",
-        }
-        try:
-            return rendered(template, values)
-        except TemplateError:
-            return ""
-
+    render = partial(_rendered, template)
     parts = [{"type": "text", "text": _NEEDLE}]
     list_content = not _shows(render, _NEEDLE, None) and _shows(render, parts, None)
     content = parts if list_content else _NEEDLE
     no_tools = _shows(render, content, None) or not _shows(render, content, [])
-    listed = None if no_tools else []
+    listed: list[dict[str, Any]] | None = None if no_tools else []
     null_content = not _shows_call(render, "") and _shows_call(render, None)
     objects = _AS_TEXT not in _render_call(render, _AS_TEXT, None if null_content else "")
     arguments: Any = {_KEY: _NEEDLE} if objects else _AS_TEXT
@@ -94,10 +91,46 @@ def traits_of(source: str) -> TemplateTraits:
         calls=_NEEDLE in _render_call(render, arguments, call_content),
         parallel_calls=_OTHER in _render_call(render, arguments, call_content, another=True),
         no_tools=no_tools,
+        efforts=_efforts(source, content, listed),
     )
 
 
 Render = Callable[[list[dict[str, Any]], list[dict[str, Any]] | None], str]
+
+
+def _rendered(
+    template: jinja2.Template,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    **kwargs: str,
+) -> str:
+    """The text; empty if the template rejects the messages."""
+    values: dict[str, Any] = {
+        **kwargs,
+        "messages": messages,
+        "tools": tools,
+        "bos_token": "",
+        "eos_token": "",
+        "add_generation_prompt": True,
+        "strftime_now": _no_date,
+        "functions": "[]",
+        "datetime": "2000-01-01",
+    }
+    try:
+        return rendered(template, values)
+    except TemplateError:
+        return ""
+
+
+def _efforts(source: str, content: Any, tools: list[dict[str, Any]] | None) -> tuple[str, ...]:
+    if "reasoning_effort" not in source:
+        return _PLAIN
+    messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
+    words = [word for word in EFFORTS if word in _PLAIN or re.search(f"[\"']{word}[\"']", source)]
+    template = compiled(source)
+    return tuple(
+        word for word in words if _NEEDLE in _rendered(template, messages, tools, reasoning_effort=word)
+    )
 
 
 def _no_date(date_format: str) -> str:

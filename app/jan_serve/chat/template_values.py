@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from jan_serve.chat.template_traits import TemplateTraits
+from jan_serve.chat.template_traits import EFFORTS, PLAIN_EFFORTS, TemplateTraits
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool, ToolCall, ToolChoice
 from jan_serve.errors import UnsupportedContent
 
@@ -30,6 +30,15 @@ def template_tool_choice(choice: ToolChoice) -> str | dict[str, Any]:
     if choice.mode == "named":
         return {"type": "function", "function": {"name": choice.name}}
     return choice.mode
+
+
+def template_effort(effort: Any, traits: TemplateTraits) -> Any:
+    """`reasoning_effort` as a word that the template takes: the nearest one, of two the higher. Others stay."""
+    if effort not in EFFORTS or effort in traits.efforts:
+        return effort
+    plain = PLAIN_EFFORTS.get(effort, effort)
+    wanted = EFFORTS.index(plain)
+    return min(reversed(traits.efforts), key=lambda word: abs(EFFORTS.index(word) - wanted), default=plain)
 
 
 def text_of(message: Message, index: int) -> str:

@@ -41,6 +41,7 @@ from jan_serve.ipc.messages import (
 class LeasedModel:
     """Made by GenerationService.open; valid inside its block only. Several answers may be generated side by side.
 
+    requested, of several methods: the model's name in the request, which may be a variant's.
     Every method raises DeadlineExceeded, the error that ended all requests, and EngineFailure.
     """
 
@@ -64,21 +65,21 @@ class LeasedModel:
     def facts(self) -> ModelFacts:
         return self._client.facts
 
-    def shows_tools(self) -> bool:
+    def shows_tools(self, requested: str | None = None) -> bool:
         """Whether the chat template writes the tools of a chat."""
-        return self._preparer.shows_tools(self._client)
+        return self._preparer.shows_tools(self._client, requested)
 
     def template(self, requested: str | None) -> str | None:
         """The chat template for a request with this name; None if the model has none. May read a template file."""
         return self._preparer.template(self.name, self.facts.chat_templates, requested)
 
-    async def chat_text(self, prompt: ChatPrompt) -> str:
+    async def chat_text(self, prompt: ChatPrompt, requested: str | None = None) -> str:
         """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
-        return await self._deadline.wait(self._preparer.chat_text(prompt, self._client))
+        return await self._deadline.wait(self._preparer.chat_text(prompt, self._client, requested))
 
-    async def count(self, prompt: ChatPrompt | PartsPrompt) -> int:
+    async def count(self, prompt: ChatPrompt | PartsPrompt, requested: str | None = None) -> int:
         """The tokens of the prompt, images included. Raises as `chat_text`."""
-        return await self._deadline.wait(self._preparer.count(prompt, self._client))
+        return await self._deadline.wait(self._preparer.count(prompt, self._client, requested))
 
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False

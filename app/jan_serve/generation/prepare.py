@@ -176,26 +176,38 @@ class RequestPreparer:
         engine_prompt = EnginePrompt(marked.pieces(text), param="messages", warnings=marked.warnings)
         return engine_prompt, _ChatAnswer(answer_constraint, parsers, chat_format)
 
-    async def chat_text(self, prompt: ChatPrompt, client: EngineClient) -> str:
-        """The chat as the model reads it, with SHOWN_MARKER for media. Raises TemplateError, InvalidRequest."""
-        return shown(await self._chat_pieces(prompt, client))
+    async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
+        """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request.
 
-    async def count(self, prompt: ChatPrompt | PartsPrompt, client: EngineClient) -> int:
-        """The tokens of the prompt; its images and sounds are not decoded. Raises as `chat_text`."""
+        Raises TemplateError, InvalidRequest.
+        """
+        return shown(await self._chat_pieces(prompt, client, requested))
+
+    async def count(
+        self, prompt: ChatPrompt | PartsPrompt, client: EngineClient, requested: str | None = None
+    ) -> int:
+        """The tokens of the prompt; its images and sounds are not decoded. As `chat_text`."""
         if isinstance(prompt, ChatPrompt):
-            found = EnginePrompt(await self._chat_pieces(prompt, client), param="messages")
+            found = EnginePrompt(await self._chat_pieces(prompt, client, requested), param="messages")
         else:
             found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
         return await client.count(_count_request(found, client))
 
-    async def _chat_pieces(self, prompt: ChatPrompt, client: EngineClient) -> tuple[str | ReadMedia, ...]:
+    async def _chat_pieces(
+        self, prompt: ChatPrompt, client: EngineClient, requested: str | None
+    ) -> tuple[str | ReadMedia, ...]:
         _check_generates(client.facts)
-        marked, text = await self._render(prompt, self._template(client, prompt), client)
+        profile = self._profiles()(client.name, requested)
+        whole = with_defaults(GenerationRequest(prompt=prompt), profile).prompt
+        assert isinstance(whole, ChatPrompt)
+        marked, text = await self._render(whole, self._template(client, whole, requested), client)
         return marked.pieces(text)
 
-    def shows_tools(self, client: EngineClient) -> bool:
-        """Whether the model's template writes the tools of a chat."""
-        return knows_tools(self.template(client.name, client.facts.chat_templates, with_tools=True))
+    def shows_tools(self, client: EngineClient, requested: str | None = None) -> bool:
+        """Whether the model's template writes the tools of a chat. requested: the name in the request."""
+        return knows_tools(
+            self.template(client.name, client.facts.chat_templates, requested, with_tools=True)
+        )
 
     def template(
         self,

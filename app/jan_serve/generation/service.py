@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.core.request import GenerationRequest
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
@@ -65,10 +65,6 @@ class GenerationService:
         """The model's canonical name and its facts."""
         async with self.open(model) as opened:
             return opened.name, opened.facts
-
-    async def chat_text(self, model: str | None, prompt: ChatPrompt) -> str:
-        async with self.open(model) as opened:
-            return await opened.chat_text(prompt)
 
     async def tokenize(
         self,

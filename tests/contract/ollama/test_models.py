@@ -312,6 +312,26 @@ async def test_a_variant_has_its_own_instructions_and_defaults(managed: Managed)
     assert "Be Luigi." in reply["message"]["content"]
 
 
+async def test_a_variant_is_counted_and_rendered_as_it_is_asked(managed: Managed) -> None:
+    await post(managed, "/api/create", **MARIO, stream=False)
+    asked = {"model": "mario", "messages": [{"role": "user", "content": "Hi"}]}
+    used = (await post(managed, "/v1/chat/completions", **asked))["usage"]["prompt_tokens"]
+    counted = await post(managed, "/v1/messages/count_tokens", **asked)
+    assert counted["input_tokens"] == used
+    counted = await post(managed, "/v1/responses/input_tokens", model="mario", input="Hi")
+    assert counted["input_tokens"] == used
+    shown = (await post(managed, "/apply-template", **asked))["prompt"]
+    assert shown.startswith("<|im_start|>system\nYou are Mario.<|im_end|>\n<|im_start|>user\nWho?")
+    tokenized = await post(managed, "/tgi/chat_tokenize", **asked)
+    assert tokenized["templated_text"] == shown
+    answer = await post(managed, "/tgi/v1/chat/completions", **asked)
+    assert answer["usage"]["prompt_tokens"] == len(tokenized["tokenize_response"])
+    echo = {"model": "mario", "messages": [{"role": "user", "content": "!echo"}]}
+    echoed = await post(managed, "/tgi/v1/chat/completions", **echo)
+    assert echoed["usage"]["completion_tokens"] == 9, "num_predict of the variant"
+    assert echoed["choices"][0]["finish_reason"] == "length"
+
+
 async def test_a_variant_of_a_variant_inherits(managed: Managed) -> None:
     await post(managed, "/api/create", **MARIO, stream=False)
     await post(

@@ -323,7 +323,9 @@ async def test_embeddings() -> None:
     for nothing in no_inputs:
         _, empty = await call("/api/embed", {"model": "m"} | nothing, models)
         assert json.loads(empty)["embeddings"] == []
-    _, old = await call("/api/embeddings", {"model": "m", "prompt": "a"}, models)
+    models.keep_alives.clear()
+    _, old = await call("/api/embeddings", {"model": "m", "prompt": "a", "keep_alive": 0}, models)
+    assert models.keep_alives == [0.0]
     assert json.loads(old) == {"embedding": vector}
     assert await call("/api/embeddings", {"model": "m", "prompt": ""}, models) == (200, '{"embedding":[]}')
     for wrong in (5, [5], [["a"]], {"a": "b"}):
@@ -383,3 +385,6 @@ async def test_an_input_that_is_too_long_is_cut_on_request_alone() -> None:
     status, _ = await call("/api/embed", body | {"truncate": True}, models)
     assert status == 200
     assert client.embedded == ((256, *b"ab"), "ab", (256, *b"gh"))
+    models.keep_alives.clear()
+    status, _ = await call("/api/embed", body | {"truncate": True, "keep_alive": 0}, models)
+    assert (status, models.keep_alives, models.held) == (200, [0.0], 0), "one lease: one load"

@@ -138,7 +138,7 @@ async def test_the_range_is_in_the_message() -> None:
     async with http_client() as client:
         for field, value, words in [
             ("top_p", -1, "from 0 to 1"), ("min_p", 5, "from 0 to 1"), ("temperature", 1e9, "from 0 to 100"),
-            ("temperature", -5, "from 0 to 100"), ("repeat_penalty", 0, "above 0"), ("seed", 1 << 40, "4294967295"),
+            ("temperature", -5, "from 0 to 100"), ("repeat_penalty", 0, "above 0"),
             ("stop", [""], "empty"), ("max_tokens", -5, "0 or more"), ("top_k", -2, "0 or more"),
         ]:  # fmt: skip
             response = await client.post("/v1/completions", json={"prompt": "a", field: value})

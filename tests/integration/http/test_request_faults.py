@@ -109,7 +109,6 @@ REFUSED: Final[dict[str, tuple[str, dict[str, Any] | bytes, str, str]]] = {
     "top_p": (COMPLETIONS, prompt(top_p=-1), "validation_error", "from 0 to 1"),
     "min_p": (CHATS, chat(min_p=5), "validation_error", "from 0 to 1"),
     "repeat_penalty": (COMPLETIONS, prompt(repeat_penalty=0), "invalid_request", "above 0"),
-    "seed": (COMPLETIONS, prompt(seed=1 << 40), "invalid_request", "4294967295"),
     "max_tokens": (COMPLETIONS, prompt(max_tokens=-5), "validation_error", "0 or more"),
     "max_tokens of a chat": (CHATS, chat(max_tokens=-5), "invalid_request", "-1"),
     "empty stop": (COMPLETIONS, prompt(stop=[""]), "invalid_request", "empty"),

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import PlainTextResponse, Response
 
 from jan_serve.api.errors import (
@@ -113,6 +114,27 @@ def test_validation_names_the_fields_but_not_their_values() -> None:
     assert problem.param == "messages[0].role"
     assert len(problem.fields) == 16
     assert "secret" not in str(problem)
+
+
+def test_validation_repeats_no_tag_and_no_long_key() -> None:
+    class Cat(BaseModel):
+        kind: Literal["cat"]
+
+    class Dog(BaseModel):
+        kind: Literal["dog"]
+
+    class Body(BaseModel):
+        pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+        weights: dict[str, float]
+
+    long = "secret" * 1000
+    with pytest.raises(ValidationError) as caught:
+        Body.model_validate({"pet": {"kind": long}, "weights": {long: "x"}})
+    problem = validation_problem(caught.value.errors())
+    assert problem.fields[0].message == "'kind' must be one of: 'cat', 'dog'"
+    assert "pet: 'kind' must be one of: 'cat', 'dog'" in problem.message
+    assert problem.fields[1].loc == ("weights", long[:100])
+    assert len(str(problem)) < 1000
 
 
 def test_envelopes_are_chosen_by_whole_path_segments() -> None:

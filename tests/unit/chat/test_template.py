@@ -16,6 +16,7 @@ from jan_serve.core.messages import (
 )
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
+from jan_serve.errors import TemplateError
 from models.recipe.chat_template import CHAT_TEMPLATE
 
 USER = (Message(role="user", content="Hi"),)
@@ -72,6 +73,38 @@ def test_template_kwargs_reach_the_template_but_replace_nothing() -> None:
     assert render(source, template_kwargs={"enable_thinking": True, "messages": []}) == "True Hi"
 
 
+WRITES_EFFORT = "{{ reasoning_effort }} {{ messages[-1].content }}"
+TAKES_TWO = (
+    "{% if reasoning_effort is defined and reasoning_effort not in ['none', 'high'] %}"
+    "{{ raise_exception('no') }}{% endif %}"
+)
+NAMES_MAX = "{% if reasoning_effort == 'max' %}{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "effort", "shown"),
+    [
+        *((WRITES_EFFORT, word, word) for word in ("none", "low", "medium", "high", "ultra")),
+        (WRITES_EFFORT, "minimal", "low"),
+        (WRITES_EFFORT, "xhigh", "high"),
+        (WRITES_EFFORT, "max", "high"),
+        (NAMES_MAX + WRITES_EFFORT, "max", "max"),
+        (NAMES_MAX + WRITES_EFFORT, "xhigh", "high"),
+        *((TAKES_TWO + WRITES_EFFORT, word, "high") for word in ("minimal", "low", "medium", "high", "max")),
+        (TAKES_TWO + WRITES_EFFORT, "none", "none"),
+        (WRITES_EFFORT, 3, "3"),
+    ],
+)
+def test_an_effort_is_a_word_that_the_template_takes(source: str, effort: Any, shown: str) -> None:
+    assert render(source, template_kwargs={"reasoning_effort": effort}) == f"{shown} Hi"
+
+
+def test_a_template_that_takes_no_effort_says_so() -> None:
+    source = "{% if reasoning_effort is defined %}{{ raise_exception('no efforts') }}{% endif %}hi"
+    with pytest.raises(TemplateError, match="no efforts"):
+        render(source, template_kwargs={"reasoning_effort": "low"})
+
+
 CHATML_WITHOUT_SYSTEM = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -82,6 +115,103 @@ SYSTEM = Message(role="system", content="Be kind.")
 def test_a_system_message_goes_to_the_user_where_there_is_no_such_role() -> None:
     assert render(CHATML_WITHOUT_SYSTEM, (SYSTEM, *USER)) == "<user>Be kind.\n\nHi<assistant>"
     assert render(CHATML_WITHOUT_SYSTEM, (SYSTEM,)) == "<user>Be kind.<assistant>"
+
+
+TURNS = (
+    "{% for m in messages %}<{{ m.role }}{% for t in m.tool_calls or [] %} {{ t.function.name }}"
+    "{{ t.function.arguments | tojson }}{% endfor %}>{{ m.content or '' }}{% endfor %}{% if tools %}{% endif %}"
+)
+SYSTEM_FIRST = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+    "{{ raise_exception('System message must be at the beginning.') }}{% endif %}{% endfor %}" + TURNS
+)
+ALTERNATE = (
+    "{% set first = 1 if messages[0].role == 'system' else 0 %}{% set ns = namespace(n=0) %}"
+    "{% for m in messages[first:] %}{% if m.role != 'tool' and not m.tool_calls %}"
+    "{% if (m.role == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% set ns.n = ns.n + 1 %}{% endif %}{% endfor %}" + TURNS
+)
+GEMMA = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+
+
+def chat(*turns: str) -> tuple[Message, ...]:
+    """Messages as `role: text`; a call as `call: name`, and its result as `tool: text`."""
+    messages: list[Message] = []
+    for turn in turns:
+        role, text = turn.split(": ", 1)
+        if role == "call":
+            calls = (ToolCall(text, FunctionCall(text, "{}")),)
+            messages.append(Message(role="assistant", tool_calls=calls))
+        else:
+            messages.append(Message(role=role, content=text))
+    return tuple(messages)
+
+
+@pytest.mark.parametrize(
+    ("source", "turns", "expected"),
+    [
+        (SYSTEM_FIRST, ["system: A", "system: B", "user: Hi"], "<system>A\n\nB<user>Hi"),
+        (SYSTEM_FIRST, ["user: Hi", "system: B"], "<system>B<user>Hi"),
+        (
+            SYSTEM_FIRST,
+            ["system: A", "user: Hi", "assistant: So", "system: B", "user: Go", "user: On"],
+            "<system>A<user>Hi<assistant>So<user><system-reminder>\nB\n</system-reminder>\n\nGo<user>On",
+        ),
+        (
+            SYSTEM_FIRST,
+            ["user: Hi", "call: add", "tool: 2", "system: A", "system: B"],
+            "<user>Hi<assistant add{}><tool>2"
+            "<user><system-reminder>\nA\n</system-reminder>\n\n<system-reminder>\nB\n</system-reminder>",
+        ),
+        (SYSTEM_FIRST, ["user: Hi", "user: You"], "<user>Hi<user>You"),
+        (ALTERNATE, ["system: A", "system: B", "user: Hi"], "<system>A\n\nB<user>Hi"),
+        (ALTERNATE, ["user: Hi", "user: You"], "<user>Hi\n\nYou"),
+        (
+            ALTERNATE,
+            ["user: Hi", "assistant: So", "call: add", "tool: 2", "assistant: 2", "user: On", "system: B"],
+            "<user>Hi<assistant add{}>So<tool>2<assistant>2"
+            "<user>On\n\n<system-reminder>\nB\n</system-reminder>",
+        ),
+        (GEMMA, ["system: A", "system: B", "user: Hi", "user: You"], "<user>A\n\nB\n\nHi\n\nYou"),
+        (GEMMA, ["user: Hi", "system: B"], "<user>Hi\n\nB"),
+    ],
+    ids=[
+        "two at the start",
+        "after the user",
+        "after an answer",
+        "after a result",
+        "turns it accepts",
+        "alternating: two at the start",
+        "alternating: two of the user",
+        "alternating: text before a call",
+        "no system: two of each",
+        "no system: after the user",
+    ],
+)
+def test_turns_become_those_that_a_strict_template_accepts(
+    source: str, turns: list[str], expected: str
+) -> None:
+    assert render(source, chat(*turns), tools=(Tool(name="add"),) if "call: add" in turns else ()) == expected
+
+
+def test_a_template_that_shows_all_turns_gets_them_unchanged() -> None:
+    turns = ["system: A", "system: B", "user: Hi", "user: You", "assistant: So", "system: C", "user: On"]
+    expected = "<system>A<system>B<user>Hi<user>You<assistant>So<system>C<user>On"
+    assert render(TURNS, chat(*turns)) == expected
+
+
+def test_an_answer_in_two_parts_goes_on_where_roles_alternate() -> None:
+    turns = chat("user: Hi", "assistant: Once", "assistant: upon")
+    assert render(ALTERNATE, turns) == "<user>HiOnce\n\nupon"
+
+
+def test_results_as_text_join_the_users_turn_where_roles_alternate() -> None:
+    text = render(GEMMA, chat("user: Hi", "call: add", "tool: 2", "user: So?"))
+    assert text.endswith("<user><tool_response>\n2\n</tool_response>\n\nSo?")
 
 
 def test_content_becomes_parts_where_the_template_wants_them() -> None:

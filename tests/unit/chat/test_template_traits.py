@@ -13,6 +13,12 @@ END = "{% endfor %}"
 NO_SYSTEM = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{% endfor %}"
 )
+ALTERNATE = (
+    "{% set first = 1 if messages[0].role == 'system' else 0 %}{% set ns = namespace(n=0) %}"
+    "{% for m in messages[first:] %}{% if m.role != 'tool' and not m.tool_calls %}"
+    "{% if (m.role == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% set ns.n = ns.n + 1 %}{% endif %}{% endfor %}"
+)
 
 TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
     "arguments as JSON": (
@@ -35,7 +41,48 @@ TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
     ),
     "no system message": (
         NO_SYSTEM + TURNS + CALLS + "{{ c.function.arguments | tojson }}" + END + END,
-        TemplateTraits(system_role=False),
+        TemplateTraits(system_role=False, late_system=False),
+    ),
+    "one system message at the start": (
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+        "{{ raise_exception('System message must be at the beginning.') }}{% endif %}{% endfor %}"
+        + TURNS
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(late_system=False),
+    ),
+    "later system messages left out": (
+        "{% for m in messages %}{% if m.role != 'system' or loop.first %}{{ m.content or '' }}{% endif %}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(late_system=False),
+    ),
+    "two efforts": (
+        "{% if reasoning_effort is defined and reasoning_effort not in ['none', 'high'] %}"
+        "{{ raise_exception('must be either none or high') }}{% endif %}"
+        + TURNS
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(efforts=("none", "high")),
+    ),
+    "an effort with a name of its own": (
+        "{% if reasoning_effort == 'max' %}Think.{% endif %}"
+        + TURNS
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(efforts=("none", "low", "medium", "high", "max")),
+    ),
+    "roles that alternate": (
+        ALTERNATE + TURNS + CALLS + "{{ c.function.arguments | tojson }}" + END + END,
+        TemplateTraits(late_system=False, repeated_turns=False),
     ),
     "tools that must be a list": (
         "{{ tools | length }}" + TURNS + CALLS + "{{ c.function.arguments | tojson }}" + END + END,

@@ -126,6 +126,29 @@ async def test_a_configured_template_replaces_the_models() -> None:
     assert ("fake", "alias") in asked
 
 
+async def test_what_is_counted_and_shown_is_the_prompt_of_the_variant() -> None:
+    variant = ModelProfile(
+        template=TemplateOverride("mine", source="{% for m in messages %}[{{ m.content }}]{% endfor %}"),
+        system="Be kind.",
+        messages=(Message(role="user", content="Who?"), Message(role="assistant", content="Me.")),
+    )
+    profiles = {"variant": variant}
+
+    def profile_of(model: str, requested: str | None) -> ModelProfile:
+        del model
+        return profiles.get(requested or "", ModelProfile())
+
+    one = preparer_of(profiles=lambda: profile_of)
+    sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="variant"), client_of())
+    text = "[Be kind.][Who?][Me.][Hi]"
+    assert sent.submitted.prompt == (text,)
+    assert await one.chat_text(chat("Hi"), client_of(), "variant") == text
+    assert await one.count(chat("Hi"), client_of(), "variant") == len(text) + 1
+    assert await one.chat_text(chat("Hi"), client_of()) == "<s>[user:Hi]"
+    assert not one.shows_tools(client_of("{{ tools }}"), "variant")
+    assert one.shows_tools(client_of("{{ tools }}"))
+
+
 async def test_models_are_not_shown_which_draft_the_schema_of_a_tool_is_written_in() -> None:
     schema: dict[str, Any] = {"$schema": DRAFT, "type": "object", "properties": {}}
     template = "{% for tool in tools %}{{ tool.function.parameters | tojson }}{% endfor %}"

@@ -43,7 +43,8 @@ class BodyGuard(Guard):
         self._timeout_s = BODY_TIMEOUT_S
         self._lifecycle = lifecycle
         self._upload_paths = tuple(upload_paths)
-        self._typed_paths = (*self._upload_paths, *form_paths)
+        self._form_paths = tuple(form_paths)
+        self._typed_paths = (*self._upload_paths, *self._form_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limited = (
@@ -57,7 +58,10 @@ class BodyGuard(Guard):
         return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
 
     def check(self, scope: Scope) -> None:
-        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send."""
+        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send.
+
+        Pages of other origins are rejected before: see OriginGuard.
+        """
         lengths = header_values(scope, b"content-length")
         limit = self._max_of(scope)
         if any(value.isdigit() and int(value[:20]) > limit for value in lengths):
@@ -77,6 +81,8 @@ class BodyGuard(Guard):
             if not is_json and not is_below(scope["path"], self._typed_paths):
                 others = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
+            return
+        if len(types) == 1 and _is_form(types[0]) and is_below(scope["path"], self._form_paths):
             return
         # Web pages can send any other type without a preflight (CORS-safelisted types).
         has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
@@ -149,3 +155,7 @@ def _is_json(value: bytes) -> bool:
     return media_type == b"application/json" or (
         media_type.startswith(b"application/") and media_type.endswith(b"+json")
     )
+
+
+def _is_form(value: bytes) -> bool:
+    return value.split(b";", 1)[0].strip().lower() == b"multipart/form-data"

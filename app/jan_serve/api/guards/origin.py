@@ -19,7 +19,7 @@ from jan_serve.api.http.page_paths import is_page_path
 _LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2048}\Z")
-_EXPOSED: Final = "x-request-id, openai-processing-ms, retry-after"
+_EXPOSED: Final = "x-request-id, request-id, openai-processing-ms, retry-after, x-jan-serve-warning"
 _PREFLIGHT_SECONDS: Final = "600"
 _OTHER_SITES: Final = frozenset({b"cross-site", b"same-site"})
 """Sec-Fetch-Site of requests from pages of another origin, including images and links (W3C Fetch Metadata)."""

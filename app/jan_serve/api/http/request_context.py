@@ -26,8 +26,8 @@ WARNING_HEADER: Final = "x-jan-serve-warning"
 _MAX_WARNINGS: Final = 16
 """Further ones are not sent: clients and proxies limit the size of a head."""
 
-_PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs"})
-"""Polled about the server: they get no log line, and a drain does not wait for them."""
+_PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs", "/models/sse"})
+"""They only watch the server, and cause no work: they get no log line, and a drain does not wait for them."""
 
 
 CountRequest = Callable[[str, int, RequestRecord], None]

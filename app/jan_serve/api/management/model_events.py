@@ -37,8 +37,8 @@ async def load_events(management: Management, name: str, keep_alive_s: float | N
 async def all_events(management: Management, pulls: Pulls) -> AsyncGenerator[Event]:
     """Changes of every model, from now on: `model_status`, `download_progress`, `model_remove`, `models_reload`.
 
-    Starts with `models_reload`: later events keep a `GET /models` up to date. Ends when it is closed. A change that is
-    undone between two polls is not reported.
+    Starts with `models_reload`: later events keep a `GET /models` up to date. Ends when it is closed, and when
+    the server drains. A change that is undone between two polls is not reported.
     """
     names = await _names(management)
     known = _states(management)
@@ -47,6 +47,8 @@ async def all_events(management: Management, pulls: Pulls) -> AsyncGenerator[Eve
     polls = 0
     while True:
         await asyncio.sleep(_POLL_S)
+        if management.manager.snapshot().draining:
+            return
         now = _states(management)
         for name, seen in now.items():
             if known.get(name, {"value": "unloaded"}) != seen:

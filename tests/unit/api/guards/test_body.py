@@ -107,6 +107,28 @@ async def test_other_types_than_json_are_refused_from_pages(
         refused(response, 415, "unsupported_media_type")
 
 
+@pytest.mark.parametrize(
+    ("content_type", "status", "code"),
+    [
+        ("multipart/form-data; boundary=x", 400, "invalid_request"),
+        ("text/plain", 415, "unsupported_media_type"),
+    ],
+)
+async def test_a_page_sends_a_form_where_a_form_is_read(
+    client: httpx.AsyncClient, content_type: str, status: int, code: str
+) -> None:
+    """The refusal of 400 is that of the route, which read the form."""
+    headers = {"origin": "http://localhost:3000", "content-type": content_type}
+    response = await client.post("/v1/audio/transcriptions", content=b"--x--\r\n", headers=headers)
+    refused(response, status, code)
+
+
+async def test_a_page_of_another_site_sends_no_form(client: httpx.AsyncClient) -> None:
+    headers = {"origin": "http://evil.com", "content-type": "multipart/form-data; boundary=x"}
+    response = await client.post("/v1/audio/transcriptions", content=b"--x--\r\n", headers=headers)
+    refused(response, 403, "forbidden_origin")
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", None])
 async def test_a_program_needs_no_type(client: httpx.AsyncClient, content_type: str | None) -> None:
     """`curl -d` sends that of a form."""

@@ -67,6 +67,8 @@ async def test_loopback_pages_may_call(client: httpx.AsyncClient, origin: str) -
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == origin
     assert response.headers["vary"] == "Origin"
+    exposed = response.headers["access-control-expose-headers"].split(", ")
+    assert {"request-id", "x-request-id", "x-jan-serve-warning", "retry-after"} <= set(exposed)
     assert "access-control-allow-credentials" not in response.headers
 
 

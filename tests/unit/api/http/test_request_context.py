@@ -147,7 +147,7 @@ async def test_a_request_without_an_answer_was_cancelled(around: Around) -> None
     assert around.lifecycle.open_requests == 0
 
 
-@pytest.mark.parametrize("path", ["/health", "/metrics", "/dialect/probe"])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/models/sse", "/dialect/probe"])
 async def test_probes_are_counted_but_not_logged_and_hold_no_drain(
     around: Around, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:

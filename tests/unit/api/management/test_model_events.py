@@ -28,6 +28,7 @@ class World:
         self.on_disk: list[str] = []
         self.under_way: dict[str, int] = {}
         self.polls = 0
+        self.draining = False
         self.loaded: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def set(self, name: str, state: ModelState, **changes: Any) -> None:
@@ -35,7 +36,7 @@ class World:
 
     def snapshot(self) -> ManagerSnapshot:
         self.polls += 1
-        return ManagerSnapshot(draining=False, models=tuple(self.states.values()))
+        return ManagerSnapshot(draining=self.draining, models=tuple(self.states.values()))
 
     async def load(self, name: str, keep_alive_s: float | None) -> str:
         return await self.loaded
@@ -98,6 +99,13 @@ async def test_closing_the_stream_stops_the_load(world: World) -> None:
     async with aclosing(loading(world, "m")) as events:
         await anext(events)
     assert world.loaded.cancelled()
+
+
+async def test_the_events_end_when_the_server_drains(world: World) -> None:
+    async with aclosing(everything(world)) as events:
+        await anext(events)
+        world.draining = True
+        assert [event async for event in events] == []
 
 
 def disk(*names: str) -> Callable[[World], None]:

@@ -16,6 +16,7 @@ MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_CONTEXT_TOKENS: Final = 1 << 22
 MAX_TEMPERATURE: Final = 100.0
 MAX_PENALTY: Final = 100.0
-MAX_SEED: Final = (1 << 32) - 1
+SEEDS: Final = 0xFFFFFFFE
+"""Different seeds of llama.cpp; others are taken modulo this."""
 THINKING_BUDGETS: Final = {"low": 1_024, "medium": 8_192}
 """Maximum tokens of thought by level; a level without an entry has no limit."""

@@ -50,6 +50,7 @@ _KINDS: Final[dict[str, Kind]] = {
 """All options of Ollama. Those that no code below reads change how a model is loaded, or have no effect there."""
 
 OFF_TYPICAL: Final = 1.0
+_RANDOM_SEED: Final = -1
 
 
 class Options(NamedTuple):
@@ -122,9 +123,7 @@ def _ranged(name: str, value: float) -> float:
 
 def _seed(seed: int) -> int | None:
     """None draws one."""
-    if seed > limits.MAX_SEED:
-        raise _wrong("seed", f"must be at most {limits.MAX_SEED}; -1 draws one")
-    return seed if seed >= 0 else None
+    return None if seed == _RANDOM_SEED else seed % limits.SEEDS
 
 
 def _wrong(name: str, words: str) -> InvalidRequest:

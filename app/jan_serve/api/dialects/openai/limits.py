@@ -22,7 +22,8 @@ MAX_LOGIT_BIAS: Final = 1_024
 MAX_BIAS: Final = 100.0
 MAX_TEMPERATURE: Final = 100.0
 MAX_REPEAT_PENALTY: Final = 100.0
-MAX_SEED: Final = (1 << 32) - 1
+SEEDS: Final = 0xFFFFFFFE
+"""Different seeds of llama.cpp; others are taken modulo this."""
 MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22
 """Token ids in an array; far beyond any context."""

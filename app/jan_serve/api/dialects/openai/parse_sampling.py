@@ -26,8 +26,6 @@ def sampling_params(body: SamplingFields) -> SamplingParams:
     if body.repeat_penalty == 0:
         raise out_of_range("repeat_penalty", 0, f"above 0, up to {limits.MAX_REPEAT_PENALTY:g}")
     require("repeat_penalty", body.repeat_penalty, 0, limits.MAX_REPEAT_PENALTY)
-    if body.seed is not None:
-        require("seed", body.seed, RANDOM_SEED, limits.MAX_SEED)
     return SamplingParams(
         temperature=body.temperature,
         top_k=body.top_k,
@@ -39,7 +37,7 @@ def sampling_params(body: SamplingFields) -> SamplingParams:
         mirostat_mode=body.mirostat_mode,
         mirostat_tau=body.mirostat_tau,
         mirostat_eta=body.mirostat_eta,
-        seed=None if body.seed == RANDOM_SEED else body.seed,
+        seed=None if body.seed in (None, RANDOM_SEED) else body.seed % limits.SEEDS,
         logit_bias=_bias_by_id(body),
     )
 

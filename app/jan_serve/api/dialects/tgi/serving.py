@@ -109,21 +109,21 @@ class Serving:
 class RequestLease:
     """The model of one request, with its checks and its answers. The lease begins with the first step that needs it.
 
-    is_streaming: a stream has taken over the lease, and ends it.
+    is_streaming: a stream has taken over the lease, and ends it. model_name: in the request.
     """
 
     def __init__(self, serving: Serving, request: Request, model: str | None) -> None:
         self.is_streaming = False
         self._serving = serving
         self._request = request
-        self._model_name = model
+        self.model_name = model
         self._model: LeasedModel | None = None
         self._stack = AsyncExitStack()
 
     async def model(self) -> LeasedModel:
         """Waits while it loads. Raises as GenerationService.open."""
         if self._model is None:
-            opening = self._serving.generation.open(self._model_name)
+            opening = self._serving.generation.open(self.model_name)
             self._model = await self._stack.enter_async_context(opening)
         return self._model
 
@@ -161,12 +161,13 @@ class RequestLease:
         self._serving.metrics.sized(max_input=max_input, max_total=max_total)
         request = generation_request(
             parameters,
+            self.model_name,
             prompt,
             n_input,
             limits,
             max_total=max_total,
             constraint=constraint,
-            adapters=_adapters(parameters.adapter_id or self._model_name, facts),
+            adapters=_adapters(parameters.adapter_id or self.model_name, facts),
         )
         assert request.stopping.max_tokens is not None
         eos = _eos(facts, with_candidates=bool(parameters.top_n_tokens))

@@ -27,9 +27,6 @@ from jan_serve.errors import InvalidRequest
 _DEFAULTS: Final = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 """llama.cpp's: Anthropic documents a temperature of 1 for its own models."""
 
-_EFFORTS: Final = {"xhigh": "high", "max": "high"}
-"""Efforts that templates do not know."""
-
 
 class ParsedMessage(msgspec.Struct, frozen=True):
     """warnings: parts that are left out. shows_thoughts: the answer holds the text of thoughts."""
@@ -158,8 +155,7 @@ def _template_kwargs(body: wire.CountTokensRequest, conversation: Conversation) 
 
 
 def _effort(body: wire.CountTokensRequest) -> str | None:
-    effort = body.output_config.effort if body.output_config is not None else None
-    return _EFFORTS.get(effort or "", effort)
+    return body.output_config.effort if body.output_config is not None else None
 
 
 def _constraint(body: wire.CountTokensRequest) -> Constraint | None:

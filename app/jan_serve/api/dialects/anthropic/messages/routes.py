@@ -62,7 +62,7 @@ def add_message_routes(router: APIRouter, services: Services, leases: ModelLease
 
     async def count(model_name: str, prompt: ChatPrompt) -> int:
         async with service.open(model_name or None) as model:
-            return await model.count(prompt)
+            return await model.count(prompt, model_name or None)
 
     @router.post("/v1/messages/count_tokens", summary="Count tokens", response_model=TokenCount)
     async def count_tokens(request: Request, body: CountTokensRequest) -> Response:

@@ -36,6 +36,10 @@ _ROLES: Final[dict[str, core.Role]] = {
     "tool": "tool",
     "function": "function",
 }
+_RESULTS: Final = ("tool", "function")
+_IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text only.)"
+"""What a model without sight reads in place of an image in a tool's result: see core.messages.ImagePart."""
+
 _MESSAGE: Final = TypeAdapter(wire.Message)
 _PART: Final[TypeAdapter[wire.TextPart | wire.ImagePart]] = TypeAdapter(wire.TextPart | wire.ImagePart)
 
@@ -159,7 +163,7 @@ def _message(item: dict[str, Any], index: int) -> core.Message:
         )
     return core.Message(
         role=role,
-        content=_content(message.content, index),
+        content=_content(message.content, index, _IMAGE_NOTE if role in _RESULTS else None),
         name=message.name,
         tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
@@ -168,16 +172,17 @@ def _message(item: dict[str, Any], index: int) -> core.Message:
 
 
 def _content(
-    content: str | list[dict[str, Any]] | None, index: int
+    content: str | list[dict[str, Any]] | None, index: int, note: str | None
 ) -> str | tuple[core.ContentPart, ...] | None:
     if content is None or isinstance(content, str):
         return content
     return tuple(
-        _part(part, f"messages[{index}].content[{part_index}]") for part_index, part in enumerate(content)
+        _part(part, f"messages[{index}].content[{part_index}]", note)
+        for part_index, part in enumerate(content)
     )
 
 
-def _part(part: dict[str, Any], field: str) -> core.ContentPart:
+def _part(part: dict[str, Any], field: str, note: str | None) -> core.ContentPart:
     kind: object = part.get("type")
     if isinstance(kind, str) and kind not in ("text", "image_url"):
         raise UnsupportedContent(f"{field}: content of type {kind[:40]!r} is not supported", param="messages")
@@ -188,7 +193,7 @@ def _part(part: dict[str, Any], field: str) -> core.ContentPart:
     if isinstance(known, wire.TextPart):
         return core.TextPart(known.text)
     url = known.image_url if isinstance(known.image_url, str) else known.image_url.url
-    return core.ImagePart(url, f"{field}.image_url")
+    return core.ImagePart(url, f"{field}.image_url", note)
 
 
 def _call(call: wire.ToolCall) -> core.ToolCall:

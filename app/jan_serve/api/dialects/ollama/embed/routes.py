@@ -34,15 +34,16 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
         started = time.perf_counter_ns()
         name, keep = model_name(body), keep_alive_s(body.keep_alive)
         parse_options(body.options)
-        load_ns = await serving.load(request, name, keep)
         vectors, count = [], 0
         if body.input:
             work = _embed(serving, name, body.input, body.dimensions or None, keep, cut=body.truncate is True)
-            result = await while_connected(request, work)
+            result, load_ns = await while_connected(request, work)
             record = record_of(request.scope)
             record.model, record.prompt_tokens = result.model, result.prompt_tokens
             vectors = [item.embedding for item in await embedding_list(result.vectors, as_base64=False)]
             count = result.prompt_tokens
+        else:
+            load_ns = await serving.load(request, name, keep)
         return json_reply(
             {
                 "model": name,
@@ -62,7 +63,7 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
             await serving.load(request, name, keep)
             return json_reply({"embedding": []})
         work = _embed(serving, name, [body.prompt], None, keep, cut=False)
-        result = await while_connected(request, work)
+        result, _ = await while_connected(request, work)
         record = record_of(request.scope)
         record.model, record.prompt_tokens = result.model, result.prompt_tokens
         [item] = await embedding_list(result.vectors, as_base64=False)
@@ -77,17 +78,21 @@ async def _embed(
     keep_alive_s: float | None,
     *,
     cut: bool,
-) -> Embeddings:
-    """cut: shorten inputs that are too long. Raises as EmbeddingService.embed."""
+) -> tuple[Embeddings, int]:
+    """The embeddings, and the nanoseconds until the model was held. cut: shorten inputs that are too long.
+
+    Raises as EmbeddingService.embed.
+    """
     inputs: list[str | tuple[int, ...]] = list(texts)
-    for _ in range(len(inputs) + 1):
-        try:
-            return await serving.embeddings.embed(name, inputs, dimensions, keep_alive_s=keep_alive_s)
-        except ContextLengthExceeded as error:
-            index = error.item or 0
-            text = inputs[index]
-            if not cut or not isinstance(text, str):
-                raise
-            tokens = (await serving.generation.tokenize(name, text)).tokens
-            inputs[index] = tokens[: error.n_ctx]
+    async with serving.hold(name, keep_alive_s) as model:
+        for _ in range(len(inputs) + 1):
+            try:
+                return await model.embeddings.embed(name, inputs, dimensions), model.load_ns
+            except ContextLengthExceeded as error:
+                index = error.item or 0
+                text = inputs[index]
+                if not cut or not isinstance(text, str):
+                    raise
+                tokens = (await model.generation.tokenize(name, text)).tokens
+                inputs[index] = tokens[: error.n_ctx]
     raise AssertionError("every input was cut once")

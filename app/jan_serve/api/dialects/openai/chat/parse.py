@@ -7,6 +7,7 @@ from typing import Any
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.chat import wire
 from jan_serve.api.dialects.openai.parse_common import (
+    IMAGE_NOTE,
     adapter_choices,
     choice_counts,
     explicit_sampling,
@@ -88,7 +89,8 @@ def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
 
 
 def _message(message: wire.ChatMessage, index: int) -> Message:
-    content = _content(message.content, f"messages[{index}].content")
+    is_result = isinstance(message, wire.ToolMessage | wire.FunctionMessage)
+    content = _content(message.content, f"messages[{index}].content", IMAGE_NOTE if is_result else None)
     match message:
         case wire.SystemMessage():
             return Message(role="system", content=content, name=message.name)
@@ -108,19 +110,24 @@ def _message(message: wire.ChatMessage, index: int) -> Message:
             return Message(role="function", content=content, name=message.name)
 
 
-def _content(content: str | list[Any] | None, field: str) -> str | tuple[ContentPart, ...] | None:
+def _content(
+    content: str | list[Any] | None, field: str, note: str | None
+) -> str | tuple[ContentPart, ...] | None:
+    """note: see core.messages.ImagePart."""
     if content is None or isinstance(content, str):
         return content
-    return tuple(_part(part, f"{field}[{index}]") for index, part in enumerate(content))
+    return tuple(_part(part, f"{field}[{index}]", note) for index, part in enumerate(content))
 
 
-def _part(part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.OtherPart, field: str) -> ContentPart:
+def _part(
+    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.OtherPart, field: str, note: str | None
+) -> ContentPart:
     match part:
         case wire.TextPart():
             return TextPart(part.text)
         case wire.ImagePart():
             url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
-            return ImagePart(url, f"{field}.image_url")
+            return ImagePart(url, f"{field}.image_url", note)
         case wire.AudioPart():
             return AudioPart(part.input_audio.data, f"{field}.input_audio.data")
         case wire.OtherPart():

@@ -50,6 +50,10 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
             request, events, InfillChunks(body).chunks, error_body, services.streams, done=b""
         )
 
+    async def chat_text(model_name: str | None, prompt: ChatPrompt) -> str:
+        async with generation.open(model_name) as model:
+            return await model.chat_text(prompt, model_name)
+
     @router.post(
         "/apply-template",
         tags=["llama-server"],
@@ -60,9 +64,7 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
         """Render a chat to the prompt that the model reads."""
         chat = chat_request(body)
         assert isinstance(chat.prompt, ChatPrompt)
-        return json_reply(
-            {"prompt": await while_connected(request, generation.chat_text(chat.model, chat.prompt))}
-        )
+        return json_reply({"prompt": await while_connected(request, chat_text(chat.model, chat.prompt))})
 
     @router.get("/props", tags=["llama-server"], summary="Props", response_model=Props)
     async def props(request: Request, model: str | None = None) -> Response:

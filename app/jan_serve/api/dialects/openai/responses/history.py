@@ -6,10 +6,10 @@ Several items (a thought, text, calls) of one turn become one assistant message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
+from jan_serve.api.dialects.openai.parse_common import IMAGE_NOTE
 from jan_serve.api.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.api.dialects.openai.responses.tools import flat_name
 from jan_serve.api.dialects.openai.responses.wire_items import (
@@ -30,8 +30,6 @@ from jan_serve.api.shared.packed_thoughts import unpacked_thought
 from jan_serve.core import messages as core
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
-
-IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text only.)"
 
 
 class History:

@@ -105,7 +105,7 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
 
     async def count(model_name: str | None, prompt: ChatPrompt) -> int:
         async with service.open(model_name) as model:
-            return await model.count(prompt)
+            return await model.count(prompt, model_name)
 
     @router.post(
         "/v1/responses/input_tokens",

@@ -90,10 +90,11 @@ async def serve_chat(request: Request, serving: Serving, body: ChatRequest) -> R
 async def _rendered(lease: RequestLease, body: ChatRequest, tools: list[Tool]) -> NativeRequest:
     """Without tools the answer is text, or what response_format requires. Raises InvalidRequest."""
     parameters = chat_parameters(body)
-    shown = bool(tools) and (await lease.model()).shows_tools()
+    shown = bool(tools) and (await lease.model()).shows_tools(lease.model_name)
     messages = chat_messages(body, tool_prompt(body, tools, shown=shown) if tools else "")
     model = await lease.model()
-    text = await model.chat_text(ChatPrompt(messages=messages, tools=core_tools(tools) if shown else ()))
+    prompt = ChatPrompt(messages=messages, tools=core_tools(tools) if shown else ())
+    text = await model.chat_text(prompt, lease.model_name)
     return NativeRequest(
         inputs=text.rstrip() if continues_answer(body) else text,
         parameters=parameters,

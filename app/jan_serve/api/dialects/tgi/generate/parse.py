@@ -154,6 +154,7 @@ def holds_image(prompt: PartsPrompt) -> bool:
 
 def generation_request(
     p: Parameters,
+    model: str | None,
     prompt: TokenPrompt | PartsPrompt,
     n_input: int,
     limits: GenerateLimits,
@@ -166,6 +167,7 @@ def generation_request(
     best_of = p.best_of or 1
     sampled = samples(p)
     return GenerationRequest(
+        model=model,
         prompt=prompt,
         sampling=SamplingParams(
             temperature=(p.temperature or 1.0) if sampled else 0.0,
@@ -196,6 +198,7 @@ def generation_request(
 
 
 def _given(p: Parameters) -> frozenset[str]:
-    """The fields that the caller set. A `do_sample` of false is a temperature of 0."""
+    """The fields that the caller set. A `do_sample` of false is a temperature of 0; an empty `stop` sets nothing."""
     names = explicit_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
+    names = names if p.stop else names - {"stop"}
     return names | {"temperature"} if "do_sample" in names and not p.do_sample else names

@@ -84,7 +84,7 @@ async def _native(request: Request, lease: RequestLease, value: dict[str, Any]) 
 
 async def _chat_text(lease: RequestLease, prompt: ChatPrompt) -> str:
     model = await lease.model()
-    return await model.chat_text(prompt)
+    return await model.chat_text(prompt, lease.model_name)
 
 
 def _fitting(model: type[M], value: dict[str, Any]) -> M | None:

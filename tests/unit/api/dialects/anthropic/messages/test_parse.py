@@ -75,7 +75,7 @@ THINKING: Final[list[tuple[dict[str, Any], int | None, dict[str, Any]]]] = [
     ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, 2000, {"enable_thinking": True}),
     ({"thinking": {"type": "adaptive"}}, None, {}),
     ({"thinking": {"type": "adaptive"}, **EFFORT_LOW}, 1024, {"reasoning_effort": "low"}),
-    ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, None, {"reasoning_effort": "high"}),
+    ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, None, {"reasoning_effort": "max"}),
     ({"thinking": {"type": "between_tools"}}, 0, {"enable_thinking": False}),
     ({"thinking": {"type": "between_tools"}, "messages": RESULT}, None, {"enable_thinking": True}),
     (EFFORT_LOW, 0, {"reasoning_effort": "low", "enable_thinking": False}),

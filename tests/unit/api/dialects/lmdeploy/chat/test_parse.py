@@ -201,6 +201,16 @@ def test_images_of_a_prompt_are_at_their_tokens_or_before_it() -> None:
         generate(input_ids=[1], image_data="x")
 
 
+@pytest.mark.parametrize("role", ["tool", "function"])
+def test_an_image_from_a_tool_has_words_for_models_without_sight(role: str) -> None:
+    turn = {"role": role, "content": [{"type": "image_url", "image_url": "u"}]}
+    (message,) = chat_prompt(messages=[turn]).messages
+    assert isinstance(message.content, tuple)
+    (image,) = message.content
+    assert isinstance(image, ImagePart)
+    assert (image.url, image.note) == ("u", "(The tool gave an image here, and this model reads text only.)")
+
+
 def test_images_are_left_to_the_template() -> None:
     assert generate(prompt="a", image_data=[]).prompt == TextPrompt("a")
     parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "u"}}]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from jan_serve.api.dialects.openai.parse_common import IMAGE_NOTE
 from jan_serve.core.messages import (
     AudioPart,
     FunctionCall,
@@ -109,6 +110,22 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "y", "detail": "low"}}]},
             Message(role="user", content=(ImagePart("y", "messages[0].content[0].image_url"),)),
+        ),
+        (
+            {"role": "tool", "content": [{"type": "image_url", "image_url": "x"}], "tool_call_id": "c1"},
+            Message(
+                role="tool",
+                content=(ImagePart("x", "messages[0].content[0].image_url", IMAGE_NOTE),),
+                tool_call_id="c1",
+            ),
+        ),
+        (
+            {"role": "function", "content": [{"type": "image_url", "image_url": "x"}], "name": "f"},
+            Message(
+                role="function",
+                content=(ImagePart("x", "messages[0].content[0].image_url", IMAGE_NOTE),),
+                name="f",
+            ),
         ),
         (
             {

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from jan_serve.api.dialects.tgi.chat.tools import tool_constraint
-from jan_serve.api.dialects.tgi.chat.wire import Function, Tool
+from jan_serve.api.dialects.tgi.chat.wire import Tool
 
 
 def tool_of(name: str, item: dict[str, Any], keyword: str) -> Tool:
@@ -19,7 +19,7 @@ def tool_of(name: str, item: dict[str, Any], keyword: str) -> Tool:
         "required": ["item"],
         keyword: {"Item": {"anyOf": [{"$ref": f"#/{keyword}/Other"}]}, "Other": item},
     }
-    return Tool(type="function", function=Function(name=name, arguments=parameters))
+    return Tool.model_validate({"type": "function", "function": {"name": name, "arguments": parameters}})
 
 
 @pytest.mark.parametrize("keyword", ["$defs", "definitions"])
@@ -29,7 +29,8 @@ def test_tools_with_definitions_of_one_name_keep_their_own(keyword: str) -> None
 
     def is_valid(name: str, item: Any, **other: Any) -> bool:
         call = {"function": {"_name": name, "item": item, **other}}
-        return bool(jsonschema.Draft202012Validator(schema).is_valid(call))
+        validator: Any = jsonschema.Draft202012Validator(schema)
+        return bool(validator.is_valid(call))
 
     assert is_valid("number", 1) and is_valid("word", "a")
     assert not is_valid("number", "a") and not is_valid("word", 1)
