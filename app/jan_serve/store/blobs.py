@@ -11,12 +11,12 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from jan_serve.errors import InvalidRequest
-from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX
+from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX, flush_folder
 from jan_serve.store.files.disk_space import check_room, storage_error
 from jan_serve.store.files.file_hash import in_thread
 from jan_serve.store.gguf.adapter_file import check_adapter
@@ -76,6 +76,7 @@ class Blobs:
                     f"digest mismatch: the file has sha256:{found}, not sha256:{sha256}", param="digest"
                 )
             os.replace(temporary, self._folder / f"sha256-{sha256}")
+            await in_thread(lambda: flush_folder(self._folder))
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
         finally:
@@ -93,19 +94,17 @@ class Blobs:
         target = self._models_dir / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(blob, target)
-            if blob.parent == self._folder:
-                blob.unlink()
-            status = target.stat()
-            record = ModelRecord(
-                name=path.removesuffix(".gguf"),
-                source=Source(kind="created", name=name),
-                files=(FileRecord(path=path, size_bytes=status.st_size, sha256=sha256),),
-                modified_ns=status.st_mtime_ns,
-                added_at=time.time(),
-                facts=facts,
-            )
-            self._index.put(record)
+            with self._placed(blob, target):
+                status = target.stat()
+                record = ModelRecord(
+                    name=path.removesuffix(".gguf"),
+                    source=Source(kind="created", name=name),
+                    files=(FileRecord(path=path, size_bytes=status.st_size, sha256=sha256),),
+                    modified_ns=status.st_mtime_ns,
+                    added_at=time.time(),
+                    facts=facts,
+                )
+                self._index.put(record)
         except FileExistsError:
             raise InvalidRequest(
                 f"model: there is a model {name} already; delete it first", param="model"
@@ -126,13 +125,42 @@ class Blobs:
             )
         check_adapter(blob, name, architecture)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                os.link(blob, target)
-            if blob.parent == self._folder:
-                blob.unlink(missing_ok=True)
+            if blob != target:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileExistsError), self._placed(blob, target):
+                    pass
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
+
+    @contextlib.contextmanager
+    def _placed(self, blob: Path, target: Path) -> Generator[None]:
+        """Gives a file the name `target`; takes it back if the body fails, else an upload loses its own name.
+
+        Raises FileExistsError, OSError.
+        """
+        is_upload = blob.parent == self._folder
+        try:
+            os.link(blob, target)
+        except FileExistsError:
+            raise
+        except OSError:
+            # exFAT and some network shares have no hard links.
+            if not is_upload:
+                raise
+            _move(blob, target)
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                if blob.exists():
+                    target.unlink()
+                else:
+                    os.replace(target, blob)
+            raise
+        if is_upload:
+            # One that cannot be deleted now is deleted after a day.
+            with contextlib.suppress(OSError):
+                blob.unlink(missing_ok=True)
 
     def _prepare(self, n_bytes: int) -> None:
         """Make room: uploads that nobody used for a day are deleted. Raises InsufficientStorage, OSError."""
@@ -144,8 +172,19 @@ class Blobs:
         check_room(self._models_dir, n_bytes)
 
 
+def _move(source: Path, target: Path) -> None:
+    """As `os.rename`, but raises FileExistsError on every system if the name is taken."""
+    # The empty file reserves the name: a rename would replace another file.
+    target.touch(exist_ok=False)
+    try:
+        os.replace(source, target)
+    except OSError:
+        target.unlink()
+        raise
+
+
 async def _write(file: BinaryIO, chunks: AsyncIterator[bytes]) -> str:
-    """Returns the SHA-256 digest."""
+    """Returns the SHA-256 digest. The content is then on the disk."""
     hasher = hashlib.sha256()
     waiting = bytearray()
 
@@ -154,9 +193,14 @@ async def _write(file: BinaryIO, chunks: AsyncIterator[bytes]) -> str:
         file.write(waiting)
         waiting.clear()
 
+    def flush() -> None:
+        file.flush()
+        os.fsync(file.fileno())
+
     async for chunk in chunks:
         waiting += chunk
         if len(waiting) >= _WRITE_BYTES:
             await in_thread(write)
     await in_thread(write)
+    await in_thread(flush)
     return hasher.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from jan_serve.store.projectors import is_projector_name, projectors_among
 _MAX_DEPTH: Final = 8
 _MAX_FILES: Final = 10_000
 _SUFFIX: Final = ".gguf"
+
+_log: Final = logging.getLogger("jan_serve.store")
 
 _FileKey = tuple[int, int, int, tuple[str, ...], ModelRecord | None]
 """Mode, bytes, time of the last change, projectors beside the file and its record: what its entry is made of."""
@@ -41,6 +44,8 @@ class ModelFolder:
         self._scanned: dict[str, tuple[_FileKey, ModelEntry]] = {}
         """By path."""
         self._listings: dict[str, _Listing] = {}
+        self._reported: set[str] = set()
+        """Paths that were logged as not UTF-8."""
 
     def entries(self) -> list[ModelEntry]:
         """GGUF files below the folder. Follows links to files (only the owner can create them), not to folders.
@@ -90,19 +95,39 @@ class ModelFolder:
         yield from listing[1]
         if depth < _MAX_DEPTH:
             for name in sorted(subfolders):
-                if not name.startswith("."):
+                if not name.startswith(".") and self._is_usable(folder, name):
                     yield from self._below(os.path.join(folder, name), depth + 1, known)
 
     def _among(self, folder: str, files: list[str]) -> list[_ModelFile]:
         """The model files of a folder with these files."""
         relative = Path(folder).relative_to(self._models_dir)
         prefix = "".join(f"{part}/" for part in relative.parts)
-        projectors_of = projectors_among(files)
+        models = [file for file in files if file.lower().endswith(_SUFFIX) and self._is_usable(folder, file)]
+        projectors_of = projectors_among(models)
         return [
             (os.path.join(folder, file), prefix + stem_of(file), projectors_of(file))
-            for file in sorted(files)
+            for file in sorted(models)
             if _is_model_name(file)
         ]
+
+    def _is_usable(self, folder: str, name: str) -> bool:
+        """Whether the name of a file or folder is UTF-8, as JSON requires. Logs another one, once."""
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            self._report(os.path.join(folder, name))
+            return False
+        return True
+
+    def _report(self, path: str) -> None:
+        if path in self._reported:
+            return
+        self._reported.add(path)
+        relative = os.path.relpath(path, self._models_dir)
+        _log.warning(
+            "a file or folder is skipped: its name is not UTF-8",
+            extra={"file": relative.encode("utf-8", "backslashreplace").decode("utf-8")},
+        )
 
     def _with_record(self, entry: ModelEntry, record: ModelRecord | None) -> ModelEntry:
         if record is None or not record.describes(entry.size_bytes, entry.modified_ns):

@@ -19,6 +19,7 @@ from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench
 from tests.support.deadline import deadline
 from tests.support.fake_hub import Fault
+from tests.support.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -102,6 +103,7 @@ def test_ctrl_c_ends_at_once_and_promises_to_resume(ready: Bench) -> None:
     process = start(ready, "pull", f"{REPO}:Q8_0")
     signal.signal(signal.SIGINT, before)
     assert ready.hub.stalled.wait(30)
+    wait_until(lambda: any(path.stat().st_size for path in ready.incoming(".writing")))
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=30)

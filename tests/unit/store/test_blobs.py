@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest
+from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError
 from jan_serve.store.blobs import Blobs, digest_of
 from jan_serve.store.index import ModelIndex
 from tests.unit.store.gguf_builder import GgufBytes
@@ -95,6 +97,121 @@ async def test_what_is_no_model(blobs: Blobs, tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest):
             blobs.make_model(SHA256, name)
     assert not (tmp_path / "created").exists()
+
+
+@pytest.fixture(params=["hard links", "no hard links"])
+def has_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the disk has hard links: exFAT and some network shares have none."""
+    if request.param == "hard links":
+        return True
+    monkeypatch.setattr(os, "link", _no_links)
+    return False
+
+
+def _any_adapter(*_: object) -> None:
+    """In place of `check_adapter`."""
+
+
+def _no_links(*_: object) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+async def test_a_model_is_made_where_files_cannot_be_linked(
+    blobs: Blobs, tmp_path: Path, has_links: bool
+) -> None:
+    await blobs.receive(SHA256, 0, pieces())
+    record = blobs.make_model(SHA256, "mine")
+    file = tmp_path / "created" / "mine.gguf"
+    assert file.read_bytes() == CONTENT
+    assert record.describes(file.stat().st_size, file.stat().st_mtime_ns)
+    assert kept(tmp_path) == []
+    await blobs.receive(SHA256, 0, pieces())
+    file.write_bytes(b"the user's")
+    with pytest.raises(InvalidRequest, match="already"):
+        blobs.make_model(SHA256, "mine")
+    assert file.read_bytes() == b"the user's"
+    assert kept(tmp_path) == [f"sha256-{SHA256}"]
+
+
+async def test_the_file_of_a_model_is_linked_and_never_moved(
+    blobs: Blobs, tmp_path: Path, has_links: bool
+) -> None:
+    await blobs.receive(SHA256, 0, pieces())
+    blobs.make_model(SHA256, "first")
+    if has_links:
+        blobs.make_model(SHA256, "second")
+    else:
+        with pytest.raises(StoreError, match="Operation not permitted"):
+            blobs.make_model(SHA256, "second")
+    assert (tmp_path / "created" / "first.gguf").read_bytes() == CONTENT
+    assert (tmp_path / "created" / "second.gguf").exists() == has_links
+
+
+async def test_a_record_that_cannot_be_written_leaves_the_upload_and_no_model(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    await blobs.receive(SHA256, 0, pieces())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ModelIndex, "put", full)
+        with pytest.raises(InsufficientStorage):
+            blobs.make_model(SHA256, "mine")
+    assert kept(tmp_path) == [f"sha256-{SHA256}"]
+    assert not (tmp_path / "created" / "mine.gguf").exists()
+    blobs.make_model(SHA256, "mine")
+    assert (tmp_path / "created" / "mine.gguf").read_bytes() == CONTENT
+
+
+async def test_an_upload_that_cannot_be_moved_leaves_no_empty_file(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await blobs.receive(SHA256, 0, pieces())
+    monkeypatch.setattr(os, "link", _no_links)
+    monkeypatch.setattr(os, "replace", _no_links)
+    with pytest.raises(StoreError, match="Operation not permitted"):
+        blobs.make_model(SHA256, "mine")
+    assert os.listdir(tmp_path / "created") == []
+    assert kept(tmp_path) == [f"sha256-{SHA256}"]
+
+
+async def test_an_adapter_is_kept_where_files_cannot_be_linked(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    monkeypatch.setattr("jan_serve.store.blobs.check_adapter", _any_adapter)
+    target = tmp_path / ".jan-serve" / "adapters" / "a.gguf"
+    await blobs.receive(SHA256, 0, pieces())
+    for _ in range(2):
+        blobs.keep_adapter(SHA256, target, "v", "llama")
+        assert target.read_bytes() == CONTENT
+        assert kept(tmp_path) == []
+
+
+async def test_an_upload_is_on_the_disk_before_it_has_its_name(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power loss, what has the name of an upload is whole."""
+    flush, replace = os.fsync, os.replace
+    flushed: dict[int, int] = {}
+    lengths: list[int | None] = []
+
+    def watched_flush(descriptor: int) -> None:
+        flush(descriptor)
+        status = os.fstat(descriptor)
+        flushed[status.st_ino] = status.st_size
+
+    def watched_replace(source: Any, target: Any) -> None:
+        lengths.append(flushed.get(os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_flush)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    await blobs.receive(SHA256, 0, pieces())
+    assert lengths == [len(CONTENT)]
+    if os.name == "posix":
+        assert (tmp_path / ".jan-serve" / "blobs").stat().st_ino in flushed
 
 
 def test_digests() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jan_serve.store import model_folder
@@ -78,6 +81,29 @@ def test_names_are_looked_at_again_only_in_folders_where_they_changed(
     (tmp_path / "b" / "two.gguf").write_bytes(b"GGUF")
     assert sorted(by_name(folder)) == ["a/one", "b/one", "b/two", "c/one"]
     assert [sorted(files) for files in looked_at] == [["one.gguf", "two.gguf"]]
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are Unicode")
+def test_names_that_are_not_utf_8_are_skipped_with_a_line_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = tmp_path / "modèle.gguf"
+    good.write_bytes(b"GGUF")
+    for name in (b"m\xe8.gguf", b"mmproj-mod\xe8le.gguf", b"notes\xe8.txt"):
+        (tmp_path / os.fsdecode(name)).write_bytes(b"GGUF")
+    below = tmp_path / os.fsdecode(b"d\xe8")
+    below.mkdir()
+    (below / "one.gguf").write_bytes(b"GGUF")
+    folder = ModelFolder(tmp_path, None)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            (entry,) = folder.entries()
+            assert (entry.name, entry.path, entry.projectors) == ("modèle", good, ())
+        (tmp_path / "more.gguf").write_bytes(b"GGUF")
+        assert sorted(by_name(folder)) == ["modèle", "more"]
+    files = sorted(getattr(record, "file", "") for record in caplog.records)
+    assert files == ["d\\udce8", "m\\udce8.gguf", "mmproj-mod\\udce8le.gguf"]
+    assert "modèle" in msgspec.json.encode([entry.name for entry in folder.entries()]).decode()
 
 
 def record_of(path: Path) -> ModelRecord:

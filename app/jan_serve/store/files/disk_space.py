@@ -15,9 +15,14 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 def storage_error(error: OSError, folder: Path) -> StoreError:
     """The StoreError for a failure to write below `folder`."""
-    if error.errno in _NO_ROOM:
+    if is_full(error):
         return InsufficientStorage(f"The disk is full: no more can be written to {folder}.")
     return StoreError(f"Cannot write to {folder}: {error.strerror or error}.")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk or the user's share of it is full, or the file is longer than the file system allows."""
+    return error.errno in _NO_ROOM
 
 
 def check_room(folder: Path, n_bytes: int) -> None:

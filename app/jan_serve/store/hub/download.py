@@ -1,13 +1,14 @@
 """Downloads one file from the hub: resumes, hashes while writing, verifies, renames.
 
-A file gets its name only after its size, SHA-256 digest and GGUF header are verified and it is flushed to the disk. An
-interruption keeps received data; a wrong digest or a full disk deletes it.
+A file gets its name only after its size, SHA-256 digest and GGUF header are verified and it is flushed to the disk. A
+failure keeps received data for a later attempt, unless it is damaged, is not a model, or the disk is full.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -22,11 +23,10 @@ import msgspec
 from jan_serve.errors import (
     DigestMismatch,
     HubError,
-    HubUnavailable,
     InvalidModel,
 )
 from jan_serve.store.files.atomic_file import flush_folder
-from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.files.disk_space import is_full, storage_error
 from jan_serve.store.files.file_hash import file_matches, hash_bytes, in_thread
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
@@ -82,7 +82,7 @@ async def download(
                     return
                 except DigestMismatch:
                     # Only data from an earlier attempt may be damaged on the disk.
-                    if transfer.n_resumed == 0:
+                    if not transfer.is_worthless or transfer.n_resumed == 0:
                         raise
                     watcher.note(f"{file.name}: data from an earlier attempt is damaged; beginning again.")
     except OSError as error:
@@ -90,7 +90,10 @@ async def download(
 
 
 class _Transfer:
-    """The transfer of one file, over one or more connections. n_resumed: bytes from an earlier attempt."""
+    """The transfer of one file, over one or more connections.
+
+    n_resumed: bytes from an earlier attempt. is_worthless: whether the data is known to be damaged or no model.
+    """
 
     def __init__(
         self,
@@ -105,39 +108,46 @@ class _Transfer:
         self._download = file
         self._watcher = watcher
         self._on_status = on_status
-        self._file: BinaryIO = partial.path.open("r+b")
+        try:
+            self._file: BinaryIO = partial.path.open("r+b")
+        except OSError:
+            partial.keep()
+            raise
         self._hasher = hashlib.sha256()
         self._position = 0
         self._furthest = 0
         self._unflushed = 0
         self.n_resumed = 0
+        self.is_worthless = False
 
     async def run(self) -> None:
-        """Receive, verify and rename the file; on failure keep the data for a later attempt, or delete it."""
-        keep = False
+        """Receive, verify and rename the file. On failure, keep the data unless it is worthless or the disk is full."""
         try:
             await self._resume()
             await self._http.retrying(self._attempt, lambda: self._furthest)
             await in_thread(self._check)
             self._file.close()
             await in_thread(self._place)
-        except (HubUnavailable, asyncio.CancelledError):
-            keep = True
-            raise
-        finally:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 self._file.close()
-            if keep:
-                self._partial.keep()
-            else:
+            if self.is_worthless or (isinstance(error, OSError) and is_full(error)):
                 self._partial.discard()
+            else:
+                self._partial.keep()
+            raise
 
     async def _resume(self) -> None:
         """Hash data from an earlier attempt, or discard it if it is too long."""
         if not 0 < self._partial.n_kept <= self._download.size_bytes:
             self._restart()
             return
-        await hash_bytes(self._file, self._hasher.update, self._partial.n_kept)
+        try:
+            await hash_bytes(self._file, self._hasher.update, self._partial.n_kept)
+        except OSError as error:
+            # Kept, a bad sector would fail every later attempt.
+            self.is_worthless = error.errno == errno.EIO
+            raise
         self._position = self._furthest = self.n_resumed = self._partial.n_kept
         self._watcher.received(self._position)
 
@@ -181,8 +191,6 @@ class _Transfer:
                 raise TransientFailure("the hub sent another part of the file than requested")
             total = match[3]
         elif response.status_code == 200:
-            if self._position:
-                self._restart()
             total = headers.get("content-length", "*")
         else:
             raise HubError(f"{self._http.host} answers {file.name} with status {response.status_code}.")
@@ -191,6 +199,9 @@ class _Transfer:
             raise DigestMismatch(
                 file.name, f"{file.size_bytes} bytes", f"{total} bytes ({kind[:60] or 'no type'})"
             )
+        # Only now: an answer that is not this file, such as a login page, leaves the data.
+        if response.status_code == 200 and self._position:
+            self._restart()
 
     async def _receive(self, response: httpx2.Response) -> None:
         block = bytearray()
@@ -200,6 +211,7 @@ class _Transfer:
                 block += piece
                 if self._position + len(block) > self._download.size_bytes:
                     block.clear()
+                    self.is_worthless = True
                     raise DigestMismatch(
                         self._download.name, f"{self._download.size_bytes} bytes", "more than that"
                     )
@@ -233,11 +245,13 @@ class _Transfer:
         """Raises DigestMismatch, InvalidModel."""
         got = self._hasher.hexdigest()
         if got != self._download.sha256:
+            self.is_worthless = True
             raise DigestMismatch(self._download.name, f"SHA-256 {self._download.sha256}", f"SHA-256 {got}")
         self._flush()
         try:
             read_gguf_header(self._partial.path)
         except InvalidModel as error:
+            self.is_worthless = True
             message = error.message.replace(self._partial.path.name, self._download.name)
             raise InvalidModel(message) from None
 

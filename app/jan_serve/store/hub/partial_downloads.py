@@ -14,6 +14,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -45,9 +46,12 @@ class PartialFile(msgspec.Struct, frozen=True):
     n_kept: int
 
     def keep(self) -> None:
-        """Stop writing; the next claim of this digest resumes from here."""
+        """Stop writing; the next claim of this digest resumes from here. An empty file is deleted."""
         with contextlib.suppress(OSError):
-            os.replace(self.path, self.path.with_name(self.digest + _KEPT))
+            if self.path.stat().st_size:
+                os.replace(self.path, self.path.with_name(self.digest + _KEPT))
+            else:
+                self.path.unlink()
         self._release()
 
     def discard(self) -> None:
@@ -57,7 +61,7 @@ class PartialFile(msgspec.Struct, frozen=True):
         self._release()
 
     def place(self, target: Path) -> None:
-        """Rename to `target`, replacing it. Raises OSError; the caller then discards the file."""
+        """Rename to `target`, replacing it. Raises OSError; the caller then keeps or discards the file."""
         os.replace(self.path, target)
         self._release()
 
@@ -101,16 +105,17 @@ class PartialFolder:
         return max(sizes, default=0)
 
     def sweep(self) -> int:
-        """Delete stale files; returns their number. Suppresses OSError."""
+        """Delete stale files; returns their number. Those of dead writers are kept instead. Suppresses OSError."""
         count = 0
         now = time.time()
         for path in self._all(self._folder):
-            if path.name.endswith(_WRITING) and _is_orphan(path):
-                digest = path.name.partition(".")[0]
-                with contextlib.suppress(OSError):
-                    os.replace(path, path.with_name(digest + _KEPT))
+            if path.name.endswith(_WRITING):
+                if _is_orphan(path):
+                    self._unless_locked(path, _keep)
             elif path.name.endswith((_KEPT, _LOCK)) and now - _changed_at(path, now) > _KEPT_FOR_S:
-                count += _delete(path)
+                # Acquiring a lock leaves its file's age: an old one may be in use.
+                is_lock = path.name.endswith(_LOCK)
+                count += self._unless_locked(path, _delete) if is_lock else _delete(path)
         for path in self._all(self._index_folder):
             if (
                 path.name.endswith(TEMPORARY_SUFFIX)
@@ -118,6 +123,16 @@ class PartialFolder:
             ):
                 count += _delete(path)
         return count
+
+    def _unless_locked(self, path: Path, work: Callable[[Path], int]) -> int:
+        """The result of `work` on a file, which runs with the lock of its digest; 0 at once if that is not free."""
+        # Process ids prove no death: those of other users and of other containers may be invisible.
+        with (
+            contextlib.suppress(OSError, NotImplementedError),
+            self.lock(_digest_of(path)).acquire(timeout=0),
+        ):
+            return work(path)
+        return 0
 
     def _writing(self, digest: str) -> list[Path]:
         return [
@@ -148,6 +163,10 @@ def _is_orphan(path: Path) -> bool:
     return not psutil.pid_exists(int(pid))
 
 
+def _digest_of(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -160,6 +179,12 @@ def _changed_at(path: Path, otherwise: float) -> float:
         return path.stat().st_mtime
     except OSError:
         return otherwise
+
+
+def _keep(path: Path) -> int:
+    """Returns 0: nothing is deleted."""
+    os.replace(path, path.with_name(_digest_of(path) + _KEPT))
+    return 0
 
 
 def _delete(path: Path) -> int:

@@ -145,7 +145,7 @@ class Puller:
             for file in missing:
                 await self._get(plan, file, _FileWatcher(counts, file, watcher))
         try:
-            return await asyncio.to_thread(self._record, plan, records)
+            return await asyncio.to_thread(self._record, plan)
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
 
@@ -187,9 +187,8 @@ class Puller:
         return False
 
     async def _get(self, plan: PullPlan, file: HubFile, watcher: DownloadWatcher) -> None:
-        target = self._target(plan, file)
         url = file_url(self._access.endpoint, plan.reference.repo, plan.commit, file.path)
-        request = Download(url, file.name, file.size_bytes, file.sha256, target)
+        request = Download(url, file.name, file.size_bytes, file.sha256, self._target(plan, file))
 
         async def start(everyone: DownloadWatcher) -> None:
             # A separate connection pool: the transfer may outlive the caller that started it.
@@ -200,9 +199,9 @@ class Puller:
 
                 await download(http, self._partials, request, everyone, on_status)
 
-        await self._shared.join(target, watcher, start)
+        await self._shared.join(request, watcher, start)
 
-    def _record(self, plan: PullPlan, records: dict[str, ModelRecord]) -> ModelRecord:
+    def _record(self, plan: PullPlan) -> ModelRecord:
         """Check the whole model and write its record. Deletes the files if it is not a valid model."""
         first = self._target(plan, plan.model.files[0])
         try:
@@ -212,6 +211,8 @@ class Puller:
                 with contextlib.suppress(OSError):
                     self._target(plan, file).unlink(missing_ok=True)
             raise
+        # Read now: a download takes hours, and records change meanwhile.
+        records = self._index.records()
         older = records.get(plan.name)
         aliases = tuple(dict.fromkeys((*plan.aliases, *(older.aliases if older else ()))))
         record = ModelRecord(

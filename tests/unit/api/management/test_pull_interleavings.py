@@ -58,15 +58,15 @@ class Hub:
         self.fails = True
 
     async def join(
-        self, shared: SharedDownloads, target: Path, watcher: DownloadWatcher, start: Start
+        self, shared: SharedDownloads, file: Download, watcher: DownloadWatcher, start: Start
     ) -> None:
         """As SharedDownloads.join; it remembers the callers."""
         caller = asyncio.current_task()
         assert caller is not None
-        callers = self.waiting.setdefault(target, [])
+        callers = self.waiting.setdefault(file.target, [])
         callers.append(caller)
         try:
-            await _JOIN(shared, target, watcher, start)
+            await _JOIN(shared, file, watcher, start)
         finally:
             callers.remove(caller)
 
@@ -135,8 +135,8 @@ async def scenario(draws: Draws, folder: Path, patch: pytest.MonkeyPatch) -> Non
     hub = Hub(draws)
     patch.setattr(pull_module, "download", hub.download)
 
-    async def join(shared: SharedDownloads, target: Path, watcher: DownloadWatcher, start: Start) -> None:
-        await hub.join(shared, target, watcher, start)
+    async def join(shared: SharedDownloads, file: Download, watcher: DownloadWatcher, start: Start) -> None:
+        await hub.join(shared, file, watcher, start)
 
     patch.setattr(SharedDownloads, "join", join)
     puller = Puller(folder, HubAccess("http://127.0.0.1:9"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -83,6 +84,53 @@ def test_sweep(tmp_path: Path) -> None:
     assert busy.path.exists()
     assert (folder(tmp_path) / f"{OTHER}.part").read_bytes() == b"left"
     assert not old.exists() and not temporary.exists()
+
+
+def test_a_file_whose_digest_is_locked_is_not_swept(tmp_path: Path) -> None:
+    """Its writer may be alive although no process has its id here: in another container, or hidden."""
+    partials = PartialFolder(tmp_path)
+    host = partials.claim(OTHER).token.partition("-")[0]
+    writing = folder(tmp_path) / f"{DIGEST}.{host}-{gone_pid()}-00000000.writing"
+    writing.write_bytes(b"busy")
+    with PartialFolder(tmp_path).lock(DIGEST):
+        partials.sweep()
+        assert writing.read_bytes() == b"busy"
+    partials.sweep()
+    assert not writing.exists()
+    assert (folder(tmp_path) / f"{DIGEST}.part").read_bytes() == b"busy"
+
+
+def test_a_lock_in_use_is_not_swept(tmp_path: Path) -> None:
+    partials = PartialFolder(tmp_path)
+    file = folder(tmp_path) / f"{DIGEST}.lock"
+    with PartialFolder(tmp_path).lock(DIGEST):
+        os.utime(file, (1, 1))
+        assert partials.sweep() == 0
+        with pytest.raises(filelock.Timeout):
+            partials.lock(DIGEST).acquire(timeout=0)
+    file.touch()
+    os.utime(file, (1, 1))
+    partials.sweep()
+    assert not file.exists()
+
+
+def test_without_locks_nothing_of_a_writer_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partials = PartialFolder(tmp_path)
+    host = partials.claim(OTHER).token.partition("-")[0]
+    writing = folder(tmp_path) / f"{DIGEST}.{host}-{gone_pid()}-00000000.writing"
+    writing.write_bytes(b"busy")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", fail)
+    assert partials.sweep() == 0
+    assert writing.read_bytes() == b"busy"
+
+
+def test_an_empty_file_is_not_kept(tmp_path: Path) -> None:
+    PartialFolder(tmp_path).claim(DIGEST).keep()
+    assert list(folder(tmp_path).iterdir()) == []
 
 
 def test_the_lock_keeps_others_out(tmp_path: Path) -> None:
