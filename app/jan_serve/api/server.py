@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -47,16 +47,20 @@ class ModelServer(DrainingServer):
         drain_s: float,
         observer: ServerObserver | None = None,
         helpers: Sequence[TemplateRendererPool | ConstraintCompilerPool | MediaDecoderPool] = (),
+        *,
+        background: Collection[asyncio.Task[None]] = (),
     ) -> None:
+        """background: running work that no request waits for."""
         super().__init__(config, parts.lifecycle, drain_s, observer)
         self._helpers = helpers
+        self._background = background
         self._running = parts.running
         self._models = models
-        self._in_memory_at = time.monotonic()
+        self._busy_at = time.monotonic()
         self._needed: set[TemplateRendererPool | ConstraintCompilerPool | MediaDecoderPool] = set()
 
     async def main_loop(self) -> None:
-        self._in_memory_at = time.monotonic()  # no request could arrive before
+        self._busy_at = time.monotonic()  # no request could arrive before
         await super().main_loop()
 
     async def attend(self, idle_s: float) -> None:
@@ -77,9 +81,9 @@ class ModelServer(DrainingServer):
 
     def idle_s(self) -> float:
         now = time.monotonic()
-        if any(model.state in _IN_MEMORY for model in self._models.snapshot().models):
-            self._in_memory_at = now
-        return min(super().idle_s(), now - self._in_memory_at)
+        if self._background or any(model.state in _IN_MEMORY for model in self._models.snapshot().models):
+            self._busy_at = now
+        return min(super().idle_s(), now - self._busy_at)
 
     async def finish(self, drain_s: float) -> None:
         await self._models.shutdown(drain_s)
@@ -111,6 +115,7 @@ def run(
     management routes. profiles: configuration of single models. control: None disables the control plane. decoder: None
     rejects media.
     """
+    management = Management(models, library) if library is not None else None
     with recent_log() as log:
         with quick_imports():
             app = create_app(
@@ -122,7 +127,7 @@ def run(
                 schemas=SchemaFiles(settings.grammars_dir).read,
                 profiles=profiles,
                 page=page_folder(),
-                management=Management(models, library) if library is not None else None,
+                management=management,
                 log=log,
                 control=control,
                 decoder=None if decoder is None else decoder.decode,
@@ -130,7 +135,10 @@ def run(
         parts: AppParts = app.state.parts
         drain_s = settings.drain_timeout_s
         helpers = (renderer, translator, *(() if decoder is None else (decoder,)))
-        server = ModelServer(server_config(app), parts, models, drain_s, observer, helpers)
+        background = management.background if management is not None else ()
+        server = ModelServer(
+            server_config(app), parts, models, drain_s, observer, helpers, background=background
+        )
         sockets = [sock, *more_sockets]
         return runner.run(
             serve_and_close(

@@ -78,7 +78,7 @@ class Proxy:
         )
         networks = NodeNetworks(settings.node_networks)
         self.fleet = Fleet(settings.strategy, rng)
-        self.client = NodeClient(networks, connect_s=settings.connect_timeout_s, tls=tls)
+        self.client = NodeClient(networks, connect_s=settings.connect_timeout_s, tls=tls, clock=clock)
         self.links = PairLinks(self.client, settings.node_key, settings.migration_protocol)
         self.file = FleetFile(settings.fleet_file) if settings.fleet_file is not None else None
         self.registry = NodeRegistry(self.fleet, self.client, self.links, settings.node_key, clock, self.file)

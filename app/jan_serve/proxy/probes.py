@@ -24,6 +24,8 @@ MODELS_S: Final = 30.0
 """How often a node is asked for its models: people pull new ones."""
 FAILURES: Final = 2
 MAX_PAUSE_S: Final = 60.0
+_MAX_DOUBLINGS: Final = 16
+"""Of the pause: a node may fail so often that no float holds the power of two."""
 JITTER: Final = 0.2
 FORGET_S: Final = 24 * 3600.0
 _AT_ONCE: Final = 256
@@ -65,7 +67,8 @@ class Probes:
 
     def watch(self, node: Node) -> None:
         """Probe a node from now on, at once if it is new."""
-        if node not in self._tasks:
+        task = self._tasks.get(node)
+        if task is None or task.done():
             self._wakes[node] = asyncio.Event()
             self._tasks[node] = asyncio.create_task(self._follow(node), name=f"probe {node.name}")
 
@@ -99,17 +102,22 @@ class Probes:
         wake = self._wakes[node]
         while self._fleet.find(node.url) is node:
             wake.clear()
-            async with self._turns:
-                await self.probe(node)
-            if node.state is State.LOST and self._is_over(node):
-                self._gone(node)
-                return
+            try:
+                async with self._turns:
+                    await self.probe(node)
+                if node.state is State.LOST and self._is_over(node):
+                    self._gone(node)
+                    return
+            except Exception:
+                # A bug of ours: the node gets its next probe all the same.
+                logger.exception("cannot probe node %s", node.name)
             await self._pause(wake, self._next_s(node))
 
     def _next_s(self, node: Node) -> float:
         pause = self._interval_s
         if node.state is State.LOST:
-            pause = min(MAX_PAUSE_S, pause * 2.0 ** (node.probe_failures - FAILURES))
+            doublings = min(node.probe_failures - FAILURES, _MAX_DOUBLINGS)
+            pause = min(MAX_PAUSE_S, pause * 2.0**doublings)
         return pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
     def _is_over(self, node: Node) -> bool:

@@ -30,8 +30,8 @@ class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Restarts of one model after crashes.
 
     backoff_s: after the first, second … consecutive crash; the last one repeats. After max_crashes within window_s the
-    model is failed for cooldown_s. A worker that was ready for window_s resets the row. patience_s: a request waits at
-    most for a back-off this long, and is rejected with Retry-After beyond it.
+    model is failed for cooldown_s. A crash without another one in the window_s before it is the first of a new row.
+    patience_s: a request waits at most for a back-off this long, and is rejected with Retry-After beyond it.
     """
 
     backoff_s: tuple[float, ...] = (1.0, 2.0, 4.0)

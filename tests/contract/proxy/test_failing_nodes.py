@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from jan_serve.fleet.attempts import MAX_REACHED
 from jan_serve.fleet.node import Role, State
 from tests.support.fake_nodes import (
     EVENT_HEAD,
@@ -234,6 +235,20 @@ async def test_a_reused_connection_that_the_node_closed_is_no_failure() -> None:
         assert answer.json()["node"] == "again"
         found = front.proxy.fleet.find(node.url)
         assert found is not None and found.failures == 0
+
+
+async def test_a_request_that_kills_its_nodes_kills_few() -> None:
+    nodes = [FakeNode(f"node {number}") for number in range(MAX_REACHED + 2)]
+    async with fake_nodes(*nodes), running_proxy(*nodes, strategy="min_expected_latency") as front:
+        # Adding a node leaves an idle connection, which the request is sent over.
+        for node in nodes:
+
+            async def dies(request: Received, writer: asyncio.StreamWriter, node: FakeNode = node) -> None:
+                node.kill()
+
+            node.answer = dies
+        assert (await front.chat()).status_code == 502
+        assert sum(len(node.generations) for node in nodes) == MAX_REACHED
 
 
 async def test_fast_failures_open_the_breaker_and_all_open_is_tried_all_the_same() -> None:

@@ -1,4 +1,5 @@
-"""Which helper processes are ready, and what ends with the server, even if an interrupt cancels the end."""
+"""Which helper processes are ready, how long there has been nothing to do, and what ends with the server, even if an
+interrupt cancels the end."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import uvicorn
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.server import ModelServer, serve_and_close
 from jan_serve.supervisor.media_decoder import MediaDecoderPool
+from tests.support.clock import TurnedClock
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +112,29 @@ async def test_helpers_are_ready_once_a_model_needs_them() -> None:
     models.modalities = []
     await server.attend(1e9)
     assert (renderer.calls, decoder.calls) == (["rest"], ["rest"])
+
+
+@pytest.mark.parametrize("work", ["a model in memory", "a download in the background"])
+async def test_a_server_is_idle_since_its_last_work(work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, working = TurnedClock(), asyncio.Event()
+    monkeypatch.setattr("jan_serve.api.server.time", SimpleNamespace(monotonic=clock))
+    parts: Any = SimpleNamespace(lifecycle=SimpleNamespace(idle_s=1e9), running=None)
+    models: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(models=loaded))
+    loaded: list[Any] = []
+    background: set[asyncio.Task[Any]] = set()
+    server = ModelServer(uvicorn.Config(lambda: None), parts, models, 0.0, background=background)
+    clock.turn(100.0)
+    assert server.idle_s() == 100.0
+    if work == "a model in memory":
+        loaded.append(SimpleNamespace(state="ready"))
+    else:
+        background.add(asyncio.create_task(working.wait()))
+    for _ in range(2):
+        clock.turn(1000.0)
+        assert server.idle_s() == 0.0
+    working.set()
+    await asyncio.gather(*background)
+    loaded.clear()
+    background.clear()
+    clock.turn(7.0)
+    assert server.idle_s() == 7.0

@@ -71,11 +71,12 @@ class Pulls:
         finally:
             self._watchers.remove(watcher)
 
-    def begin(self, requested: str, plan: PullPlan) -> None:
-        """Pull in the background; `downloads` shows its progress, the log its end."""
+    def begin(self, requested: str, plan: PullPlan) -> asyncio.Task[None]:
+        """Pull in the background; `downloads` shows its progress, the log its end. Returns the running pull."""
         task = asyncio.create_task(self._in_background(requested, plan), name=f"pull {requested}")
         self._background[task] = requested
         task.add_done_callback(self._background.pop)
+        return task
 
     async def stop(self, requested: str) -> bool:
         """Stop the background pulls that were requested by this name; False if there are none."""

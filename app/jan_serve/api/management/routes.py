@@ -63,7 +63,6 @@ def _list_routes(router: APIRouter, management: Management, pulls: Pulls, stream
 
 def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, streams: StreamSettings) -> None:
     manager, library = management.manager, management.library
-    loads: set[asyncio.Task[None]] = set()
 
     async def load_in_background(name: str, keep: float | None) -> None:
         try:
@@ -81,9 +80,7 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
         if body.wait:
             await while_connected(request, manager.load(name, keep))
         else:
-            task = asyncio.create_task(load_in_background(name, keep), name=f"load {name}")
-            loads.add(task)
-            task.add_done_callback(loads.discard)
+            management.keep(asyncio.create_task(load_in_background(name, keep), name=f"load {name}"))
         return json_reply({"success": True, "model": name})
 
     @router.post("/models/unload", summary="Unload a model", response_model=wire.Done)
@@ -113,7 +110,7 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
     async def begin_pull(request: Request, body: wire.ModelRequest) -> Response:
         """Start a download in the background: `GET /models` shows it, `POST /models/unload` stops it."""
         plan = await while_connected(request, library.plan(body.model, None))
-        pulls.begin(body.model, plan)
+        management.keep(pulls.begin(body.model, plan))
         return json_reply({"success": True, "model": plan.name})
 
 

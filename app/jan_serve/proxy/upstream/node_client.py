@@ -7,8 +7,9 @@ import ipaddress
 import os
 import socket
 import ssl
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ CONNECT_S: Final = 3.0
 MAX_REPLY_BYTES: Final = 1 << 20
 _MAX_IDLE: Final = 64
 _IDLE_S: Final = 20.0
+_IDLE_CLOSE_S: Final = 1.0
+"""After a request is sent: a later reset without an answer is not the close of an idle connection. The node may have
+worked on the request, which may be what ended it."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -42,11 +46,17 @@ class NodeClient:
     """Event loop only. tls: for https nodes; the system's certificates if None."""
 
     def __init__(
-        self, networks: NodeNetworks, *, connect_s: float = CONNECT_S, tls: ssl.SSLContext | None = None
+        self,
+        networks: NodeNetworks,
+        *,
+        connect_s: float = CONNECT_S,
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._networks = networks
         self._connect_s = connect_s
         self._tls = tls
+        self._clock = clock
         self._idle: defaultdict[tuple[str, str, int], list[NodeConnection]] = defaultdict(list)
         self._timers: dict[NodeConnection, asyncio.TimerHandle] = {}
 
@@ -62,17 +72,25 @@ class NodeClient:
     ) -> Exchange:
         """Send a request, and wait up to `limit_s`, if any, for the head of its answer. Raises NodeFailure.
 
-        The node may have closed a connection that was open in this moment: then the request goes over a new one.
+        The node may have closed a connection that was open in this moment: then the request goes over a new one. If the
+        node takes none, the first failure counts, because the node may have had the request.
         """
         request = _request(url, method, path, headers, body)
         origin = (url.scheme, url.host, url.port)
+        reset: NodeFailure | None = None
         while (connection := self._take(origin)) is not None:
+            sent_s = self._clock()
             try:
                 return Exchange(connection, origin, await self._exchange(connection, request, limit_s))
             except NodeFailure as failure:
-                if failure.kind is not Failure.RESET or connection.was_answered:
+                is_unanswered = failure.kind is Failure.RESET and not connection.was_answered
+                if not is_unanswered or self._clock() - sent_s > _IDLE_CLOSE_S:
                     raise
-        connection = await self._connect(url)
+                reset = reset or failure
+        try:
+            connection = await self._connect(url)
+        except NodeFailure as failure:
+            raise reset or failure from None
         return Exchange(connection, origin, await self._exchange(connection, request, limit_s))
 
     def done(self, exchange: Exchange) -> None:
@@ -215,6 +233,8 @@ class NodeClient:
                 infos = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
             except OSError as error:
                 raise NodeFailure(Failure.CONNECT, f"has an unknown name ({error.strerror})") from None
+            except UnicodeError:  # of the codec for names, not of the resolver
+                raise NodeFailure(Failure.CONNECT, "has a name that DNS cannot hold") from None
             found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
         allowed = [str(address) for address in dict.fromkeys(found) if self._networks.allow(address)]
         if not allowed:

@@ -35,12 +35,12 @@ class CrashLog:
         self._consecutive = 0
         self._failed_until: float | None = None
 
-    def record(self, now: float, *, ready_for_s: float = 0.0) -> None:
-        """A worker crashed after it was ready for `ready_for_s` seconds (0: never ready)."""
+    def record(self, now: float) -> None:
+        """A worker crashed."""
         limits = self._limits
         self._recent = [time for time in self._recent if now - time < limits.window_s]
+        self._consecutive = self._consecutive + 1 if self._recent else 1
         self._recent.append(now)
-        self._consecutive = 1 if ready_for_s >= limits.window_s else self._consecutive + 1
         if len(self._recent) >= limits.max_crashes:
             self._failed_until = now + limits.cooldown_s
 

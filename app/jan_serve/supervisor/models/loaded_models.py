@@ -190,9 +190,7 @@ class LoadedModels:
 
     def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
         """Its worker crashed. The client has failed its requests; their leases hold nothing."""
-        now = self._clock()
-        ready_for_s = now - slot.worker.ready_at if slot.worker.ready_at is not None else 0.0
-        self.histories[slot.source.name].ended(end, now, ready_for_s)
+        self.histories[slot.source.name].ended(end, self._clock())
         slot.mark_gone()
         self._forget(slot)
 

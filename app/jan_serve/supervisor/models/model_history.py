@@ -69,7 +69,7 @@ class ModelHistory:
         self._devices |= found
         self.lost_devices = tuple(sorted(self._devices - found))
 
-    def ended(self, end: WorkerEnd, now: float, ready_for_s: float) -> None:
+    def ended(self, end: WorkerEnd, now: float) -> None:
         """Its worker crashed or stalled."""
         self.reason = str(end)
         if end.stall is not None:
@@ -78,7 +78,7 @@ class ModelHistory:
             # The grammar caused this, not the model: the next request is not at risk.
             return
         self.crashes_total += 1
-        self._crashes.record(now, ready_for_s=ready_for_s)
+        self._crashes.record(now)
 
     def served(self, service_s: float) -> None:
         """Count a request that held the model for so long."""

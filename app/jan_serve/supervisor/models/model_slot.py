@@ -13,6 +13,7 @@ import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
+from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
@@ -143,6 +144,9 @@ class ModelSlot:
             self._early_outcome = WorkerEnd(
                 requested=False, status=f"could not be started ({error.strerror})"
             )
+        except JanServeError as error:
+            # The worker did not get the load: nothing but its watchdog would end it.
+            self._early_outcome = error
         self._on_change()
 
     async def _stop(self) -> None:

@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 from jan_serve.errors import Draining, EngineCrashed, Overloaded, ProtocolError, Unavailable
 from jan_serve.ipc.helper import LENGTH, MAX_FRAME_BYTES, HelperReply
 from jan_serve.supervisor.workers.child_process import ChildProcess
+from jan_serve.supervisor.workers.stderr_tail import StderrReader, StderrTail
 from jan_serve.supervisor.workers.worker_process import worker_environment
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class HelperPool(Generic[R]):
         self._wall_limit_s = wall_limit_s
         self._places = _Places(processes)
         self._wait_limit_s = wait_limit_s
-        self._idle: list[ChildProcess] = []
+        self._idle: list[_Helper] = []
         self._starting = False
         self._tasks: set[asyncio.Task[R]] = set()
         self._starts: set[asyncio.Task[None]] = set()
@@ -89,16 +90,16 @@ class HelperPool(Generic[R]):
             return
         self._starting = True
         try:
-            process = await self._spawn()
+            helper = await self._spawn()
         except Unavailable as error:
             logger.warning("%s", error.message)
             return
         finally:
             self._starting = False
         if self._closed:
-            await _end(process)
+            await helper.end()
         else:
-            self._idle.append(process)
+            self._idle.append(helper)
 
     def start_soon(self) -> None:
         """As `start`, beside what the caller does."""
@@ -109,7 +110,7 @@ class HelperPool(Generic[R]):
     async def rest(self) -> None:
         """End the processes that have no request. The next one starts another."""
         while self._idle:
-            await _end(self._idle.pop())
+            await self._idle.pop().end()
 
     async def ask(self, data: bytes) -> R:
         """The reply to a framed request. Cancelling the call ends the process that works on it.
@@ -141,12 +142,12 @@ class HelperPool(Generic[R]):
         async with self._place(len(data)):
             for attempt in range(ATTEMPTS):
                 starts = attempt > 0 or not self._idle
-                process = await self._spawn() if starts else self._idle.pop()
+                helper = await self._spawn() if starts else self._idle.pop()
                 limit_s = self._wall_limit_s + (START_S if starts else 0.0)
-                reply = await self._exchange(process, data, limit_s)
+                reply = await self._exchange(helper, data, limit_s)
                 if reply is not None:
                     return reply
-                logger.warning("%s %s ended: %s", self._name, process.pid, process.status)
+                logger.warning("%s %s ended: %s", self._name, helper.process.pid, helper.ending)
         raise EngineCrashed(f"The {self._name} ended before it answered. Send the request again.")
 
     @asynccontextmanager
@@ -161,7 +162,7 @@ class HelperPool(Generic[R]):
         finally:
             self._places.leave()
 
-    async def _exchange(self, process: ChildProcess, data: bytes, limit_s: float) -> R | None:
+    async def _exchange(self, helper: _Helper, data: bytes, limit_s: float) -> R | None:
         """The reply; None where something other than the request's limits ended the process.
 
         Raises HelperLimit, Overloaded.
@@ -169,7 +170,7 @@ class HelperPool(Generic[R]):
         reply: R | None = None
         try:
             async with asyncio.timeout(limit_s):
-                reply = self._decode(await _answer(process, data))
+                reply = self._decode(await helper.answer(data))
         except TimeoutError:
             if sys.platform == "win32":  # nothing there limits the CPU time
                 raise HelperLimit from None
@@ -181,20 +182,55 @@ class HelperPool(Generic[R]):
         finally:
             if reply is None or reply.last or self._closed:
                 # A closed pipe is the end of the process: killing it then does not change how it ended.
-                await _end(process)
+                await helper.end()
             else:
-                self._idle.append(process)
-        if reply is None and process.returncode == _OVER_TIME:
+                self._idle.append(helper)
+        if reply is None and helper.process.returncode == _OVER_TIME:
             raise HelperLimit
         return reply
 
-    async def _spawn(self) -> ChildProcess:
+    async def _spawn(self) -> _Helper:
         try:
             process = await ChildProcess.spawn(self._command, worker_environment(os.environ))
         except OSError as error:
             raise Unavailable(f"the {self._name} could not be started: {error.strerror}") from error
         logger.debug("%s %s started", self._name, process.pid)
-        return process
+        return _Helper(process)
+
+
+class _Helper:
+    """A process of the pool, and what it says on stderr."""
+
+    def __init__(self, process: ChildProcess) -> None:
+        self.process = process
+        self._tail = StderrTail()
+        self._stderr = StderrReader(process, self._tail, logger)
+
+    @property
+    def ending(self) -> str:
+        """How it ended, and its last words."""
+        words = self._tail.last_words()
+        return f"{self.process.status}: {words}" if words else self.process.status
+
+    async def answer(self, data: bytes) -> bytes:
+        """The body of the reply to a framed request. Raises ConnectionError and IncompleteReadError at its end."""
+        process = self.process
+        if process.stdin.is_closing():
+            # It ended while it was idle. uvloop's write would raise a RuntimeError.
+            raise ConnectionResetError
+        process.stdin.write(data)
+        await process.stdin.drain()
+        length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
+        if length > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a helper process announces {length} bytes")
+        return await process.stdout.readexactly(length)
+
+    async def end(self) -> None:
+        """Returns once it is reaped."""
+        self.process.kill()
+        await self.process.exited.wait()
+        await self._stderr.close()
+        self.process.close()
 
 
 class _Places:
@@ -219,8 +255,8 @@ class _Places:
             if entry in self._waiting:
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)
-            else:
-                self.leave()  # it had come
+            elif not place.cancelled():  # it had come; else `leave` has passed it over
+                self.leave()
             raise
 
     def leave(self) -> None:
@@ -234,21 +270,3 @@ class _Places:
 
 def _draining() -> Draining:
     return Draining("The server is shutting down.")
-
-
-async def _answer(process: ChildProcess, data: bytes) -> bytes:
-    if process.stdin.is_closing():
-        # It ended while it was idle. uvloop's write would raise a RuntimeError.
-        raise ConnectionResetError
-    process.stdin.write(data)
-    await process.stdin.drain()
-    length: int = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
-    if length > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a helper process announces {length} bytes")
-    return await process.stdout.readexactly(length)
-
-
-async def _end(process: ChildProcess) -> None:
-    process.kill()
-    await process.exited.wait()
-    process.close()

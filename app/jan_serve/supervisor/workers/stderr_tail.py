@@ -1,16 +1,24 @@
-"""The last lines of a worker's stderr, sanitised.
+"""The last lines of the stderr of a worker or a helper, sanitised.
 
 Native code writes there: its text may contain terminal escapes, file paths and addresses. `lines` is for the log;
-`last_words` is for HTTP clients and omits paths, addresses and traceback frames.
+`last_words` is for HTTP clients and omits paths, addresses and traceback frames. All of it is read: a full pipe would
+block the child.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections import deque
+from typing import Final
+
+from jan_serve.supervisor.workers.child_process import ChildProcess
 
 MAX_LINES = 50
 MAX_LINE_CHARS = 400
+_READ: Final = 64 * 1024
+_AFTER_EXIT_S: Final = 0.5
 
 _ABSOLUTE_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\",;()<>]+)+[/\\]([^\s/\\:'\",;()<>]+)")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
@@ -68,3 +76,24 @@ class StderrTail:
 
 def _public(line: str) -> str:
     return _ADDRESS.sub("<address>", _ABSOLUTE_PATH.sub(r"\1", line)).strip()
+
+
+class StderrReader:
+    """Starts at once. tail: gets all of it. log: gets each line at level DEBUG."""
+
+    def __init__(self, process: ChildProcess, tail: StderrTail, log: logging.Logger) -> None:
+        self._task = asyncio.create_task(_read(process, tail, log), name=f"stderr of {process.pid}")
+
+    async def close(self) -> None:
+        """Call once the child has ended: the tail is complete then."""
+        # A grandchild may hold stderr open after the child is gone.
+        await asyncio.wait({self._task}, timeout=_AFTER_EXIT_S)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def _read(process: ChildProcess, tail: StderrTail, log: logging.Logger) -> None:
+    while data := await process.stderr.read(_READ):
+        for line in tail.feed(data):
+            log.debug("[%s] %s", process.pid, line)
+    tail.close()

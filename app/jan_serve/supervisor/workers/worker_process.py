@@ -36,7 +36,7 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import ChildProcess
-from jan_serve.supervisor.workers.stderr_tail import StderrTail
+from jan_serve.supervisor.workers.stderr_tail import StderrReader, StderrTail
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
 
 if TYPE_CHECKING:
@@ -46,11 +46,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 worker_log = logging.getLogger("jan_serve.worker")
 
-_STDERR_READ = 64 * 1024
 _EXIT_AND_EOF_APART_S = 1.0
 _PING_PATIENCE_S = 1.0
 _SUSPENDED_S = 5.0
-_STDERR_AFTER_EXIT_S = 0.5
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
@@ -130,7 +128,6 @@ class WorkerProcess:
         self.outcome: LoadOutcome | None = None
         """The result of the load, once it is over."""
         self.end: WorkerEnd | None = None
-        self.ready_at: float | None = None
         self.ending = False
         """Its pipe has ended or it was killed: `end` follows, and nothing more is sent."""
         self._name = name
@@ -226,7 +223,7 @@ class WorkerProcess:
         """The life of the process: nothing of it is left when this returns."""
         process = self._process
         assert process is not None
-        stderr = asyncio.create_task(self._read_stderr())
+        stderr = StderrReader(process, self._tail, worker_log)
         watch = asyncio.create_task(self._watch())
         try:
             await self._until_end(process)
@@ -237,11 +234,9 @@ class WorkerProcess:
             watch.cancel()
             self._kill()
             await process.exited.wait()
-            # A grandchild may hold stderr open after the worker is gone.
-            await asyncio.wait({stderr}, timeout=_STDERR_AFTER_EXIT_S)
-            stderr.cancel()
+            await stderr.close()
             process.close()
-            await asyncio.gather(stderr, watch, return_exceptions=True)
+            await asyncio.gather(watch, return_exceptions=True)
             self._finish(process)
 
     async def _until_end(self, process: ChildProcess) -> None:
@@ -285,8 +280,7 @@ class WorkerProcess:
                 self.load_fraction = event.fraction
                 self._on_change()
             case Ready() if self.state is WorkerState.LOADING:
-                self.ready_at = self._clock()
-                self._watchdog.ready(self.ready_at)
+                self._watchdog.ready(self._clock())
                 self.outcome = event.facts
                 self._set_state(WorkerState.READY)
             case LoadFailed() if self.outcome is None:
@@ -298,13 +292,6 @@ class WorkerProcess:
                 logger.warning(
                     "worker %s of %s sent %s too early", self.pid, self._name, type(event).__name__
                 )
-
-    async def _read_stderr(self) -> None:
-        assert self._process is not None
-        while data := await self._process.stderr.read(_STDERR_READ):
-            for line in self._tail.feed(data):
-                worker_log.debug("[%s] %s", self.pid, line)
-        self._tail.close()
 
     async def _watch(self) -> None:
         """Ping while there is work; kill the worker on a stall. An idle worker costs nothing."""

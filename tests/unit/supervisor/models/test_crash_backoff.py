@@ -16,12 +16,12 @@ def test_a_model_that_never_crashed_may_start() -> None:
 
 
 def test_pauses_are_one_two_four_seconds_and_then_stay() -> None:
-    # 35 s apart: never three within a minute, and never ready for a whole one.
+    # 35 s apart: never three within a minute, and never a whole one without.
     log = CrashLog(RestartLimits())
     pauses: list[float] = []
     for crash in range(5):
         now = 35.0 * crash
-        log.record(now, ready_for_s=30.0)
+        log.record(now)
         verdict = log.verdict(now)
         assert isinstance(verdict, Pause)
         pauses.append(verdict.delay_s)
@@ -55,10 +55,8 @@ def test_three_crashes_in_more_than_a_minute_do_not_fail_the_model() -> None:
     assert log.verdict(60.0) == Pause(4.0)
 
 
-def test_a_worker_that_was_ready_for_a_minute_ends_the_row() -> None:
+def test_a_minute_without_a_crash_ends_the_row() -> None:
     log = CrashLog(RestartLimits())
-    log.record(0.0)
-    log.record(100.0, ready_for_s=5.0)
-    assert log.verdict(100.0) == Pause(2.0)
-    log.record(300.0, ready_for_s=60.0)
-    assert log.verdict(300.0) == Pause(1.0)
+    for now, pause_s in ((0.0, 1.0), (59.0, 2.0), (119.0, 1.0), (150.0, 2.0)):
+        log.record(now)
+        assert log.verdict(now) == Pause(pause_s)

@@ -74,7 +74,6 @@ class Worker:
         self.state = WorkerState.STARTING
         self.outcome: LoadOutcome | None = None
         self.end: WorkerEnd | None = None
-        self.ready_at: float | None = None
         self.ending = False
         self.pong = None
         self.load_fraction = 0.0
@@ -109,7 +108,6 @@ class Worker:
                     self.outcome = InvalidModel("damaged")
                     self._on_change()
                 elif kind < 0.9:
-                    self.ready_at = asyncio.get_running_loop().time()
                     self.state = WorkerState.READY
                     self.outcome = fake_facts()
                     self._on_change()

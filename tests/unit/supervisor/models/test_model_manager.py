@@ -188,6 +188,7 @@ async def test_a_waiter_that_leaves_lets_the_loaded_model_go_on(tmp_path: Path) 
         await first.has_it.wait()
         leaver = asyncio.create_task(ask(manager, "b", "hello"))
         await waiting(manager, "b", 1)
+        await until(lambda: "a" in manager._loaded.held_back)  # pyright: ignore[reportPrivateUsage]
         stuck = asyncio.create_task(ask(manager, "a", "!say on"))
         await waiting(manager, "a", 1)
         leaver.cancel()

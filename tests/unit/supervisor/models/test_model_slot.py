@@ -11,6 +11,7 @@ import pytest
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.placement import PlacedPart
+from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
@@ -27,6 +28,7 @@ from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE
 from tests.support.fake_client import fake_facts
+from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +158,19 @@ async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path)
     assert isinstance(made.outcome, WorkerEnd) and not made.outcome.requested
     assert str(made.outcome) == "could not be started (No such file or directory)"
     await made.stop()
+
+
+async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
+    changed = asyncio.Event()
+    worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
+    source = ModelSource(name="m", path="/models/\udcff.gguf")
+    made = ModelSlot(source, PREPARED, worker, changed.set, TurnedClock())
+    made.load(lambda: pytest.fail("the worker does not have it"))
+    async with asyncio.timeout(30):
+        await changed.wait()
+    assert isinstance(made.outcome, ProtocolError)
+    await made.stop()
+    assert (made.state, children()) == (SlotState.GONE, [])
 
 
 async def test_a_stop_during_the_load_frees_the_memory_once() -> None:

@@ -24,7 +24,7 @@ CRASH = WorkerEnd(requested=False, status="signal SIGSEGV")
 def history(crashes: int = 0) -> ModelHistory:
     made = ModelHistory(ModelSource(name="m", path="/m"), LIMITS)
     for _ in range(crashes):
-        made.ended(CRASH, 1000.0, 0.0)
+        made.ended(CRASH, 1000.0)
     return made
 
 

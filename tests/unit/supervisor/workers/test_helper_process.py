@@ -13,7 +13,13 @@ import pytest
 
 from jan_serve.errors import Draining, EngineCrashed, Overloaded, Unavailable
 from jan_serve.ipc.helper import HelperReply, framed
-from jan_serve.supervisor.workers.helper_process import PROCESSES, HelperLimit, HelperPool
+from jan_serve.supervisor.workers.helper_process import (
+    ATTEMPTS,
+    PROCESSES,
+    HelperLimit,
+    HelperPool,
+    _Places,  # pyright: ignore[reportPrivateUsage]
+)
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +34,11 @@ while head := sys.stdin.buffer.read(4):
     if command == "die-once" and not os.path.exists(argument):
         open(argument, "w").close()
         os._exit(3)
+    if command == "say":
+        print(argument, file=sys.stderr)
+        os._exit(3)
+    if command == "fill":
+        sys.stderr.write("x" * int(argument))
     if command == "over-time":
         os.kill(os.getpid(), signal.SIGPROF)
     if command == "wait":
@@ -151,6 +162,37 @@ async def test_a_cancelled_request_ends_its_process_and_frees_its_place() -> Non
                 await task
         assert children() == []
         await ask(pool, "x")
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+async def test_a_place_is_freed_once_if_its_holder_and_a_waiter_leave_together(leaves_first: bool) -> None:
+    places = _Places(1)
+    await places.take(1)
+    waiting = asyncio.create_task(places.take(1))
+    await asyncio.sleep(0)
+    for leave in (places.leave, waiting.cancel) if leaves_first else (waiting.cancel, places.leave):
+        leave()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await places.take(1)
+    waiting = asyncio.create_task(places.take(1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    places.leave()
+    await waiting
+
+
+async def test_the_last_words_of_a_process_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with helpers() as pool:
+        with pytest.raises(EngineCrashed):
+            await ask(pool, "say no such module")
+    ends = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(ends) == ATTEMPTS
+    assert all(end.endswith(" ended: exit status 3: no such module") for end in ends)
+
+
+async def test_a_process_that_writes_much_to_stderr_is_not_blocked() -> None:
+    async with helpers(wall_limit_s=20.0) as pool:
+        await ask(pool, f"fill {1 << 22}")
 
 
 async def test_a_pool_that_rests_has_no_process_and_a_closed_one_takes_nothing() -> None:
