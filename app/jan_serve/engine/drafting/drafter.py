@@ -151,18 +151,18 @@ class Drafter:
         if not any(candidate.limit > 0 for candidate in candidates):
             return [0] * len(candidates)
         is_kept = kept > num_tokens
-        change_s = (
-            0.0 if is_kept else self._costs.change_s(num_tokens) * (1.0 - max(c.share for c in candidates))
-        )
+        # Where the first token is right, the next steps keep the size: there is no way back yet.
+        way_back = 0.0 if is_kept else 1.0 - max(candidate.share for candidate in candidates)
+        change_s = way_back * self._costs.decode.change_s(num_tokens)
         curve = self._costs.draft_curve(num_tokens, kept if is_kept else 0)
         if curve is None:
             return [0] * len(candidates)
         lengths = draft_lengths(
-            candidates, num_tokens, curve, room, noise=self._costs.decode_noise, change_s=change_s
+            candidates, num_tokens, curve, room, noise=self._costs.decode.noise, change_s=change_s
         )
         if is_kept:
             return lengths
-        return self._trials.lengths(lengths, candidates, room, self._costs.least_gain(num_tokens))
+        return self._trials.lengths(lengths, candidates, room, self._costs.decode.least_gain(num_tokens))
 
     def _draft(self, sequence: Sequence, choice: _Choice, length: int) -> Draft | None:
         found = choice.found

@@ -9,7 +9,7 @@ from jan_serve.engine.scheduling.step_costs import StepCosts
 
 
 class GraphPadding:
-    """Pads steps as long as drafts have gained more than that costs, so that it never makes a stream slower.
+    """Pads steps as long as drafts have gained more time than that costs.
 
     `rows` before a step, `accept` after it.
     """
@@ -22,12 +22,12 @@ class GraphPadding:
 
     def rows(self, num_tokens: int) -> int:
         """The size that the step should keep; `num_tokens`, its size without drafts, if there is none."""
-        kept = self._costs.captured_rows
+        kept = self._costs.decode.captured_rows
         plain_s = self._costs.decode_s(num_tokens)
-        self._most_s = self._costs.change_back_s(num_tokens)
+        self._most_s = self._costs.decode.change_back_s(num_tokens)
         self._token_s = plain_s / num_tokens
         # What a new size costs is known after its third step; until then, it is kept if the draft was right at all.
-        loss_s = self._costs.decode_s(kept) - plain_s if self._costs.has_settled(kept) else 0.0
+        loss_s = self._costs.decode_s(kept) - plain_s if self._costs.decode.has_settled(kept) else 0.0
         if kept <= num_tokens or loss_s >= self._gained_s:
             self._gained_s = 0.0
             return num_tokens
@@ -36,7 +36,7 @@ class GraphPadding:
 
     def rounded(self, rows: int) -> int:
         """A power of two, if sizes are captured: the first step of a size takes longest."""
-        return 1 << (rows - 1).bit_length() if self._costs.captured_rows else rows
+        return 1 << (rows - 1).bit_length() if self._costs.decode.captured_rows else rows
 
     def accept(self, tokens: int) -> None:
         """Accepted ones of the step. More than the return to plain steps costs is never spent on padding."""

@@ -19,10 +19,13 @@ _LAST_RETRY: Final = 1024
 
 
 class StepCosts:
-    """Steps that only decode, steps that only prefill, and how much a step saves that does both."""
+    """Steps that only decode, steps that only prefill, and how much a step saves that does both.
+
+    decode: of the first kind. `observe` alone adds to it.
+    """
 
     def __init__(self) -> None:
-        self._decode = DecodeCosts(LARGEST_DECODE)
+        self.decode = DecodeCosts(LARGEST_DECODE)
         self._prefill = PrefillCosts()
         self._mixing = _Mixing(), _Mixing(), _Mixing()
 
@@ -37,48 +40,22 @@ class StepCosts:
 
     def decode_s(self, rows: int) -> float:
         """Of a step that decodes `rows` tokens; 0 before the first measurement."""
-        return self._decode.seconds(rows)
+        return self.decode.seconds(rows)
 
     def decode_curve(self) -> Curve | None:
         """Of steps that only decode; None before the first measurement. See DecodeCosts.curve."""
-        return self._decode.curve(self._prefill.base_s)
+        return self.decode.curve(self._prefill.base_s)
 
     def draft_curve(self, num_tokens: int, kept: int = 0) -> Curve | None:
         """See DecodeCosts.draft_curve."""
-        return self._decode.draft_curve(self._prefill.base_s, num_tokens, kept)
-
-    def change_s(self, rows: int) -> float:
-        """See DecodeCosts.change_s."""
-        return self._decode.change_s(rows)
-
-    def least_gain(self, rows: int) -> float:
-        """How many tokens a draft must gain to repay the changes to and from its size, if its own cost nothing."""
-        return self._decode.least_gain(rows)
-
-    def change_back_s(self, rows: int) -> float:
-        """See DecodeCosts.change_back_s."""
-        return self._decode.change_back_s(rows)
-
-    def has_settled(self, rows: int) -> bool:
-        """See DecodeCosts.has_settled."""
-        return self._decode.has_settled(rows)
-
-    @property
-    def captured_rows(self) -> int:
-        """See DecodeCosts.captured_rows."""
-        return self._decode.captured_rows
-
-    @property
-    def decode_noise(self) -> float:
-        """How uncertain the costs of steps that only decode are, as a share of them."""
-        return self._decode.noise
+        return self.decode.draft_curve(self._prefill.base_s, num_tokens, kept)
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float, depth: float = 0.0) -> None:
         """Learn from a step with these numbers of decode and prefill rows; depth: the prefill's, on average."""
         if not num_prefill:
-            self._decode.observe(num_decode, seconds)
+            self.decode.observe(num_decode, seconds)
             return
-        self._decode.interrupt()
+        self.decode.interrupt()
         if num_decode:
             apart_s = self._apart_s(num_decode, num_prefill, depth)
             if apart_s:
@@ -93,7 +70,7 @@ class StepCosts:
         apart_s = self._apart_s(num_decode, num_prefill, depth)
         if not apart_s or self.decode_s(num_decode) < _MIN_GAIN * apart_s:
             return False
-        return self._mixing[kind_of(num_prefill)].pays(_MIN_GAIN + self._decode.noise)
+        return self._mixing[kind_of(num_prefill)].pays(_MIN_GAIN + self.decode.noise)
 
     def _apart_s(self, num_decode: int, num_prefill: int, depth: float) -> float:
         prefill_s = num_prefill * self.prefill_token_s(num_prefill, depth)
