@@ -13,11 +13,11 @@ from jan_serve.engine.sequence import Sequence
 from jan_serve.ipc.messages import AbortRequest, ShutdownRequest
 
 
-class MediaEncoded:
-    """The encoder has finished a chunk."""
+class Wake:
+    """An image is encoded, or a saved state is read: a step may get somewhere."""
 
 
-Command = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | MediaEncoded
+Command = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | Wake
 
 
 class CommandQueue(msgspec.Struct):

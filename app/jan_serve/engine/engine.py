@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
@@ -50,11 +50,12 @@ class Engine:
         adapters: Adapters | None = None,
         encoder: MediaEncoder | None = None,
         turns: ComputeTurns | None = None,
+        on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
         """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
 
         phase: its clock is the engine's. encoder: of images and sound, if the model has a projector. turns: held by the
-        caller of `step`.
+        caller of `step`. on_fetched: called by another thread when a state is read from disk; `wake` must follow.
         """
         self._context = context
         self._vocab = context.model.vocab
@@ -65,6 +66,7 @@ class Engine:
             n_sequences=parallel + settings.cache_sequences,
             states=states,
             idle_cells=IDLE_CELLS if settings.idle_cells is None else settings.idle_cells,
+            on_fetched=on_fetched,
         )
         self._scheduler = Scheduler(
             parallel,
@@ -105,7 +107,10 @@ class Engine:
 
     @property
     def can_step(self) -> bool:
-        """Whether a step may get somewhere: not while all sequences wait for images, until `add`, `abort` or `wake`."""
+        """Whether a step may get somewhere: not while all sequences wait for images or saved states.
+
+        `add`, `abort` and `wake` end that wait.
+        """
         return self._scheduler.has_work and not self._must_wait
 
     @property
@@ -161,7 +166,7 @@ class Engine:
             self._scheduler.waiting.append(sequence)
 
     def wake(self) -> None:
-        """An image is encoded: a step may go on."""
+        """An image is encoded, or a saved state is read."""
         self._must_wait = False
 
     def _plan_fork(self, sequence: Sequence, num_choices: int) -> None:
@@ -208,7 +213,8 @@ class Engine:
         plan = self._make_room(
             self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)
         )
-        self._must_wait = self._media.is_waiting and not plan
+        is_reading = self._memory.states.is_reading and not self._scheduler.running
+        self._must_wait = not plan and (self._media.is_waiting or is_reading)
         media = [item for item in plan if item.is_media]
         plan = [item for item in plan if not item.is_media] if media else self._with_drafts(plan)
         started = self._clock()
@@ -240,7 +246,8 @@ class Engine:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
                     times.fail(prefills=not only_decode)
-        self._phase.enter("encode" if self._must_wait else "idle")
+        waits_for = "encode" if self._media.is_waiting else "other"
+        self._phase.enter(waits_for if self._must_wait else "idle")
         return self._output.take()
 
     # Admission and cells
@@ -262,8 +269,6 @@ class Engine:
         if self._is_crowded:
             self._is_crowded = False
             self._memory.thin_out(sequence.seq_id for sequence in self._scheduler.running)
-        if not self._scheduler.running:
-            states.wait()
 
     def _start(self, admission: Admission) -> None:
         sequence, running = admission.sequence, self._scheduler.running
@@ -398,7 +403,7 @@ class Engine:
 
     def _reset_memory(self) -> None:
         """After a fatal decode the memory is undefined: preempt all, so that everything is computed again."""
-        for sequence in list(self._scheduler.running):
+        for sequence in reversed(list(self._scheduler.running)):
             self._preempt(sequence)
         self._memory.reset()
 

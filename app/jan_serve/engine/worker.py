@@ -24,7 +24,7 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.engine.cache.model_identity import rope_factors
 from jan_serve.engine.cache.state_files import state_key
-from jan_serve.engine.command_queue import Command, CommandQueue, MediaEncoded
+from jan_serve.engine.command_queue import Command, CommandQueue, Wake
 from jan_serve.engine.compute_turns import ComputeTurns
 from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.kept_tokens import KeptTokens
@@ -134,6 +134,7 @@ class Worker:
                 adapters=loaded.adapters,
                 encoder=self._start_encoder(loaded),
                 turns=self._turns,
+                on_fetched=self._wake,
             )
         self._interrupts = (loaded.embedder.interrupt, loaded.scorer.interrupt)
         if self._engine is not None:
@@ -148,6 +149,9 @@ class Worker:
             early=early,
         )
 
+    def _wake(self) -> None:
+        self._commands.put(Wake())
+
     def _new_turns(self, facts: ModelFacts, *, on_cpu: bool, others_first: bool = False) -> ComputeTurns:
         folder = self._request.settings.cache_dir
         folder = Path(folder) if folder and on_cpu else None
@@ -159,8 +163,7 @@ class Worker:
             return None
         # The steps that embeddings are for come before the next encoding.
         turns = self._new_turns(loaded.facts, on_cpu=projector.on_cpu, others_first=True)
-        done = MediaEncoded()
-        encoder = MediaEncoder(projector.opened, embeddings_bytes(), lambda: self._commands.put(done), turns)
+        encoder = MediaEncoder(projector.opened, embeddings_bytes(), self._wake, turns)
         threading.Thread(target=_ending_process(encoder.run), name="encoder", daemon=True).start()
         return encoder
 
@@ -257,7 +260,7 @@ class Worker:
                 self._jobs = deque(job for job in self._jobs if job.request_id != command.id)
                 if self._engine is not None:
                     self._engine.abort(command.id)
-            case MediaEncoded():
+            case Wake():
                 if self._engine is not None:
                     self._engine.wake()
             case EmbedJob() | OptionJob():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +15,7 @@ import pytest
 
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.state_cache import StateCache
+from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
@@ -20,8 +23,9 @@ from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.scheduling.prefill_costs import TILE
 from jan_serve.engine.scheduling.step_planner import BEGUN_TOKENS
 from jan_serve.engine.sequence import Sequence, SequenceStatus
-from jan_serve.ipc.messages import EngineRequest, EngineSettings, ResumeState
+from jan_serve.ipc.messages import EngineRequest, EngineSettings, Failed, RequestCompleted, ResumeState
 from tests.support.clock import TurnedClock
+from tests.unit.engine.cache.read_later import ReadLater
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 
@@ -252,3 +256,46 @@ def test_a_stream_keeps_its_share_of_time_during_a_prefill() -> None:
     tokens = [beside_a_stream(1200, stream_share=share) for share in shares]
     for had, share, more, larger in zip(tokens, shares, tokens[1:], shares[1:], strict=False):
         assert more / had == pytest.approx((larger / (1 - larger)) / (share / (1 - share)), rel=0.5)
+
+
+def test_others_run_while_a_state_is_read_from_disk(tmp_path: Path) -> None:
+    """The engine's thread does not block for the disk: it takes other requests until the state is there."""
+    files = StateFiles(tmp_path, "key", 1 << 20)
+    assert files.write(np.full(200, 1, np.int32), np.zeros(100, np.uint8))
+    states, woken = ReadLater(1 << 20, files), Event()
+    resolved = EngineSettings(n_ctx=4096, parallel=2, cache_sequences=4)
+    context: Any = Interruptible()
+    engine = Engine(context, resolved, phase=PhaseClock(), states=states, on_fetched=woken.set)
+    saved = prompt_of(1, 300)
+    engine.add([saved])
+    assert engine.step() == []
+    assert engine.has_work and not engine.can_step
+    engine.add([prompt_of(2, 100)])
+    assert engine.can_step, "a new request ends the wait"
+    assert isinstance(engine.step()[-1], RequestCompleted)
+    assert engine.step() == [] and not engine.can_step
+    assert not woken.is_set()
+    states.end_one()
+    assert woken.is_set()
+    engine.wake()
+    while engine.can_step:
+        engine.step()
+    assert not engine.has_work
+    assert (saved.num_cached, saved.num_computed) == (200, 300)
+
+
+def test_after_a_fatal_decode_the_others_keep_their_order() -> None:
+    context = Interruptible()
+    engine = engine_of(context, parallel=4)
+    for number in range(1, 5):
+        sequence = prompt_of(number, 512)
+        sequence.state.request = EngineRequest(id=number, prompt=("",))
+        engine.add([sequence])
+    context.code = -3
+    [failed] = engine.step()
+    assert isinstance(failed, Failed) and "failed with code -3" in str(failed.payload)
+    context.code = DECODE_OK
+    ended: list[int] = []
+    while engine.has_work:
+        ended += [event.id for event in engine.step() if isinstance(event, RequestCompleted)]
+    assert ended == [2, 3, 4]

@@ -5,7 +5,7 @@ For the engine thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -36,14 +36,16 @@ class SequenceMemory:
         n_sequences: int,
         states: StateCache | None = None,
         idle_cells: int = IDLE_CELLS,
+        on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
         """n_sequences: running and finished. states: the tiers below, if any.
 
         idle_cells: max exclusive cells of finished sequences beside running ones, if there are tiers.
+        on_fetched: see StateRestorer.
         """
         self.cells = CellCounter(min(n_ctx, context.n_ctx))
         self.cache = PrefixCache(whole_only=context.model.is_recurrent)
-        self.states = StateRestorer(states or StateCache(0), context, self.cells, self.cache)
+        self.states = StateRestorer(states or StateCache(0), context, self.cells, self.cache, on_fetched)
         self._context = context
         self._free_ids = list(range(n_sequences - 1, -1, -1))
         self._idle_cells = idle_cells

@@ -55,12 +55,19 @@ class StateRestorer:
     """Saves and restores for one context. Reads its cell counts and cached sequences; changes neither."""
 
     def __init__(
-        self, states: StateCache, context: LlamaContext, cells: CellCounter, cache: PrefixCache
+        self,
+        states: StateCache,
+        context: LlamaContext,
+        cells: CellCounter,
+        cache: PrefixCache,
+        on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
+        """on_fetched: called by the disk's thread when a fetch ends."""
         self._states = states
         self._context = context
         self._cells = cells
         self._cache = cache
+        self._on_fetched = on_fetched
         # By waiting sequence. A look-up is kept until its fetch starts.
         self._fetches: dict[int, _Fetch] = {}
         self._look_ups: dict[int, _LookUp] = {}
@@ -134,6 +141,8 @@ class StateRestorer:
                 return True
             del self._look_ups[key]
             fetch = self._fetches[key] = _Fetch(match, self._states.fetch(match))
+            if not fetch.future.done():
+                fetch.future.add_done_callback(lambda _future: self._on_fetched())
         return not fetch.future.done()
 
     def _look_up(self, sequence: Sequence, num_cached: int) -> StateMatch | None:
@@ -159,12 +168,10 @@ class StateRestorer:
         fetch = self._fetches.get(id(sequence))
         return 0 if fetch is None else fetch.match.length
 
-    def wait(self) -> None:
-        """Block until one running fetch is done."""
-        for fetch in list(self._fetches.values()):
-            if not fetch.future.done():
-                fetch.future.exception()
-                return
+    @property
+    def is_reading(self) -> bool:
+        """Whether any fetch is not done."""
+        return any(not fetch.future.done() for fetch in self._fetches.values())
 
     def forget(self, sequence: Sequence) -> None:
         """Drop the fetch of a sequence that no longer waits, or no longer gains by it."""

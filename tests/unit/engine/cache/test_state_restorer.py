@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,6 +21,7 @@ from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import EngineFailure
+from tests.unit.engine.cache.read_later import ReadLater
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 
 N = MIN_TOKENS
@@ -56,7 +56,8 @@ class Bench:
         self.states = SlowCache(ram, whole_only=whole_only)
         self.cells = CellCounter(4096)
         self.cache = PrefixCache(whole_only=whole_only)
-        self.restorer = StateRestorer(self.states, context, self.cells, self.cache)
+        self.fetched = 0
+        self.restorer = StateRestorer(self.states, context, self.cells, self.cache, self.count_fetched)
         self.asked_for: list[int] = []
 
     def cached(self, seq_id: int, tokens: Tokens, shared_with: int | None = None, length: int = 0) -> None:
@@ -65,6 +66,9 @@ class Bench:
             self.cells.share(shared_with, seq_id, length)
         self.cells.extend(seq_id, len(tokens) - length)
         self.cache.add(seq_id, tokens, len(tokens), 0)
+
+    def count_fetched(self) -> None:
+        self.fetched += 1
 
     def keep(self, tokens: Tokens) -> None:
         self.states.put(tokens, np.zeros(10, np.uint8))
@@ -170,12 +174,12 @@ def test_a_state_on_disk_is_waited_for() -> None:
     assert bench.restorer.is_fetching(sequence, 0)
     assert not bench.restorer.is_fetching(other, 0)
     assert (bench.restorer.num_fetched(sequence), bench.restorer.num_fetched(other)) == (N, 0)
-    threading.Thread(
-        target=pending.set_result, args=(SavedState(ids((1, N)), np.zeros(1, np.uint8)),)
-    ).start()
-    bench.restorer.wait()
+    assert bench.restorer.is_reading
+    assert bench.fetched == 0
+    pending.set_result(SavedState(ids((1, N)), np.zeros(1, np.uint8)))
+    assert bench.fetched == 1
+    assert not bench.restorer.is_reading
     assert not bench.restorer.is_fetching(sequence, 0)
-    bench.restorer.wait()  # nothing is on its way
     assert bench.restore(sequence) == N
     assert bench.restorer.num_fetched(sequence) == 0
     assert bench.states.matches == 2, "each was looked for once"
@@ -189,7 +193,7 @@ def test_the_state_of_a_sequence_that_left_is_forgotten() -> None:
     assert bench.restorer.is_fetching(sequence, 0)
     bench.restorer.forget(sequence)
     assert bench.restorer.num_fetched(sequence) == 0
-    bench.restorer.wait()
+    assert not bench.restorer.is_reading
 
 
 def test_a_fetch_is_dropped_once_the_kv_cache_has_the_prefix() -> None:
@@ -223,25 +227,6 @@ class Disk:
         sequence = sequence_of(ids((token, N + 9)))
         sequence.seq_id = token
         return sequence
-
-
-class ReadLater(StateCache):
-    """Its reads end when a test wants it. started: their states' first tokens."""
-
-    def __init__(self, ram: int, files: StateFiles) -> None:
-        super().__init__(ram, files)
-        self.started: list[int] = []
-        self._running: list[tuple[StateMatch, Future[SavedState | None]]] = []
-
-    def fetch(self, match: StateMatch) -> Future[SavedState | None]:
-        future: Future[SavedState | None] = Future()
-        self.started.append(int(match.source.tokens[0]))
-        self._running.append((match, future))
-        return future
-
-    def end_one(self) -> None:
-        match, future = self._running.pop(0)
-        future.set_result(SavedState(match.source.tokens, np.zeros(10, np.uint8)))
 
 
 FILE_BYTES = 56 + 4 * N + 100
