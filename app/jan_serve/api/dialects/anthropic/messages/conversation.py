@@ -36,6 +36,7 @@ from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 _BETWEEN: Final = "\n\n"
 _IMAGE_NOTE: Final = "[An image, which this model cannot see]"
+_DOCUMENT_NOTE: Final = "[A document, which this server cannot read]"
 _ERROR: Final = "Error: "
 
 
@@ -49,6 +50,7 @@ class Conversation:
         self.warnings: list[str] = []
         self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
         self._turns: list[tuple[Literal["user", "assistant"], list[Block]]] = []
+        self._num_new = 0  # blocks of the last message
         self._fields = _ImageFields()
         for index, message in enumerate(messages):
             self._add(message, f"messages[{index}]")
@@ -77,6 +79,7 @@ class Conversation:
 
     def _append(self, role: Literal["user", "assistant"], blocks: list[Block]) -> None:
         """Consecutive turns of one role are one turn."""
+        self._num_new = len(blocks)
         if self._turns and self._turns[-1][0] == role:
             self._turns[-1][1].extend(blocks)
         else:
@@ -90,13 +93,17 @@ class Conversation:
         for result in results:
             yield Message(role="tool", content=self._result(result), tool_call_id=result.tool_use_id)
         if len(results) < len(blocks) or not blocks:
-            yield Message(role="user", content=_content(_parts(blocks, self._fields)))
+            # Rejecting what an agent read, or what was rejected before, would end the conversation.
+            is_last = blocks is self._turns[-1][1] and not results
+            num_old = len(blocks) - (self._num_new if is_last else 0)
+            old = _parts(blocks[:num_old], self._fields, must_read=False)
+            yield Message(role="user", content=_content((*old, *_parts(blocks[num_old:], self._fields))))
 
     def _result(self, result: ToolResultBlock) -> str | tuple[ContentPart, ...]:
-        """A model without sight reads a note in place of an image: rejecting it would end the conversation."""
+        """What cannot be seen or read is a note: rejecting it would end the conversation."""
         parts = [
             msgspec.structs.replace(part, note=_IMAGE_NOTE) if isinstance(part, ImagePart) else part
-            for part in _parts(_blocks(result.content or ""), self._fields)
+            for part in _parts(_blocks(result.content or ""), self._fields, must_read=False)
         ]
         if not result.is_error:
             return _content(parts)
@@ -159,8 +166,13 @@ def _content(parts: Iterable[ContentPart]) -> str | tuple[ContentPart, ...]:
             return tuple(content)
 
 
-def _parts(blocks: Iterable[Block | ResultBlock], fields: _ImageFields) -> Iterable[ContentPart]:
-    """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent."""
+def _parts(
+    blocks: Iterable[Block | ResultBlock], fields: _ImageFields, *, must_read: bool = True
+) -> Iterable[ContentPart]:
+    """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent.
+
+    must_read: a document that cannot be read is an error, not a note.
+    """
     for block in blocks:
         match block:
             case TextBlock():
@@ -171,7 +183,7 @@ def _parts(blocks: Iterable[Block | ResultBlock], fields: _ImageFields) -> Itera
                 texts = [part.text for part in block.content]
                 yield TextPart(_BETWEEN.join([f"{block.title} ({block.source})", *texts]))
             case DocumentBlock():
-                yield from _document(block, fields)
+                yield from _document(block, fields, must_read=must_read)
             case _:
                 pass
 
@@ -189,13 +201,15 @@ def _image(block: ImageBlock, field: str) -> ImagePart:
             )
 
 
-def _document(block: DocumentBlock, fields: _ImageFields) -> Iterable[ContentPart]:
+def _document(block: DocumentBlock, fields: _ImageFields, *, must_read: bool) -> Iterable[ContentPart]:
     yield from (TextPart(text) for text in (block.title, block.context) if text)
     match block.source:
         case PlainTextSource(data=text):
             yield TextPart(text)
         case ContentSource(content=content):
             yield from _parts(_blocks(content), fields)
+        case _ if not must_read:
+            yield TextPart(_DOCUMENT_NOTE)
         case source:
             raise UnsupportedContent(
                 f"messages: a document of source {source.type} cannot be read here; send its text"

@@ -170,6 +170,28 @@ def test_the_text_of_a_document_is_read(document: dict[str, Any], content: Any) 
     assert turns([("user", [{"type": "document", **document}])]) == [("user", content)]
 
 
+PDF: Final[dict[str, Any]] = {
+    "type": "document",
+    "title": "T",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": ""},
+}
+NOTE: Final = "T\n\n[A document, which this server cannot read]"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [("user", [result("a", [PDF])])],
+        [("user", [result("a", "read")]), ("user", [PDF])],
+        [("user", [PDF]), ("user", [])],
+        [("user", [PDF]), ("assistant", "."), ("user", "Hi")],
+    ],
+)
+def test_a_document_that_cannot_be_read_does_not_end_a_conversation(messages: Turns) -> None:
+    """An agent reads a PDF file, or it stays in the conversation after it was rejected."""
+    assert NOTE in [turn.content for turn in conversation(messages).messages]
+
+
 def test_images_of_the_user_are_parts() -> None:
     url = {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
     images = (
@@ -192,7 +214,7 @@ REFUSED: Final[list[tuple[Turns, str, type[InvalidRequest]]]] = [
     ([("system", "x")], "at least one message", InvalidRequest),
     ([("user", [{"type": "image", "source": {"type": "file", "file_id": "f"}}])], "base64", UnsupportedContent),
     (
-        [("user", [{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": ""}}])],
+        [("user", [PDF])],
         "source base64 cannot be read",
         UnsupportedContent,
     ),
