@@ -268,7 +268,7 @@ class Engine:
             self._is_crowded = True
         if self._is_crowded:
             self._is_crowded = False
-            self._memory.thin_out(sequence.seq_id for sequence in self._scheduler.running)
+            self._memory.limit_idle_cells(sequence.seq_id for sequence in self._scheduler.running)
 
     def _start(self, admission: Admission) -> None:
         sequence, running = admission.sequence, self._scheduler.running

@@ -69,7 +69,7 @@ class Sequence(msgspec.Struct, eq=False):
     passed: how often a later sequence with a cached prefix was admitted first.
     num_drafted: cells after its own that hold a draft.
     resumed: another server's state of it, until that is restored.
-    media: the images and sound of its prompt, whose cells have stand-ins among `tokens`.
+    media: the images and sound of its prompt, whose cells have placeholders among `tokens`.
     mark: separates its prefix from those under other LoRA adapters or salts; None without either.
     """
 

@@ -48,7 +48,7 @@ def ends_of_turns(tokens: Tokens, end_ids: Sequence[int]) -> tuple[int, ...]:
 
 
 def only_tokens(ids: Tokens) -> Tokens:
-    """Without stand-ins of images, which are below zero. A view if there are none."""
+    """Without placeholders of images, which are below zero. A view if there are none."""
     return ids if not len(ids) or int(ids.min()) >= 0 else ids[ids >= 0]
 
 

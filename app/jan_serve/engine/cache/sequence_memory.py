@@ -111,7 +111,7 @@ class SequenceMemory:
         self._evict(oldest)
         return True
 
-    def thin_out(self, running: Iterable[int]) -> None:
+    def limit_idle_cells(self, running: Iterable[int]) -> None:
         """Move finished sequences to RAM, oldest first, to speed up the running ones. running: their ids.
 
         Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays.

@@ -48,7 +48,7 @@ class TokenHistory:
         self._earlier: list[int] = [-1] * MIN_MATCH
 
     def catch_up(self, tokens: Tokens) -> None:
-        """Append the tokens added since the last call, without stand-ins. `tokens` must only have grown."""
+        """Append the tokens added since the last call, without placeholders. `tokens` must only have grown."""
         new = tokens[self._num_seen :]
         self._num_seen = len(tokens)
         for token in only_tokens(new)[-_MAX_INDEXED:].tolist():

@@ -1,4 +1,4 @@
-"""Lays prompts with images and sound out: tokens, stand-ins, and where their chunks are."""
+"""Lays prompts with images and sound out: tokens, placeholders, and where their chunks are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
-from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, chunk_key, stand_ins
+from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, chunk_key, placeholders
 from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -59,7 +59,7 @@ class MediaReader:
         ]
 
     def assemble(self, parts: Iterable[PromptPart], salt: str = "") -> tuple[Tokens, PromptMedia]:
-        """The ids of a whole prompt with stand-ins, and its chunks.
+        """The ids of a whole prompt with placeholders, and its chunks.
 
         salt: embeddings are shared among prompts with the same salt only.
         """
@@ -70,7 +70,7 @@ class MediaReader:
             if isinstance(part, PlacedPart):
                 chunk = self._chunk(part, length, position, salt)
                 chunks.append(chunk)
-                ids.append(stand_ins(chunk.key, chunk.num_cells))
+                ids.append(placeholders(chunk.key, chunk.num_cells))
                 length, position = chunk.end, chunk.next_position
             else:
                 ids.append(np.array(part, np.int32))

@@ -1,7 +1,7 @@
 """Where images and sound are in a prompt, and how cells and positions differ after them. Pure.
 
-Their cells have stand-in ids below zero in place of tokens. Wherever prefixes are compared, equal stand-ins mean equal
-cells; nothing else may read them. A prefix that is shared ends at the border of a chunk.
+Their cells have placeholder ids below zero in place of tokens. Wherever prefixes are compared, equal placeholders mean
+equal cells; nothing else may read them. A prefix that is shared ends at the border of a chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Positions = npt.NDArray[np.int32]
 
 _ID_BYTES = 4
 _MIN_SHARED_CELLS = 9
-"""So many stand-ins of 31 bits hold a digest of 256."""
+"""So many placeholders of 31 bits hold a digest of 256."""
 
 
 class MediaChunk(msgspec.Struct, frozen=True, eq=False):
@@ -113,7 +113,7 @@ def chunk_key(projector: str, piece_key: str, number: int) -> bytes:
     return hashlib.sha256(f"{projector}\0{piece_key}\0{number}".encode()).digest()
 
 
-def stand_ins(key: bytes, count: int) -> Tokens:
+def placeholders(key: bytes, count: int) -> Tokens:
     """The ids of a chunk's cells, below zero: the same for the same key, in every process.
 
     Too few cells for the whole digest get ids that no other prompt has.

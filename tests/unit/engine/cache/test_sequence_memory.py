@@ -92,12 +92,12 @@ def test_finished_sequences_make_way_for_running_ones_the_oldest_first() -> None
     bench = Bench()
     bench.finished(ids(1, 100))
     bench.finished(ids(2, 60))
-    bench.memory.thin_out(())
+    bench.memory.limit_idle_cells(())
     assert len(bench.memory.cache) == 2, "nothing runs that they would slow down"
     running = sequence_of(ids(3, 200))
     bench.memory.occupy(running, None, ())
     bench.memory.cells.extend(running.seq_id, 200)
-    bench.memory.thin_out([running.seq_id])
+    bench.memory.limit_idle_cells([running.seq_id])
     assert [len(bench.memory.cache.tokens(seq_id)) for seq_id in bench.memory.cache.seq_ids] == [60]
     assert bench.memory.states.saved == 1
     back = sequence_of(ids(1, 101))
@@ -111,7 +111,7 @@ def test_what_finished_sequences_share_with_running_ones_takes_no_room() -> None
     running = sequence_of(ids(1, 501))
     prefix = bench.memory.cache.match(running.prefix())
     assert bench.memory.occupy(running, prefix, ()) == 500
-    bench.memory.thin_out([running.seq_id])
+    bench.memory.limit_idle_cells([running.seq_id])
     assert (len(bench.memory.cache), bench.memory.states.saved) == (1, 0)
 
 
@@ -124,7 +124,7 @@ def test_without_room_in_ram_finished_sequences_stay(budget: int) -> None:
     bench.finished(ids(1, 500))
     running = sequence_of(ids(2, 200))
     bench.memory.occupy(running, None, ())
-    bench.memory.thin_out([running.seq_id])
+    bench.memory.limit_idle_cells([running.seq_id])
     assert len(bench.memory.cache) == 1
 
 
@@ -164,7 +164,7 @@ def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCap
     bench.finished(ids(2, 10))
     running = sequence_of(ids(3, 200))
     bench.memory.occupy(running, None, ())
-    bench.memory.thin_out([running.seq_id])
+    bench.memory.limit_idle_cells([running.seq_id])
     assert len(bench.memory.cache) == 2, "nor do others in its place"
     assert "was not saved" in caplog.text
 

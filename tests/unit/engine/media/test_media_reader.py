@@ -106,7 +106,7 @@ def prompt(reader: MediaReader, *pieces: list[int] | MediaPiece) -> list[PromptP
     return parts
 
 
-def test_a_prompt_has_stand_ins_and_positions() -> None:
+def test_a_prompt_has_placeholders_and_positions() -> None:
     reader = MediaReader(Tiles(is_causal=False), most_together=99)
     ids, media = reader.assemble(prompt(reader, [7, 8], image(), [9], SOUND))
     tile, overview, sound = media.chunks
@@ -134,7 +134,7 @@ def keys(reader: MediaReader, piece: MediaPiece) -> list[bytes]:
     return [chunk.key for chunk in media.chunks]
 
 
-def test_equal_images_have_equal_stand_ins() -> None:
+def test_equal_images_have_equal_placeholders() -> None:
     reader = MediaReader(Tiles(), "mmproj")
     first, second = (reader.assemble(prompt(reader, start, image()))[0] for start in ([1], [1, 2, 3]))
     # The overview is long enough to be recognised; the tile is not.

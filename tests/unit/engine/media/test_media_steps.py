@@ -13,7 +13,7 @@ from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, EmbeddingBatch
 from jan_serve.engine.llama.projector import Embeddings
-from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, stand_ins
+from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, placeholders
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sequence import Sequence
 from jan_serve.errors import EngineFailure
@@ -96,7 +96,7 @@ class Bench:
             number=0,
             is_whole=is_whole,
         )
-        ids = [np.full(before, number, np.int32), stand_ins(key, cells), np.full(after, number, np.int32)]
+        ids = [np.full(before, number, np.int32), placeholders(key, cells), np.full(after, number, np.int32)]
         return self.add_sequence(number, np.concatenate(ids), PromptMedia([chunk]))
 
     def add_sequence(

@@ -1,4 +1,4 @@
-"""Cells and positions around images, borders, and stand-ins."""
+"""Cells and positions around images, borders, and placeholders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jan_serve.core.media import ImagePiece
-from jan_serve.engine.media.prompt_media import NO_MEDIA, MediaChunk, PromptMedia, chunk_key, stand_ins
+from jan_serve.engine.media.prompt_media import NO_MEDIA, MediaChunk, PromptMedia, chunk_key, placeholders
 
 PIECE = ImagePiece(width=1, height=1, digest="ab")
 
@@ -69,16 +69,16 @@ def test_text_alone_has_its_indices_as_positions() -> None:
     )
 
 
-def test_stand_ins_are_no_tokens_and_hold_the_whole_digest() -> None:
+def test_placeholders_are_no_tokens_and_hold_the_whole_digest() -> None:
     keys = [chunk_key(projector, piece, number) for projector in "ab" for piece in "cd" for number in (0, 1)]
-    rows = [stand_ins(key, 9) for key in keys]
+    rows = [placeholders(key, 9) for key in keys]
     assert all((row < 0).all() for row in rows)
     assert len({row.tobytes() for row in rows}) == len(keys)
-    assert all((stand_ins(key, 9) == row).all() for key, row in zip(keys, rows, strict=True))
-    assert (stand_ins(keys[0], 20)[:9] == rows[0]).all()
+    assert all((placeholders(key, 9) == row).all() for key, row in zip(keys, rows, strict=True))
+    assert (placeholders(keys[0], 20)[:9] == rows[0]).all()
 
 
 def test_too_few_cells_for_the_digest_are_shared_with_no_other_prompt() -> None:
     key = chunk_key("a", "b", 0)
-    few = [stand_ins(key, 8) for _ in range(2)]
+    few = [placeholders(key, 8) for _ in range(2)]
     assert (few[0] < 0).all() and (few[0] != few[1]).any()
