@@ -1,8 +1,8 @@
 """Scores the translator on cases, in a process of its own: native code that crashes or hangs costs one case.
 
-A case passes when its schema compiles, every valid instance is accepted as `json.dumps` writes it, and every invalid
-one is refused. llama.cpp judges the GBNF, and a memory the names beside it; where items have to differ, llguidance and
-the memory judge.
+A case passes when its schema compiles as the server compiles it, every valid instance is accepted as `json.dumps`
+writes it, and every invalid one is refused in every spelling. llguidance and the memory judge the grammar that the
+engine runs; llama.cpp judges the GBNF, which has to accept nothing invalid either.
 """
 
 from __future__ import annotations
@@ -10,14 +10,22 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
+import struct
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from jan_serve.core.constraint import JsonSchemaConstraint
+from jan_serve.core.text_memory import TextMemory
+from jan_serve.engine.constraint.json_memory import JsonMemory, State
+from jan_serve.errors import JanServeError
+from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+from jan_serve.grammar import bundled, json_schema_with_memory, print_gbnf
 from tests.conformance.suites import Case, remotes
 
 PASS, REFUSED, TOO_NARROW, TOO_WIDE, CRASH, TIMEOUT = (
@@ -111,47 +119,84 @@ def _serve(pipe: Connection, vocabulary: str) -> None:
 
     # llama.cpp prints grammars that it refuses.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    plain, remembering = LlamaCppOracle(Path(vocabulary)), MemoryOracle()
+    gbnf, engine = LlamaCppOracle(Path(vocabulary)), MemoryOracle()
     documents = remotes()
     pipe.send(None)
     while True:
-        pipe.send(_judge(pipe.recv(), documents, plain, remembering))
+        case = pipe.recv()
+        schema = bundled(case.schema, documents)
+        outcome = _judge(case, schema, engine)
+        pipe.send(_judge_gbnf(case, schema, gbnf) or outcome)
 
 
-def _judge(case: Case, documents: dict[str, Any], plain: Any, remembering: Any) -> Outcome:
-    from jan_serve.core.text_memory import TextMemory
-    from jan_serve.engine.constraint.json_memory import JsonMemory, State
-    from jan_serve.errors import JanServeError
-    from jan_serve.grammar import bundled, json_schema_with_memory, print_gbnf, print_lark
-
-    schema = bundled(case.schema, documents)
+def _judge(case: Case, schema: Any, oracle: Any) -> Outcome:
+    """By the grammar that the engine runs."""
     started = time.process_time()
     try:
-        grammar, memory = json_schema_with_memory(schema)
-        by_items = memory.places != TextMemory().places
-        oracle = remembering if by_items else plain
-        sampler = (
-            remembering.compile(print_lark(grammar), memory)
-            if by_items
-            else plain.compile(print_gbnf(grammar))
-        )
+        compiled = compile_constraint(JsonSchemaConstraint(schema))
+        matcher = oracle.compile(compiled.lark, compiled.memory)
     except JanServeError as error:
         return Outcome(case.name, REFUSED, f"{error.code}: {error}"[:300], _since(started))
     except ValueError as error:
         return Outcome(case.name, CRASH, str(error), _since(started))
     milliseconds = _since(started)
+    for number, (instance, valid) in enumerate(case.instances):
+        if valid and not oracle.accepts(matcher, _plain(instance)):
+            return Outcome(case.name, TOO_NARROW, f"instance {number}", milliseconds)
+        if not valid and any(oracle.accepts(matcher, text) for text in _spellings(instance)):
+            return Outcome(case.name, TOO_WIDE, f"instance {number}", milliseconds)
+    return Outcome(case.name, PASS, "", milliseconds)
+
+
+def _judge_gbnf(case: Case, schema: Any, oracle: Any) -> Outcome | None:
+    """What is wrong with the GBNF of a schema; None where there is nothing, or no GBNF."""
+    try:
+        grammar, memory = json_schema_with_memory(schema)
+        if memory.places != TextMemory().places:
+            return None
+        sampler = oracle.compile(print_gbnf(grammar))
+    except JanServeError:
+        return None
+    except ValueError as error:
+        return Outcome(case.name, CRASH, str(error))
     try:
         for number, (instance, valid) in enumerate(case.instances):
-            text = json.dumps(instance, ensure_ascii=False)
-            accepted = oracle.accepts(sampler, text)
-            if accepted and not by_items:
-                accepted = JsonMemory(memory).written(State(), text.encode()) is not None
-            if accepted != valid:
-                status = TOO_NARROW if valid else TOO_WIDE
-                return Outcome(case.name, status, f"instance {number}", milliseconds)
-        return Outcome(case.name, PASS, "", milliseconds)
+            text = _plain(instance)
+            if not valid and oracle.accepts(sampler, text) and _remembers(memory, text):
+                return Outcome(case.name, TOO_WIDE, f"GBNF, instance {number}")
+        return None
     finally:
         oracle.release(sampler)
+
+
+def _remembers(memory: TextMemory, text: str) -> bool:
+    """Whether the memory of names takes the text."""
+    return JsonMemory(memory).written(State(), text.encode()) is not None
+
+
+def _plain(instance: Any) -> str:
+    return json.dumps(instance, ensure_ascii=False)
+
+
+def _spellings(instance: Any) -> list[str]:
+    """The texts of an instance: plain, in lines, and with each character of its strings escaped."""
+    plain = _plain(instance)
+    return [
+        plain,
+        json.dumps(instance, ensure_ascii=False, indent=2),
+        _STRING.sub(lambda found: _escaped(found[1]) + found[2], plain),
+        # Names that are remembered have one spelling.
+        _STRING.sub(lambda found: found[0] if found[2] else _escaped(found[1]), plain),
+    ]
+
+
+_STRING: Final = re.compile(r'("(?:[^"\\]|\\.)*")(:?)')
+"""A string, and the colon after a name."""
+
+
+def _escaped(quoted: str) -> str:
+    code_units = json.loads(quoted).encode("utf-16-be")
+    return '"' + "".join(f"\\u{unit:04x}" for (unit,) in struct.iter_unpack(">H", code_units)) + '"'
 
 
 def _since(started: float) -> float:

@@ -2,6 +2,7 @@
 
 Automata speak of decoded characters. `JsonText` maps a set of them to every spelling that a JSON writer uses:
 raw, the two-character escapes, and `\\uXXXX` (a surrogate pair above U+FFFF) for everything but printable ASCII.
+What is excluded from such texts is in `EverySpelling`: any character may have all spellings, so `\\u0061` is an `a`.
 """
 
 from __future__ import annotations
@@ -59,13 +60,21 @@ class JsonText:
         self._rules = rules
         self._memo: dict[CharSet, Expr] = {}
         self._escapes: dict[CharSet, RuleRef] = {}
+        self._excluded: JsonText | None = None
+
+    @property
+    def excluded(self) -> JsonText:
+        """The form of texts that are excluded from texts of this form."""
+        if self._excluded is None:
+            self._excluded = EverySpelling(self._rules)
+        return self._excluded
 
     def chars(self, chars: CharSet) -> Expr:
         """One decoded character of a non-empty set, in any spelling."""
         expr = self._memo.get(chars)
         if expr is None:
             raw = charset.intersect(chars, _RAW)
-            special = chars if chars == charset.ANY else charset.intersect(chars, _ESCAPABLE)
+            special = chars if self._has_all(chars) else charset.intersect(chars, _ESCAPABLE)
             expr = choice([_one_of(raw)] if raw else [])
             if special:
                 expr = choice([expr, self._escape(special)])
@@ -73,6 +82,10 @@ class JsonText:
                     expr = self._rules.define("char", expr, complete=True)
             self._memo[chars] = expr
         return expr
+
+    def _has_all(self, chars: CharSet) -> bool:
+        """Whether the characters have all spellings of JSON."""
+        return chars == charset.ANY
 
     def literal(self, text: str) -> Expr:
         if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
@@ -93,9 +106,9 @@ class JsonText:
         if rule is not None:
             return rule
         short = [ord(e) for code, e in _SHORT_ESCAPES.items() if charset.contains(chars, code)]
-        if chars == charset.ANY:
+        if self._has_all(chars) and charset.contains(chars, 0x2F):
             short.append(0x2F)
-        coded = chars if chars == charset.ANY else charset.subtract(chars, _SHORT_ONLY)
+        coded = chars if self._has_all(chars) else charset.subtract(chars, _SHORT_ONLY)
         escaped: list[Expr] = [CharClass(charset.char_set((c, c) for c in short))] if short else []
         if coded:
             escaped.append(sequence([Literal("u"), self._code_units(coded)]))
@@ -113,8 +126,26 @@ class JsonText:
         return options[0] if len(options) == 1 else self._rules.define("hex", choice(options), complete=True)
 
 
+class EverySpelling(JsonText):
+    """As JsonText, with all spellings of JSON for each character."""
+
+    @property
+    def excluded(self) -> JsonText:
+        return self
+
+    def _has_all(self, chars: CharSet) -> bool:
+        return True
+
+    def literal(self, text: str) -> Expr:
+        return sequence([self.chars(charset.of_chars(c)) for c in text])
+
+
 class OneSpelling(JsonText):
     """As JsonText, with one spelling for each character: escaped where JSON asks for it, as `json.dumps` does."""
+
+    @property
+    def excluded(self) -> JsonText:
+        return self
 
     def chars(self, chars: CharSet) -> Expr:
         expr = self._memo.get(chars)

@@ -26,9 +26,10 @@ SETS = st.lists(st.tuples(CODES, st.sampled_from([0, 1, 9, 300, 5000])), min_siz
 )
 
 
-def recognizer_of(chars: CharSet) -> Recognizer:
+def recognizer_of(chars: CharSet, *, is_excluded: bool = False) -> Recognizer:
     rules = RuleBuilder()
-    expr = JsonText(rules).chars(chars)
+    form = JsonText(rules)
+    expr = (form.excluded if is_excluded else form).chars(chars)
     rules.fill(rules.reserve("root"), expr)
     return Recognizer(rules.grammar("root"))
 
@@ -53,6 +54,18 @@ def near(chars: CharSet) -> set[int]:
         MAX_CODE_POINT,
     }
     return {code for code in codes if 0 <= code <= MAX_CODE_POINT and not 0xD800 <= code < 0xE000}
+
+
+@given(SETS)
+def test_excluded_characters_have_all_spellings_of_json(chars: CharSet) -> None:
+    any_char, excluded = recognizer_of(ANY), recognizer_of(chars, is_excluded=True)
+    for code in near(chars):
+        c = chr(code)
+        coded = json.dumps(c)[1:-1] if code > 0x7E else f"\\u{code:04x}"
+        short = {**SHORT, "/": "\\/"}.get(c, c)
+        for spelling in (c, short, coded, "\\u" + coded[2:].upper().replace("\\U", "\\u")):
+            inside = contains(chars, code) and any_char.matches(spelling)
+            assert excluded.matches(spelling) is inside, spelling
 
 
 @given(SETS)

@@ -113,10 +113,10 @@ def _begins_with_any(regex: Regex) -> bool:
 def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr:
     """The strings of a set in quotes, of which there are some, as a combination of the sets that it is made of."""
 
-    def written(part: StringSet) -> Expr:
+    def written(part: StringSet, form: JsonText = form) -> Expr:
         return _combined(part, form, rules, hint)
 
-    def quoted(text: Regex) -> Expr:
+    def quoted(text: Regex, form: JsonText = form) -> Expr:
         return sequence([Literal('"'), structure_expr(text, form), form.tail])
 
     match allowed:
@@ -125,17 +125,17 @@ def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str)
         case SomeOf(items):
             return choice([written(item) for item in items])
         case NotIn(item):
-            return Except(written(ANY_STRING), (written(item),))
+            return Except(written(ANY_STRING), (written(item, form.excluded),))
         case AllOf(items) if _are_few(allowed):
             within = [written(item) for item in items if not isinstance(item, NotIn)]
-            without = list(map(written, _excluded(allowed)))
+            without = [written(item, form.excluded) for item in _excluded(allowed)]
         case AllOf() if (parts := strings.counted(allowed)) is not None:
             within, without = list(map(written, parts)), list[Expr]()
         case _ if (regex := strings.plain_regex(allowed)) is not None:
             return quoted(regex)
         case _ if (looks := strings.leading_looks(allowed)) is not None:
             within = [quoted(looks.rest), *map(quoted, looks.ahead)]
-            without = list(map(quoted, looks.not_ahead))
+            without = [quoted(look, form.excluded) for look in looks.not_ahead]
         case _:
             return sequence([Literal('"'), string_expr(allowed, form, rules, hint)])
     whole = reduce(Both, within or [written(ANY_STRING)])
