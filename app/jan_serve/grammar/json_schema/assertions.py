@@ -39,6 +39,7 @@ from jan_serve.grammar.json_schema.keywords import (
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING, StringSet
 from jan_serve.grammar.json_schema.terms import Terms
+from jan_serve.grammar.limits import MAX_COUNT
 
 
 class Assertions:
@@ -196,7 +197,7 @@ class Assertions:
             raise UnsupportedSchema(node.pointer, keyword, reason) from error
 
     def count(self, node: Node, keyword: str) -> int | None:
-        """The value of a keyword that counts; integral floats are integers."""
+        """The value of a keyword that counts; integral floats are integers. None for an upper bound that no text reaches."""
         value = node.schema.get(keyword)
         if value is None and keyword not in node.schema:
             return None
@@ -204,6 +205,10 @@ class Assertions:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an integer of 0 or more")
+        if value > MAX_COUNT:
+            if keyword.startswith("min"):
+                raise UnsupportedSchema(node.pointer, keyword, f"no answer has more than {MAX_COUNT:,}")
+            return None
         return value
 
     # arrays

@@ -57,6 +57,12 @@ OLDER: tuple[tuple[str, int, Any, tuple[Any, ...], tuple[Any, ...]], ...] = (
 CASES = (
     Case("true", True, (None, 1, "x", [], {"a": [1]}), ()),
     Case("type", {"type": "integer"}, (0, -7, 10**20), (1.5, "1", None, True)),
+    Case(
+        "bounds that no text reaches",
+        {"maxItems": 2**53, "maxLength": 2**64, "maxProperties": 2**53 - 1, "not": {"maxLength": 2}},
+        ("abc",),
+        ("ab", [], {}),
+    ),
     Case("types", {"type": ["string", "null"]}, ("", None), (0, [])),
     Case("number", {"type": "number"}, (0, -1.5, 1e-07, 1e22, 1.5e300), ("1", None)),
     Case(

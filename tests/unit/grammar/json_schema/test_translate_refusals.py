@@ -32,6 +32,7 @@ UNSUPPORTED: tuple[tuple[Any, str, str], ...] = (
     ({"type": "string", "enum": [1]}, "", "type"),
     ({"allOf": [{"type": "string"}, {"type": "null"}]}, "", "allOf"),
     (False, "", "false"),
+    ({"properties": {"a": {"minItems": 2**53}}}, "/properties/a", "minItems"),
     ({"not": {"dependencies": {"a": ["b"]}}}, "/not", "dependencies"),
 )
 INVALID: tuple[tuple[Any, str], ...] = (
