@@ -11,6 +11,7 @@ from jan_serve.core.constraint import Whitespace
 from jan_serve.core.text_memory import TextMemory
 from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.collector import paused_collection
+from jan_serve.grammar.enforced import enforced_schema, print_enforced
 from jan_serve.grammar.json_schema.bundle import bundled
 from jan_serve.grammar.json_schema.translate import translate as translate_schema
 from jan_serve.grammar.lark_quoting import spelled_out
@@ -26,11 +27,13 @@ __all__ = [
     "Recognizer",
     "Whitespace",
     "bundled",
+    "enforced_schema",
     "json_schema_to_gbnf",
     "json_schema_to_grammar",
     "json_schema_with_memory",
     "matches",
     "parse_gbnf",
+    "print_enforced",
     "print_gbnf",
     "print_lark",
     "print_lark_open",

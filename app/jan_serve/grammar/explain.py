@@ -7,15 +7,14 @@ from typing import Any, Final, NamedTuple, cast
 
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
+from jan_serve.grammar.enforced import enforced_schema
 from jan_serve.grammar.json_schema.document import escape_token
 from jan_serve.grammar.json_schema.keywords import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
 )
-from jan_serve.grammar.json_schema.translate import translate
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
-from jan_serve.grammar.print_lark import print_lark
 
 # What may be given up, the least first. Keywords that list values or members are what a schema is about.
 _GIVEN_UP: Final = (
@@ -29,6 +28,7 @@ _GIVEN_UP: Final = (
         "multipleOf",
         "maxItems",
     ),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     *("minItems", "contains", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
     *(
         "unevaluatedItems",
@@ -42,6 +42,8 @@ _GIVEN_UP: Final = (
     ),
     *("patternProperties", "allOf", "$ref", "items", "additionalProperties"),
 )
+_TURNING: Final = frozenset({"not", "if", "oneOf", "contains", "maxContains"})
+"""Below these, what takes more may leave less."""
 MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
 _SHOWN: Final = 5
@@ -64,7 +66,8 @@ class Cost(NamedTuple):
             f"Lark: {self.lark_bytes:,} of {MAX_LARK_BYTES:,} bytes",
         ]
         if self.remembered:
-            found.append(f"memory beside the grammar: unique items at {self.remembered} places")
+            places = "1 place" if self.remembered == 1 else f"{self.remembered} places"
+            found.append(f"memory beside the grammar: unique items at {places}")
         return found
 
 
@@ -82,11 +85,11 @@ class Change(NamedTuple):
 
 
 def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Cost:
-    """Raises as `json_schema_to_grammar`."""
-    grammar, memory = translate(schema, whitespace=whitespace, remembers=True)
+    """Raises as `enforced_schema`."""
+    grammar, memory, lark = enforced_schema(schema, whitespace=whitespace)
     steps = spent()
     remembered = sum(place.unique >= 0 for place in memory.places)
-    return Cost(steps, len(grammar.rules), len(print_lark(grammar)), remembered)
+    return Cost(steps, len(grammar.rules), len(lark.text), remembered)
 
 
 def ordered_objects(schema: Any) -> list[str]:
@@ -125,6 +128,25 @@ def smallest_change(
         else:
             return change
     return None
+
+
+def without_refused(schema: Any, refused: UnsupportedSchema) -> tuple[Any, Change] | None:
+    """The schema without the keyword that its refusal names, so that it takes more. None where that is not certain."""
+    named = [
+        change
+        for change in _changes(schema)
+        if change.becomes is None
+        and change.keyword == refused.keyword
+        and f"{refused.pointer}/".startswith(f"{change.pointer}/")
+    ]
+    if not named:
+        return None
+    change = max(named, key=lambda change: len(change.pointer))
+    way = change.pointer.split("/")
+    if "$defs" in way or "definitions" in way:
+        # Any of its places may refer to this one.
+        way += [keyword for _, node in _subschemas(schema, "") for keyword in node]
+    return None if _TURNING.intersection(way) else (_changed(schema, change, ""), change)
 
 
 def _changes(schema: Any) -> Iterator[Change]:

@@ -25,8 +25,8 @@ MAX_PRINTED_BYTES = 1_500_000
 # llguidance refuses terminals of about this size.
 MAX_LARK_BYTES = 1_000_000
 MAX_LEFT_CHAIN = 500
-# llguidance compiles a reference within a reference with 3.3 KB of stack: this many need 0.8 MB.
-MAX_REFERENCE_DEPTH = 250
+# llguidance compiles a reference within a reference with 3.3 KB of stack. The engine refuses 2,000 and groups together.
+MAX_REFERENCE_DEPTH = 1_000
 # llguidance refuses 29 groups within one another.
 MAX_LARK_GROUPS = 12
 MAX_STEPS = 150_000

@@ -33,7 +33,10 @@ def grammar(
     check: Annotated[
         str | None, typer.Option("--check", help="Check whether this text matches the grammar.")
     ] = None,
-    lark: Annotated[bool, typer.Option("--lark", help="Print Lark for llguidance instead of GBNF.")] = False,
+    lark: Annotated[
+        bool,
+        typer.Option("--lark", help="Print Lark for llguidance, as the server runs it, instead of GBNF."),
+    ] = False,
     explain: Annotated[
         bool,
         typer.Option(
@@ -45,46 +48,58 @@ def grammar(
     ] = Whitespace.CONSISTENT,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
-    from jan_serve.grammar import print_gbnf, print_lark, regex_to_grammar
+    from jan_serve.grammar import json_schema_to_grammar, parse_gbnf, print_gbnf, print_lark, regex_to_grammar
 
     if (source is None) == (regex is None):
         raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
+    text = "" if source is None else _text(source)
+    is_schema = source is not None and "::=" not in text
+    schema = _schema(source or "", text) if is_schema else None
     if explain:
-        _explain(source, whitespace, Output())
+        if not is_schema:
+            raise CommandError("--explain is for a JSON Schema", "See `jan-serve grammar --help`.", WRONG_USE)
+        _explain(schema, whitespace, Output())
         return
     try:
-        found = regex_to_grammar(regex) if regex is not None else _read(source or "", whitespace)
-        printed = print_lark(found) if lark else print_gbnf(found)
+        if is_schema and lark and check is None:
+            printed = _enforced(schema, whitespace)
+        else:
+            if is_schema:
+                found = json_schema_to_grammar(schema, whitespace=whitespace)
+            else:
+                found = parse_gbnf(text) if regex is None else regex_to_grammar(regex)
+            printed = print_lark(found) if lark else print_gbnf(found)
+            if check is not None:
+                _check(found, check, Output())
+                return
     except InvalidRequest as error:
-        raise CommandError(
-            error.message, "docs/grammar-support.md lists the supported features.", FAILED
-        ) from None
-    if check is None:
-        sys.stdout.write(printed.rstrip("\n") + "\n")
-        return
-    _check(found, check, Output())
+        raise CommandError(error.message, _hint(schema, whitespace), FAILED) from None
+    sys.stdout.write(printed.rstrip("\n") + "\n")
 
 
-def _explain(source: str | None, whitespace: Whitespace, output: Output) -> None:
+def _enforced(schema: Any, whitespace: Whitespace) -> str:
+    """The Lark text that the server runs. Raises as `enforced_schema`."""
+    from jan_serve.grammar import enforced_schema
+
+    return enforced_schema(schema, whitespace=whitespace).lark.text
+
+
+def _hint(schema: Any, whitespace: Whitespace) -> str:
+    try:
+        _enforced(schema, whitespace)
+    except InvalidRequest:
+        return "docs/grammar-support.md lists the supported features."
+    return "The server takes this schema, in a form that GBNF lacks: --lark prints it."
+
+
+def _explain(schema: Any, whitespace: Whitespace, output: Output) -> None:
     from jan_serve.grammar.explain import explain
 
-    text = "" if source is None else _text(source)
-    if source is None or "::=" in text:
-        raise CommandError("--explain is for a JSON Schema", "See `jan-serve grammar --help`.", WRONG_USE)
-    compiles, lines = explain(_schema(source, text), whitespace=whitespace)
+    compiles, lines = explain(schema, whitespace=whitespace)
     for line in lines:
         output.data(line)
     if not compiles:
         raise typer.Exit(FAILED)
-
-
-def _read(source: str, whitespace: Whitespace) -> Grammar:
-    from jan_serve.grammar import json_schema_to_grammar, parse_gbnf
-
-    text = _text(source)
-    if "::=" in text:
-        return parse_gbnf(text)
-    return json_schema_to_grammar(_schema(source, text), whitespace=whitespace)
 
 
 def _schema(source: str, text: str) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from jan_serve import grammar
 from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import (
@@ -22,12 +20,9 @@ from jan_serve.core.constraint import (
     RegexConstraint,
     Whitespace,
 )
-from jan_serve.core.text_memory import TextMemory
-from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.collector import paused_collection
 from jan_serve.grammar.lark_definitions import by_content
 from jan_serve.grammar.limits import MAX_STEPS
-from jan_serve.grammar.print_lark import LarkText
 
 _ANY_OBJECT: Final = {"type": "object"}
 _DEFAULT: Final = Whitespace.CONSISTENT
@@ -46,19 +41,8 @@ def compile_constraint(constraint: Constraint, *, with_gbnf: bool = False) -> Co
 
 def _with_memory(constraint: JsonSchemaConstraint | JsonObjectConstraint) -> CompiledGrammar:
     schema = constraint.schema if isinstance(constraint, JsonSchemaConstraint) else _ANY_OBJECT
-
-    def translated(*, complements: bool) -> tuple[grammar.Grammar, TextMemory]:
-        return grammar.json_schema_with_memory(
-            schema, whitespace=constraint.whitespace or _DEFAULT, complements=complements
-        )
-
-    found, memory = translated(complements=True)
-    try:
-        printed = print_grammar(found)
-    except GrammarTooComplex as error:
-        found, memory = translated(complements=False)
-        printed = print_grammar(found, tokens=not isinstance(error, grammar.OnlyCharacters))
-    return msgspec.structs.replace(printed, memory=memory)
+    found = grammar.enforced_schema(schema, whitespace=constraint.whitespace or _DEFAULT)
+    return CompiledGrammar(gbnf="", lark=found.lark.text, specials=found.lark.specials, memory=found.memory)
 
 
 def explained(constraint: JsonSchemaConstraint) -> Explanation:
@@ -87,15 +71,13 @@ def translate_constraint(constraint: Constraint) -> grammar.Grammar:
             return grammar.parse_gbnf(text)
 
 
-def print_grammar(
-    translated: grammar.Grammar, *, with_gbnf: bool = False, tokens: bool = True
-) -> CompiledGrammar:
-    """Print a grammar for the engine. tokens: see `print_lark_open`. Raises GrammarTooComplex.
+def print_grammar(translated: grammar.Grammar, *, with_gbnf: bool = False) -> CompiledGrammar:
+    """Print a grammar for the engine. Raises GrammarTooComplex.
 
     A grammar over llguidance's limits is rejected. llama.cpp's sampler, which takes GBNF, is no substitute: it has no
     limits, and a short grammar can fill its memory or never end.
     """
-    lark = _lark(translated, tokens=tokens)
+    lark = grammar.print_enforced(translated)
     gbnf = grammar.print_gbnf(translated) if with_gbnf else ""
     return CompiledGrammar(gbnf=gbnf, lark=lark.text, specials=lark.specials)
 
@@ -104,15 +86,5 @@ def print_piece(
     translated: grammar.Grammar, *, tokens: bool, holes: Mapping[str, str] | None = None
 ) -> GrammarPiece:
     """Print a grammar as a part of a larger one. tokens, holes: see `print_lark_open`. Raises GrammarTooComplex."""
-    found = by_content(_lark(translated, tokens=tokens, holes=holes))
+    found = by_content(grammar.print_enforced(translated, tokens=tokens, holes=holes))
     return GrammarPiece(found.root, found.bodies, found.specials)
-
-
-def _lark(translated: grammar.Grammar, *, tokens: bool, holes: Mapping[str, str] | None = None) -> LarkText:
-    try:
-        return grammar.print_lark_open(translated, tokens=tokens, holes=holes)
-    except GrammarTooComplex:
-        if not tokens:
-            raise
-    # Terminals of many characters can be far longer than the rules that they replace.
-    return grammar.print_lark_open(translated, tokens=False, holes=holes)

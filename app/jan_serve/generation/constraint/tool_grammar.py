@@ -30,6 +30,7 @@ from jan_serve.generation.constraint.format_texts import spelled_texts
 from jan_serve.grammar import json_schema_with_memory
 from jan_serve.grammar.ast import Grammar, Literal, sequence
 from jan_serve.grammar.compose import Composer
+from jan_serve.grammar.explain import without_refused
 from jan_serve.grammar.json_schema.arguments import (
     ArgumentNotation,
     ArgumentsGrammar,
@@ -47,6 +48,7 @@ in texts that a pattern holds too, and that may be another type."""
 COUNTED_NAMES: Final = (
     "minProperties above 1 is not enforced in the notation of this model, where names may repeat"
 )
+_MOST_GIVEN_UP: Final = 8
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 _ARGUMENT_SLOTS: Final = {
     Slot.KEY: ArgumentSlot.KEY,
@@ -110,8 +112,15 @@ def _enforced(
             raise
         refused = error
     given_up: tuple[str, ...] = ()
-    if isinstance(refused, UnsupportedSchema) and refused.keyword == "minProperties":
-        schema, given_up = without_counted_names(schema), (COUNTED_NAMES,)
+    while isinstance(refused, UnsupportedSchema) and len(given_up) < _MOST_GIVEN_UP:
+        if refused.keyword == "minProperties" and (fewer := without_counted_names(schema)) != schema:
+            schema, warning = fewer, COUNTED_NAMES
+        elif (found := without_refused(schema, refused)) is not None:
+            schema, change = found
+            warning = f"`{change.keyword}` at {change.pointer or '/'} is not enforced: {refused.reason}"
+        else:
+            break
+        given_up = tuple(dict.fromkeys((*given_up, warning)))
         try:
             return make(schema), given_up
         except _REFUSALS as error:

@@ -197,7 +197,7 @@ class Assertions:
             raise UnsupportedSchema(node.pointer, keyword, reason) from error
 
     def count(self, node: Node, keyword: str) -> int | None:
-        """The value of a keyword that counts; integral floats are integers. None for an upper bound that no text reaches."""
+        """The value of a keyword that counts; integral floats are integers. None for a bound that no text reaches."""
         value = node.schema.get(keyword)
         if value is None and keyword not in node.schema:
             return None

@@ -12,6 +12,7 @@ from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
 from jan_serve.grammar.json_schema.expand import Expander
 from jan_serve.grammar.json_schema.json_value import as_object
+from jan_serve.grammar.json_schema.keywords import ASSERTIONS
 from jan_serve.grammar.json_schema.memory_places import text_memory
 from jan_serve.grammar.limits import budget
 from jan_serve.grammar.transform import prune
@@ -41,4 +42,6 @@ def translate(
 
 def _culprit(schema: Any) -> str:
     members = as_object(schema)
-    return "false" if members is None else next(iter(members), "schema")
+    if members is None:
+        return "false"
+    return next((keyword for keyword in members if keyword in ASSERTIONS), "schema")

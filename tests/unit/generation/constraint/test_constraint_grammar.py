@@ -4,8 +4,8 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar, GbnfConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.errors import GrammarTooComplex
-from jan_serve.generation.constraint import constraint_grammar as module
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+from jan_serve.grammar import enforced
 
 # As automata they are longer in one terminal than any print may be.
 LONG_TERMINAL = "[a-z]*a[a-z]{6}|[a-z]*b[a-z]{6}"
@@ -31,7 +31,7 @@ def test_a_grammar_over_the_limits_of_llguidance_is_rejected(
     def refuse(*_: object, **__: object) -> None:
         raise GrammarTooComplex("the grammar is too large to be printed as Lark")
 
-    monkeypatch.setattr(module.grammar, "print_lark_open", refuse)
+    monkeypatch.setattr(enforced, "print_lark_open", refuse)
     with pytest.raises(GrammarTooComplex, match="too large"):
         compile_constraint(GbnfConstraint('root ::= "a"'))
 

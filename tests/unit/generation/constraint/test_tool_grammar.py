@@ -125,8 +125,11 @@ def test_arguments_are_an_object_whatever_else_the_schema_allows(
 @pytest.mark.parametrize(
     ("parameters", "error", "reason"),
     [
-        (ELSEWHERE, UnsupportedSchema, "is outside this document"),
-        ({"type": "object", "properties": {"x": {"pattern": "(?<=a)b"}}}, UnsupportedSchema, "lookbehind"),
+        (
+            {"type": "object", "not": {"properties": {"x": {"pattern": "(?<=a)b"}}}},
+            UnsupportedSchema,
+            "lookbehind",
+        ),
         ({"type": "object", "properties": []}, InvalidSchema, "must be an object of schemas"),
         ({"type": 5}, InvalidSchema, "is not a JSON type"),
         ({"type": "string"}, UnsupportedSchema, "no JSON object satisfies the schema"),
@@ -143,6 +146,47 @@ def test_a_schema_that_cannot_be_enforced_becomes_any_object(
     assert reason in warning
     with pytest.raises(error, match=reason):
         tool_grammar(form, parameters, strict=True)
+
+
+SET: dict[str, Any] = {"type": "array", "items": {"type": "object", "additionalProperties": False}}
+BACK: dict[str, Any] = {"type": "string", "maxLength": 5}
+
+
+@each_notation
+@pytest.mark.parametrize(
+    ("refused", "rest", "keywords"),
+    [
+        ({"x": {"$ref": "https://example.com/x"}}, {"x": {}}, ["$ref"]),
+        ({"x": {**BACK, "pattern": "(?<=a)b"}}, {"x": BACK}, ["pattern"]),
+        ({"x": {**SET, "uniqueItems": True}}, {"x": SET}, ["uniqueItems"]),
+        (
+            {"x": {**SET, "uniqueItems": True}, "y": {"items": {**BACK, "pattern": r"(a)\1"}}},
+            {"x": SET, "y": {"items": BACK}},
+            ["pattern", "uniqueItems"],
+        ),
+    ],
+)
+def test_keywords_that_cannot_be_enforced_are_dropped_alone(
+    form: ChatFormat, refused: dict[str, Any], rest: dict[str, Any], keywords: list[str]
+) -> None:
+    schema = {"type": "object", "properties": {**refused, "n": {"type": "integer"}}, "required": ["n"]}
+    held = {**schema, "properties": {**rest, "n": {"type": "integer"}}}
+    grammar = tool_grammar(form, schema)
+    assert grammar.piece == tool_grammar(form, held).piece
+    assert sorted(warning.split("`")[1] for warning in grammar.warnings) == keywords
+    with pytest.raises(UnsupportedSchema):
+        tool_grammar(form, schema, strict=True)
+
+
+@pytest.mark.parametrize("place", ["not", "oneOf", "contains", "$defs"])
+def test_a_keyword_is_dropped_only_where_more_is_allowed_without_it(place: str) -> None:
+    part: dict[str, Any] = {**BACK, "pattern": "(?<=a)b"}
+    inner = [part, {"type": "null"}] if place == "oneOf" else {"x": part} if place == "$defs" else part
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {place: inner}}}
+    if place == "$defs":
+        schema = {**schema, "$defs": {"x": part}, "properties": {"x": {"not": {"$ref": "#/$defs/x"}}}}
+    [warning] = tool_grammar(BY_NAME["hermes"], schema).warnings
+    assert warning.startswith("its arguments are held to any JSON object")
 
 
 def test_a_length_that_the_notation_cannot_count_is_dropped_alone() -> None:
@@ -175,8 +219,8 @@ def test_a_length_that_unquoted_text_cannot_be_held_to_is_dropped(
             "type": "object",
             "properties": {**LONG["properties"], **ELSEWHERE["properties"]},
         }
-        [warning] = tool_grammar(form, both).warnings
-        assert "outside this document" in warning, "the last reason counts"
+        keyword, *lengths = tool_grammar(form, both).warnings
+        assert "outside this document" in keyword and tuple(lengths) == warnings
 
 
 @pytest.mark.parametrize("form", RAW, ids=lambda form: form.name)
