@@ -8,6 +8,7 @@ from jan_serve.errors import UnsupportedSchema
 from jan_serve.grammar import charset
 from jan_serve.grammar.ast import (
     EMPTY,
+    Both,
     CharClass,
     Except,
     Expr,
@@ -47,6 +48,8 @@ from jan_serve.grammar.json_schema.strings import StringSet
 from jan_serve.grammar.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.grammar.word_trie import OtherWords
 
+# Numbers of so many digits before the point are within each bound whose digits can be bounded too.
+_FEW_DIGITS = 10**60
 # Indentation after a line break; deeper documents than this need `compact`.
 _MAX_INDENT = 32
 
@@ -194,7 +197,7 @@ class Emitter:
             return self.shared("integer")
         known = self._numbers.get(spec)
         if known is None:
-            known = token(dfa_to_expr(number_dfa(spec), self._plain, self.rules, f"{hint}-number"))
+            known = self._number_token(spec, hint)
             if not (isinstance(known, Token) and isinstance(known.item, Literal)):
                 known = self.rules.define(f"{hint}-number", known)
             self._numbers[spec] = known
@@ -235,6 +238,25 @@ class Emitter:
                 return sequence([Literal(text), self.shared(space)])
             case Whitespace.CONSISTENT:
                 return Mark(text)
+
+    def _number_token(self, spec: NumberSpec, hint: str) -> Expr:
+        language = number_dfa(spec)
+        found = token(dfa_to_expr(language, self._plain, self.rules, f"{hint}-number"))
+        bounds = (spec.low, spec.high, *spec.excluded)
+        if (
+            not self._complements
+            or spec.multiples
+            or spec.not_multiples
+            or any(bound is not None and abs(bound) > _FEW_DIGITS for bound in bounds)
+            or automata.longest_word(language) is not None
+            or not isinstance(found, Token)
+        ):
+            return found
+        # Weak models repeat digits without end.
+        rest = repeat(_class("0123456789.eE+-"), 0, None)
+        whole = [repeat(Literal("-"), 0, 1), repeat(_class("0-9"), 1, MAX_WHOLE)]
+        bounded = sequence([*whole, repeat(sequence([_class(".eE"), rest]), 0, 1)])
+        return Token(Both(found.item, bounded), is_terminal=True)
 
     def shared(self, name: str) -> RuleRef:
         """A rule shared by all schemas."""

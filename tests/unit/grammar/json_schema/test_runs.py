@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.grammar import Recognizer, json_schema_to_grammar, print_lark
+from jan_serve.grammar import Recognizer, enforced_schema, json_schema_to_grammar, print_lark
 from jan_serve.grammar.json_schema.number_text import MAX_FRACTION, MAX_WHOLE
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 
@@ -40,6 +40,30 @@ def test_runs_have_an_end(name: str) -> None:
         text = opening + unit * count
         assert recognizer.matches(text) is (count <= most), text
         assert oracle.accepts(matcher, text) is (count <= most), text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**NUMBER, "minimum": 0},
+        {**NUMBER, "exclusiveMaximum": -0.5},
+        {**NUMBER, "not": {"const": 5}},
+        {**INTEGER, "not": {"enum": [5, 55]}},
+    ],
+)
+@pytest.mark.parametrize("rest", ["", ".5", "e3"])
+def test_digits_before_the_point_have_an_end_where_the_server_runs_it(
+    schema: dict[str, Any], rest: str
+) -> None:
+    """As automata they would need a state for each digit."""
+    if schema["type"] == "integer" and rest:
+        pytest.skip("integers have neither")
+    oracle = LlguidanceOracle()
+    matcher = oracle.compile(enforced_schema(schema).lark.text)
+    sign = "-" if "exclusiveMaximum" in schema else ""
+    for count in (1, 20, MAX_WHOLE, MAX_WHOLE + 1, 400):
+        text = sign + "1" * count + rest
+        assert oracle.accepts(matcher, text) is (count <= MAX_WHOLE), text
 
 
 @pytest.mark.parametrize(
