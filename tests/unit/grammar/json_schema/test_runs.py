@@ -43,21 +43,19 @@ def test_runs_have_an_end(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "rest"),
     [
-        {**NUMBER, "minimum": 0},
-        {**NUMBER, "exclusiveMaximum": -0.5},
-        {**NUMBER, "not": {"const": 5}},
-        {**INTEGER, "not": {"enum": [5, 55]}},
+        ({**NUMBER, "minimum": 0}, ""),
+        ({**NUMBER, "minimum": 0}, ".5"),
+        ({**NUMBER, "exclusiveMaximum": -0.5}, ".5"),
+        ({**NUMBER, "not": {"const": 5}}, ".5"),
+        ({**INTEGER, "not": {"enum": [5, 55]}}, ""),
     ],
 )
-@pytest.mark.parametrize("rest", ["", ".5", "e3"])
 def test_digits_before_the_point_have_an_end_where_the_server_runs_it(
     schema: dict[str, Any], rest: str
 ) -> None:
     """As automata they would need a state for each digit."""
-    if schema["type"] == "integer" and rest:
-        pytest.skip("integers have neither")
     oracle = LlguidanceOracle()
     matcher = oracle.compile(enforced_schema(schema).lark.text)
     sign = "-" if "exclusiveMaximum" in schema else ""
