@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from jan_serve.core.media import ImagePiece
@@ -31,7 +32,7 @@ class Way:
     path: str
     body: Callable[[str], dict[str, Any]]
     field: str
-    prompt_tokens: Callable[[Any], int]
+    prompt_tokens: Callable[[httpx.Response], int]
     count_path: str | None = None
 
 
@@ -83,16 +84,16 @@ def _ollama(url: str) -> str:
     return url.partition("base64,")[2] or url
 
 
-def _usage(reply: Any) -> int:
-    return reply["usage"]["prompt_tokens"]
+def _usage(reply: httpx.Response) -> int:
+    return reply.json()["usage"]["prompt_tokens"]
 
 
-def _input(reply: Any) -> int:
-    return reply["usage"]["input_tokens"]
+def _input(reply: httpx.Response) -> int:
+    return reply.json()["usage"]["input_tokens"]
 
 
-def _evaluated(reply: Any) -> int:
-    return reply["prompt_eval_count"]
+def _evaluated(reply: httpx.Response) -> int:
+    return reply.json()["prompt_eval_count"]
 
 
 WAYS = {
@@ -129,12 +130,9 @@ WAYS = {
     ),
     "tgi generate": Way(
         "/tgi/generate",
-        lambda url: {
-            "inputs": f"![]({url}){ASK}",
-            "parameters": {"max_new_tokens": 5, "decoder_input_details": True},
-        },
+        lambda url: {"inputs": f"![]({url}){ASK}", "parameters": {"max_new_tokens": 5}},
         "inputs",
-        lambda reply: len(reply["details"]["prefill"]),
+        lambda reply: int(reply.headers["x-prompt-tokens"]) - 1,  # BOS
     ),
     "tgi chat": Way("/tgi/v1/chat/completions", _plain_chat, "inputs", _usage),
     "lmdeploy chat": Way(
@@ -144,7 +142,7 @@ WAYS = {
         "/lmdeploy/generate",
         lambda url: {"prompt": f"<IMAGE_TOKEN>{ASK}", "image_data": [url], "max_tokens": 5},
         "image_data[0]",
-        lambda reply: reply["meta_info"]["prompt_tokens"],
+        lambda reply: reply.json()["meta_info"]["prompt_tokens"],
     ),
 }
 ALL = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -166,7 +164,7 @@ async def test_the_model_sees_the_image_before_the_question(way: Way) -> None:
     text = prompt_text(request)
     assert f"[16x8]{ASK}" in text
     assert "base64" not in text
-    assert way.prompt_tokens(reply.json()) == len(text)
+    assert way.prompt_tokens(reply) == len(text)
 
 
 @ALL
@@ -209,6 +207,43 @@ async def test_tokens_are_counted_without_decoding(name: str) -> None:
         counted = await client.post(way.count_path or "", json=count)
         await client.post(way.path, json=way.body(URL))
     assert counted.json()["input_tokens"] == len(prompt_text(models.clients[0].requests[0])) + 1
+
+
+async def test_tgi_tokenizes_an_image_as_its_cells() -> None:
+    """Without decoding it. They have no text, and cover its Markdown."""
+    markdown = f"![]({data_url(png_header(16, 8))})"
+    models = seeing()
+    async with http_client(models) as client:
+        tokens = (await client.post("/tokenize", json={"inputs": f"é{markdown}{ASK}"})).json()
+        first = (await client.post("/tgi/tokenize", json={"inputs": markdown + ASK})).json()
+        chat = (await client.post("/chat_tokenize", json=_plain_chat(data_url(png_header(16, 8))))).json()
+        await client.post("/tgi/v1/chat/completions", json=_plain_chat(URL))
+    cells = len("[16x8]")
+    start, stop = 2, 2 + len(markdown)
+    assert [each["id"] for each in tokens] == [256, *"é".encode(), *[0] * cells, *ASK.encode()]
+    assert tokens[3 : 3 + cells] == [{"id": 0, "text": "", "start": start, "stop": stop}] * cells
+    assert tokens[3 + cells] == {"id": ord(ASK[0]), "text": ASK[0], "start": stop, "stop": stop + 1}
+    assert [each["id"] for each in first] == [256, *[0] * cells, *ASK.encode()]
+    assert len(chat["tokenize_response"]) == len(prompt_text(models.clients[0].requests[0]))
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/chat_tokenize"])
+async def test_tgi_tokenizes_no_image_for_a_model_without_sight(path: str) -> None:
+    body = {"inputs": f"![]({URL})"} if path == "/tokenize" else _plain_chat(URL)
+    async with http_client(FakeModels()) as client:
+        reply = await client.post(path, json=body)
+    assert reply.status_code == 422
+    assert "inputs: an image, and fake reads text only" in reply.text
+
+
+async def test_tgi_scores_no_prompt_with_an_image() -> None:
+    models = seeing()
+    body = {"inputs": f"![]({URL}){ASK}", "parameters": {"decoder_input_details": True}}
+    async with http_client(models) as client:
+        reply = await client.post("/generate", json=body)
+    assert reply.status_code == 422
+    assert "`decoder_input_details` is not supported with images" in reply.text
+    assert models.clients[0].requests == []
 
 
 NOTED = ("responses, result", "anthropic, result")

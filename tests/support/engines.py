@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_parts import ModelParts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import ModelNotFound
@@ -41,6 +42,8 @@ class FakeResolver:
         self.revisions: dict[str, int] = {}
         self.sizes: dict[str, Footprint] = {}
         self.retentions: dict[str, Retention] = {}
+        self.loads: list[tuple[str, str]] = []
+        """Name, and what was wrong with the projector."""
 
     def resolve(self, name: str | None) -> ModelSource:
         """Raises ModelNotFound."""
@@ -65,6 +68,9 @@ class FakeResolver:
         return msgspec.structs.replace(
             self.settings, parts=ModelParts(input_bytes=self.sizes[source.name].weights)
         )
+
+    def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
+        self.loads.append((source.name, facts.projector_fault))
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         return self.sizes.get(source.name, Footprint(0, 0, 0, 0))

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.core.media import MediaPiece
 from jan_serve.core.models.model_facts import ModelFacts, SpecialToken
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
-from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.errors import InvalidRequest, ModelNotFound, UnsupportedOperation
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -170,6 +171,11 @@ class FakeClient:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
         self.requests.append(request)
+        if request.prompt_logprobs is not None and any(isinstance(p, MediaPiece) for p in request.prompt):
+            raise UnsupportedOperation(
+                "prompt_logprobs: a prompt with images or sound has no log-probabilities",
+                param="prompt_logprobs",
+            )
         ended = False
         try:
             async for event in self.script(request):

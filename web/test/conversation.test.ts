@@ -90,7 +90,7 @@ test("of more pictures than a request may have the newest ones go", () => {
     const messages = sizes.map((chars, index) => ({ ...newMessage("user", "what?"), attachments: [image(`${index}.png`, chars)] }));
     return chatRequest(conversation(messages), "m").messages.map(({ content }) => (typeof content === "string" ? content : content?.length));
   };
-  assert.deepEqual(sent(Array(18).fill(10)), ["[0.png]\n\nwhat?", "[1.png]\n\nwhat?", ...Array(16).fill(2)]);
+  assert.deepEqual(sent(Array(66).fill(10)), ["[0.png]\n\nwhat?", "[1.png]\n\nwhat?", ...Array(64).fill(2)]);
   assert.deepEqual(sent([12_000_000, 12_000_000, 12_000_000]), ["[0.png]\n\nwhat?", 2, 2]);
 });
 

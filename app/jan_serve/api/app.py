@@ -156,10 +156,13 @@ def create_app(
 def _models_with(management: Management | None) -> ModelsWith | None:
     if management is None:
         return None
-    library = management.library
+    manager, library = management.manager, management.library
 
     async def names(sense: str) -> Sequence[str]:
-        return [model.name for model in await library.models() if sense in model.modalities]
+        """Those that have shown it first."""
+        found = [model.name for model in await library.models() if sense in model.modalities]
+        proved = {model.name for model in manager.snapshot().models if sense in model.modalities}
+        return sorted(found, key=lambda name: name not in proved)
 
     return names
 

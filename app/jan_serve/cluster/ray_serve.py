@@ -99,7 +99,8 @@ def versions_of(found: list[Machine]) -> list[tuple[str, Versions]]:
         except Exception as error:
             raise ClusterFailed(
                 f"{machine.address} cannot run jan-serve: {_last_line(error)}",
-                "Install `jan-serve[cluster]` there, in the environment that runs `ray start`.",
+                "Install jan-serve with its extra `cluster` there, in the environment that runs `ray start`:"
+                " `scripts/install cluster` in a checkout, or pip install 'FILE.whl[cluster]'.",
             ) from None
         if versions is not None:
             answers.append((machine.address, versions))

@@ -26,7 +26,8 @@ class AccessOptions(BaseModel):
         SecretList,
         Field(
             description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`. With several, cached"
-            " prompts are shared only between requests of the same key."
+            " prompts are shared only between requests of the same key. Where JAN_SERVE_API_KEYS is not set,"
+            " JAN_SERVE_API_KEY sets a single key."
         ),
         Flag(ACCESS_GROUP, name="--api-key", metavar="KEY"),
     ] = ()
@@ -39,7 +40,10 @@ class AccessOptions(BaseModel):
     ] = False
     allowed_hosts: Annotated[
         StrList,
-        Field(description="Names accepted in the Host header besides loopback names and the bound address."),
+        Field(
+            description="Names accepted in the Host header besides loopback names, the bound address and the address"
+            " that the client connected to."
+        ),
         Flag(ACCESS_GROUP, name="--allowed-host", metavar="NAME"),
     ] = ()
     image_hosts: Annotated[

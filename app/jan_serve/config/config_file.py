@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
@@ -17,6 +18,7 @@ from jan_serve.errors import SettingsError
 
 MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 50
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)\Z")
 
 
 class ConfigFile(msgspec.Struct, frozen=True, dict=True):
@@ -56,13 +58,19 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
     except ValueError as error:  # not only of the parser: int() has a limit of digits
-        raise SettingsError(f"{path}: {error}") from None
+        raise SettingsError(_syntax_mistake(path, str(error))) from None
     except RecursionError:
         raise _too_deep(path) from None
     if is_deeper(content, _MAX_DEPTH):
         raise _too_deep(path)
     values, version = upgraded(content, path)
     return ConfigFile(path, text, values, version)
+
+
+def _syntax_mistake(path: Path, message: str) -> str:
+    """The parser's message, with the line at the beginning as in other mistakes."""
+    found = _AT_LINE.search(message)
+    return f"{path}:{found[1]}: {message[: found.start()]}" if found else f"{path}: {message}"
 
 
 def _too_deep(path: Path) -> SettingsError:

@@ -60,7 +60,8 @@ class ModelBook:
         except SettingsError as error:
             logger.error("the settings of models are unchanged because of a mistake: %s", error)
             return
-        for line in _changes(self._tables, tables):
+        common = ModelSettings(options=self._settings)
+        for line in _changes(self._tables, tables, common):
             logger.info("%s", line)
         self._tables = tables
         if _top_level(file) != self._top_level:
@@ -72,11 +73,13 @@ def _top_level(file: ConfigFile) -> dict[str, Any]:
     return {name: value for name, value in file.values.items() if name != MODELS_KEY}
 
 
-def _changes(before: Mapping[str, ModelSettings], after: Mapping[str, ModelSettings]) -> list[str]:
-    """Log lines: the changed keys, and when they apply."""
+def _changes(
+    before: Mapping[str, ModelSettings], after: Mapping[str, ModelSettings], common: ModelSettings
+) -> list[str]:
+    """Log lines: the changed keys, and when they apply. common: of models without a table."""
     lines: list[str] = []
     for name in sorted({*before, *after}):
-        keys = _changed_keys(before.get(name), after.get(name))
+        keys = _changed_keys(before.get(name, common), after.get(name, common))
         for live, when in ((True, "from the next request"), (False, "when the model is reloaded")):
             some = [key for key in keys if (key in LIVE_KEYS) == live]
             if some:
@@ -85,13 +88,11 @@ def _changes(before: Mapping[str, ModelSettings], after: Mapping[str, ModelSetti
     return lines
 
 
-def _changed_keys(before: ModelSettings | None, after: ModelSettings | None) -> list[str]:
+def _changed_keys(before: ModelSettings, after: ModelSettings) -> list[str]:
     old, new = _flat(before), _flat(after)
-    return [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return [key for key in new if old[key] != new[key]]
 
 
-def _flat(settings: ModelSettings | None) -> dict[str, Any]:
-    if settings is None:
-        return {}
+def _flat(settings: ModelSettings) -> dict[str, Any]:
     own = {name: getattr(settings, name) for name in ModelSettings.model_fields if name != "options"}
     return own | {name: getattr(settings.options, name) for name in ModelOptions.model_fields}

@@ -25,7 +25,7 @@ from jan_serve.config.value_types import (
     OptionalFile,
     PortList,
     StrList,
-    bytes_of_size,
+    budget_bytes,
     check_url,
 )
 from jan_serve.core.hosts import is_loopback
@@ -115,7 +115,7 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     ] = 4
     memory_budget: Annotated[
         Literal["auto", "off"] | Annotated[int, Field(ge=0)],
-        BeforeValidator(bytes_of_size),
+        BeforeValidator(budget_bytes),
         Field(
             description="Memory for all models together, as `8GB` or in bytes. `auto` uses the machine's free memory;"
             " `off` loads models without checking memory."

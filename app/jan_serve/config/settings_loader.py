@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +79,24 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
     `config_file` (--config) and the file in JAN_SERVE_CONFIG must exist; the platform's default may be missing.
     Raises SettingsError.
     """
-    path, required = _config_path(config_file)
+    path, required = find_config(config_file)
     file = read_config_file(path, required=required)
-    from_file, file_origins = _file_values(file)
+    from_file, file_origins, mistakes = _file_values(file)
     from_env, env_origins, warnings = _read_environment()
     from_flags = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
     flag_names = {option.field: option.flag.split("/")[0] for option in setting_options()}
     values = from_file | from_env | from_flags
     origins = file_origins | env_origins | {name: flag_names[name] for name in from_flags}
+    settings, wrong = _validated(values, origins)
+    mistakes += wrong
     try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        raise SettingsError(_explain(error, values, origins)) from None
-    models = with_templates(model_tables(file, settings), settings.chat_template, settings)
+        tables = model_tables(file, settings)
+    except SettingsError as error:
+        mistakes += error.message.splitlines()
+        tables = {}
+    if mistakes:
+        raise SettingsError("\n".join(_in_order(mistakes, path)))
+    models = with_templates(tables, settings.chat_template, settings)
     if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
         warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
     if path.is_file() and file.version < config_version():
@@ -107,12 +112,11 @@ def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | No
     )
 
 
-def config_path(config_file: Path | None = None) -> Path:
-    """The configuration file in use: the argument, else JAN_SERVE_CONFIG, else the platform's default."""
-    return _config_path(config_file)[0]
+def find_config(config_file: Path | None = None) -> tuple[Path, bool]:
+    """The configuration file in use: the argument, else JAN_SERVE_CONFIG, else the platform's default.
 
-
-def _config_path(config_file: Path | None) -> tuple[Path, bool]:
+    Whether the user named it, so that it must exist.
+    """
     if config_file is not None:
         return user_path(config_file).absolute(), True
     named = os.environ.get(CONFIG_VARIABLE)
@@ -121,21 +125,20 @@ def _config_path(config_file: Path | None) -> tuple[Path, bool]:
     return default_config_file(), False
 
 
-def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str]]:
-    """The settings at the top level of the file, and the line of each."""
+def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """The known settings at the top level of the file, the line of each, and a message for each unknown one."""
     values = {name: value for name, value in file.values.items() if name != MODELS_KEY}
     origins = {name: file.place_of(name) for name in values}
     unknown = [name for name in values if name not in Settings.model_fields]
-    if unknown:
-        raise SettingsError(
-            "\n".join(f"{origins[name]}: there is no setting {name!r}{_near(name)}" for name in unknown)
-        )
+    mistakes = [f"{origins[name]}: there is no setting {name!r}{_near(name)}" for name in unknown]
+    for name in unknown:
+        del values[name], origins[name]
     for name in _PATH_FIELDS:
         value = values.get(name)
         # The field rejects the home of an unknown user.
         if isinstance(value, str) and value != "none" and not in_unknown_home(path := user_path(value)):
             values[name] = file.path.parent / path
-    return values, origins
+    return values, origins, mistakes
 
 
 def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
@@ -177,7 +180,31 @@ def _near(name: str) -> str:
     return near_key(name, Settings.model_fields)
 
 
-def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """The settings and the mistakes in the values. Of mistaken values, the settings have the defaults."""
+    try:
+        return Settings(**values), []
+    except ValidationError as error:
+        mistakes = _explain(error, values, origins)
+        wrong = {problem["loc"][0] for problem in error.errors(include_url=False) if problem["loc"]}
+    try:
+        return Settings(**{name: value for name, value in values.items() if name not in wrong}), mistakes
+    except ValidationError:  # of values that do not go together
+        return Settings.model_validate({}), mistakes
+
+
+def _in_order(mistakes: Iterable[str], path: Path) -> list[str]:
+    """Those of the file by line, then the others."""
+    place = f"{path}:"
+
+    def line_of(mistake: str) -> float:
+        line = mistake.removeprefix(place).partition(":")[0]
+        return int(line) if mistake.startswith(place) and line.isdigit() else float("inf")
+
+    return sorted(dict.fromkeys(mistakes), key=line_of)
+
+
+def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
     """One line per mistake: source, reason and value (never a secret)."""
     lines: dict[str, None] = {}
     secrets = {option.field for option in setting_options() if option.is_secret}
@@ -192,7 +219,7 @@ def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping
         if str(values.get(name, "")).startswith("tcp://") and origins.get(name, "").startswith(ENV_PREFIX):
             hint = "; Kubernetes sets this for a service of that name: use enableServiceLinks: false"
         lines[f"{origins.get(name, name)}: {name} {message}{value}{hint}"] = None
-    return "\n".join(lines)
+    return list(lines)
 
 
 def _shown(value: Any) -> str:

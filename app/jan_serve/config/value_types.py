@@ -51,6 +51,14 @@ def bytes_of_size(value: object) -> object:
     return int(float(match["number"]) * (1024 if match["binary"] else 1000) ** power)
 
 
+def budget_bytes(value: object) -> object:
+    """`auto`, `off`, or bytes. Raises ValueError."""
+    found = bytes_of_size(value)
+    if found in ("auto", "off") or (type(found) is int and found >= 0):
+        return found
+    raise ValueError("must be auto, off, or a size such as 8GB")
+
+
 def check_url(url: str, example: str) -> str:
     """Without a slash at the end. Raises ValueError."""
     try:

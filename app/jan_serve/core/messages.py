@@ -16,12 +16,14 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
     """An image as the request has it: a data URL, base64, or a URL to fetch. param: its field, for errors.
 
-    note: what a model that cannot see reads in its place; None: the request is rejected.
+    note: what a model that cannot see reads in its place; None: the request is rejected. file: empty unless it was read
+    before.
     """
 
     url: str
     param: str = "messages"
     note: str | None = None
+    file: bytes = b""
 
 
 class AudioPart(msgspec.Struct, frozen=True, tag="audio"):

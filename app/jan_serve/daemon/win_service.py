@@ -54,7 +54,7 @@ def host_service(serve: Callable[[ServerObserver], int]) -> int:
         import win32serviceutil
     except ImportError:
         raise ServiceFailed(
-            "a Windows service needs pywin32: pip install 'jan-serve[windows-service]'"
+            "a Windows service needs pywin32 in the environment of jan-serve: pip install pywin32"
         ) from None
 
     ended: list[int] = []

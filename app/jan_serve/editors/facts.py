@@ -15,13 +15,15 @@ NO_KEY: Final = "none"
 
 
 class EditorModel(msgspec.Struct, frozen=True):
-    """n_ctx: context size in tokens, or None if unknown. is_exact: from the loaded model, not guessed from its file."""
+    """n_ctx: context size in tokens, or None if unknown. is_exact: from the loaded model, not guessed from its file.
+    sees: it takes pictures."""
 
     name: str
     n_ctx: int | None
     is_chat: bool
     is_embedding: bool
     is_exact: bool = True
+    sees: bool = False
 
     @property
     def n_output(self) -> int | None:
@@ -32,6 +34,7 @@ class EditorModel(msgspec.Struct, frozen=True):
 def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel:
     """Parse an entry of /v1/models. max_default_n_ctx: of a model that is not loaded."""
     meta = cast(dict[str, Any], card.get("meta") or {})
+    architecture = cast(dict[str, Any], card.get("architecture") or {})
     pooling = meta.get("pooling")
     loaded, trained = meta.get("n_ctx"), card.get("context_length")
     guess = min(trained, max_default_n_ctx) if isinstance(trained, int) else None
@@ -42,6 +45,7 @@ def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel
         is_chat=not is_embedding and pooling != "rank",
         is_embedding=is_embedding,
         is_exact=isinstance(loaded, int),
+        sees="image" in architecture.get("input_modalities", ()),
     )
 
 

@@ -90,7 +90,7 @@ def _zed(facts: ServerFacts, folders: Folders) -> Recipe:
             "max_output_tokens": model.n_output or 1024,
             "capabilities": {
                 "tools": True,
-                "images": False,
+                "images": model.sees,
                 "parallel_tool_calls": True,
                 "prompt_cache_key": False,
             },
@@ -120,7 +120,7 @@ def _vscode(facts: ServerFacts, folders: Folders) -> Recipe:
             "name": model.name,
             "url": f"{facts.base_url}/chat/completions",
             "toolCalling": True,
-            "vision": False,
+            "vision": model.sees,
             # VS Code uses the sum of these two as the context.
             "maxInputTokens": (model.n_ctx or 4096) - (model.n_output or 1024),
             "maxOutputTokens": model.n_output or 1024,
@@ -170,6 +170,9 @@ def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
     models: dict[str, Any] = {}
     for model in facts.chat_models:
         models[model.name] = {"name": model.name, "tool_call": True}
+        if model.sees:
+            modalities = {"input": ["text", "image"], "output": ["text"]}
+            models[model.name] |= {"attachment": True, "modalities": modalities}
         if model.n_ctx is not None:
             models[model.name]["limit"] = {"context": model.n_ctx, "output": model.n_output}
     value = {"npm": "@ai-sdk/openai-compatible", "name": PROVIDER, "options": options, "models": models}

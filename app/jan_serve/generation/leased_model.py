@@ -81,6 +81,10 @@ class LeasedModel:
         """The tokens of the prompt, images included. Raises as `chat_text`."""
         return await self._deadline.wait(self._preparer.count(prompt, self._client, requested))
 
+    async def fetched(self, prompt: PartsPrompt) -> PartsPrompt:
+        """The prompt with the files of its images: those that are elsewhere are fetched once. Raises InvalidImage."""
+        return await self._deadline.wait(self._preparer.fetched(prompt, self._client))
+
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False
     ) -> Tokenized:

@@ -10,11 +10,11 @@ from jan_serve.audio_files.header import AudioHeader
 from jan_serve.audio_files.limits import MAX_FILE_BYTES as MAX_AUDIO_BYTES
 from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.core.messages import AudioPart
-from jan_serve.errors import InvalidAudio, InvalidRequest
+from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest
 from jan_serve.image_files import header as image_header
 from jan_serve.image_files.data_url import image_bytes
 from jan_serve.image_files.header import ImageHeader
-from jan_serve.image_files.limits import shown_size
+from jan_serve.image_files.limits import MAX_IMAGES, MAX_SHOWN_PIXELS, shown_size
 from jan_serve.text.base64_text import base64_bytes
 
 
@@ -40,11 +40,15 @@ class ReadAudio(NamedTuple):
 ReadMedia = ReadImage | ReadAudio
 
 
-def read_image(param: str, source: str | bytes) -> ReadImage:
+def too_many_images(param: str, count: int) -> InvalidImage:
+    return InvalidImage(f"{param}: the request has {count} images; the limit is {MAX_IMAGES}", param=param)
+
+
+def read_image(param: str, source: str | bytes, most_pixels: int = MAX_SHOWN_PIXELS) -> ReadImage:
     """source: a data URL, base64, or the file. Blocks for the hash, some 20 ms for the largest. Raises InvalidImage."""
     data = image_bytes(source) if isinstance(source, str) else source
     header = image_header.checked_header(data)
-    width, height = shown_size(*header.upright_size)
+    width, height = shown_size(*header.upright_size, most_pixels)
     return ReadImage(
         param, data, header, ImagePiece(width=width, height=height, digest=hashlib.sha256(data).hexdigest())
     )

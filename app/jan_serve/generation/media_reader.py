@@ -18,10 +18,18 @@ from jan_serve.audio_files.limits import MAX_SOUNDS
 from jan_serve.core.media import MediaPiece, PromptPiece
 from jan_serve.core.messages import AudioPart, ContentPart, ImagePart, MediaPart, Message, TextPart
 from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest, ModelFailed, UnsupportedContent
-from jan_serve.generation.media_files import ReadAudio, ReadImage, ReadMedia, of_field, read_audio, read_image
+from jan_serve.generation.media_files import (
+    ReadAudio,
+    ReadImage,
+    ReadMedia,
+    of_field,
+    read_audio,
+    read_image,
+    too_many_images,
+)
 from jan_serve.generation.ports import EngineClient, ImageFetcher, MediaDecoder
 from jan_serve.image_files.data_url import is_remote
-from jan_serve.image_files.limits import MAX_IMAGES
+from jan_serve.image_files.limits import MAX_FILES_BYTES, MAX_IMAGES, shown_pixels
 from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
 
 SHOWN_MARKER: Final = "<__media__>"
@@ -105,6 +113,17 @@ class MediaReader:
                 pieces.append(text)
         return tuple(pieces), warnings
 
+    async def fetched(self, parts: Sequence[ContentPart], client: EngineClient) -> tuple[ContentPart, ...]:
+        """The parts with the files of their images, for several other methods. Raises InvalidImage, InvalidAudio."""
+        read = iter(await self._read_all(_understood(_media_parts(tuple(parts)), client), client))
+        found: list[ContentPart] = []
+        for part in parts:
+            if not isinstance(part, TextPart) and _understands(part, client):
+                data = next(read).data
+                part = msgspec.structs.replace(part, file=data) if isinstance(part, ImagePart) else part
+            found.append(part)
+        return tuple(found)
+
     async def decoded(self, pieces: Sequence[str | tuple[int, ...] | ReadMedia]) -> tuple[PromptPiece, ...]:
         """The pieces with pixels and samples, one after another. Raises InvalidImage, InvalidAudio."""
         known: dict[str, MediaPiece] = {}
@@ -142,30 +161,39 @@ class MediaReader:
         """Their bytes and headers. Raises InvalidImage, InvalidAudio, with the field and the limit."""
         images = [part for part in parts if isinstance(part, ImagePart)]
         if len(images) > MAX_IMAGES:
-            param = images[MAX_IMAGES].param
-            raise InvalidImage(
-                f"{param}: the request has {len(images)} images; the limit is {MAX_IMAGES}", param=param
-            )
+            raise too_many_images(images[MAX_IMAGES].param, len(images))
         sounds = [part for part in parts if isinstance(part, AudioPart)]
         if len(sounds) > MAX_SOUNDS:
             param = sounds[MAX_SOUNDS].param
             raise InvalidAudio(
                 f"{param}: the request has {len(sounds)} sounds; the limit is {MAX_SOUNDS}", param=param
             )
-        return tuple([await self._read(part, client) for part in parts])
+        found: list[ReadMedia] = []
+        most_pixels, total = shown_pixels(len(images)), 0
+        for part in parts:
+            read = await self._read(part, client, most_pixels)
+            total += len(read.data) if isinstance(read, ReadImage) else 0
+            if total > MAX_FILES_BYTES:
+                raise InvalidImage(
+                    f"{part.param}: the images up to this one have {total} bytes together; the limit is"
+                    f" {MAX_FILES_BYTES}",
+                    param=part.param,
+                )
+            found.append(read)
+        return tuple(found)
 
-    async def _read(self, part: MediaPart, client: EngineClient) -> ReadMedia:
+    async def _read(self, part: MediaPart, client: EngineClient, most_pixels: int) -> ReadMedia:
         try:
             if isinstance(part, AudioPart):
                 return await asyncio.to_thread(read_audio, part, client.facts.audio_rate)
-            source: str | bytes = part.url
-            if is_remote(part.url):
+            source = part.file or part.url
+            if not part.file and is_remote(part.url):
                 if self._fetcher is None:
                     raise InvalidImage(
                         "this server fetches no images from other hosts; send a data URL with base64"
                     )
                 source = await self._fetcher(part.url)
-            return await asyncio.to_thread(read_image, part.param, source)
+            return await asyncio.to_thread(read_image, part.param, source, most_pixels)
         except InvalidRequest as error:
             raise of_field(error, part.param) from None
 

@@ -193,6 +193,10 @@ class RequestPreparer:
             found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
         return await client.count(_count_request(found, client))
 
+    async def fetched(self, prompt: PartsPrompt, client: EngineClient) -> PartsPrompt:
+        """As MediaReader.fetched."""
+        return msgspec.structs.replace(prompt, parts=await self._media.fetched(prompt.parts, client))
+
     async def _chat_pieces(
         self, prompt: ChatPrompt, client: EngineClient, requested: str | None
     ) -> tuple[str | ReadMedia, ...]:

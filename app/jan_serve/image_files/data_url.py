@@ -22,6 +22,9 @@ def image_bytes(url: str) -> bytes:
     """The bytes in a data URL or base64. Raises InvalidImage; the label's exact type is not checked."""
     scheme = _SCHEME.match(url[:64])
     if scheme is None:
+        behind = _SCHEME.match(url[:64].lstrip())
+        if behind is not None:
+            raise InvalidImage(f"a space comes before `{behind[1]}:`")
         return _decoded(url)
     if scheme[1].lower() != "data":
         raise InvalidImage(f"an image is a data URL or an https URL; nothing of `{scheme[1]}:` is read")

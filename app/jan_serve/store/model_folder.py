@@ -14,6 +14,7 @@ import msgspec
 
 from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.gguf.projector_file import is_projector_file
 from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import stem_of
@@ -41,8 +42,10 @@ class ModelFolder:
     def __init__(self, models_dir: Path, index: ModelIndex | None) -> None:
         self._models_dir = models_dir
         self._index = index
-        self._scanned: dict[str, tuple[_FileKey, ModelEntry]] = {}
-        """By path."""
+        self._scanned: dict[str, tuple[_FileKey, ModelEntry | None]] = {}
+        """By path. None: a projector whose name does not say so."""
+        self._unmarked: frozenset[str] = frozenset()
+        """The paths of such projectors."""
         self._listings: dict[str, _Listing] = {}
         self._reported: set[str] = set()
         """Paths that were logged as not UTF-8."""
@@ -52,8 +55,17 @@ class ModelFolder:
 
         Most files are as before: these cost a stat each, and have the same entries.
         """
+        found = self._scan()
+        unmarked = frozenset(path for path, (_, entry) in found.items() if entry is None)
+        if unmarked != self._unmarked:
+            self._unmarked = unmarked
+            self._listings.clear()
+            found = self._scan()
+        return [entry for _, entry in found.values() if entry is not None]
+
+    def _scan(self) -> Mapping[str, tuple[_FileKey, ModelEntry | None]]:
         records = self._index.records() if self._index is not None else {}
-        known, found = self._scanned, dict[str, tuple[_FileKey, ModelEntry]]()
+        known, found = self._scanned, dict[str, tuple[_FileKey, ModelEntry | None]]()
         for path, name, projectors in itertools.islice(self._model_files(), _MAX_FILES):
             try:
                 status = os.stat(path)
@@ -68,10 +80,12 @@ class ModelFolder:
                     continue
                 beside = tuple(Path(path).with_name(each) for each in projectors)
                 entry = msgspec.structs.replace(entry, projectors=beside) if beside else entry
-                before = key, self._with_record(entry, record)
+                entry = self._with_record(entry, record)
+                # A file with a record was read before.
+                before = key, None if entry.record is None and is_projector_file(entry.path) else entry
             found[path] = before
         self._scanned = found
-        return [entry for _, entry in found.values()]
+        return found
 
     def _model_files(self) -> Iterator[_ModelFile]:
         known, self._listings = self._listings, {}
@@ -103,7 +117,9 @@ class ModelFolder:
         relative = Path(folder).relative_to(self._models_dir)
         prefix = "".join(f"{part}/" for part in relative.parts)
         models = [file for file in files if file.lower().endswith(_SUFFIX) and self._is_usable(folder, file)]
-        projectors_of = projectors_among(models)
+        projectors_of = projectors_among(
+            models, [file for file in models if os.path.join(folder, file) in self._unmarked]
+        )
         return [
             (os.path.join(folder, file), prefix + stem_of(file), projectors_of(file))
             for file in sorted(models)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 _SUFFIX: Final = ".gguf"
@@ -23,12 +23,15 @@ def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
     return projectors_among(files)(model)
 
 
-def projectors_among(files: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+def projectors_among(
+    files: Sequence[str], unmarked: Collection[str] = ()
+) -> Callable[[str], tuple[str, ...]]:
     """For a model of a folder with these files, the projectors that may be its own, the likeliest first.
 
-    A projector names its model, or the models of the folder are all of one name.
+    A projector names its model, or the models of the folder are all of one name. unmarked: projectors by their headers
+    alone.
     """
-    named = {file: _stem(file) for file in files if is_projector_name(file)}
+    named = {file: _stem(file) for file in files if is_projector_name(file) or file in unmarked}
     if not named:
         return lambda _: ()
     models = {_stem(file) for file in files if file.lower().endswith(_SUFFIX) and file not in named}

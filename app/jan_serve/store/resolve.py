@@ -37,6 +37,7 @@ from jan_serve.store.name_matching import (
     without_suffix,
 )
 from jan_serve.store.paths import user_path
+from jan_serve.store.projector_faults import ProjectorFaults
 from jan_serve.store.projectors import projectors_for
 from jan_serve.store.shared_scan import SharedScan
 from jan_serve.store.variants import VariantIndex, is_named
@@ -92,6 +93,7 @@ class ModelResolver:
         self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
+        self._projector_faults = ProjectorFaults(models_dir)
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._folder = ModelFolder(models_dir, index)
         self._scan = SharedScan(self._scan_entries)
@@ -192,11 +194,28 @@ class ModelResolver:
         if len(own) == 1:
             return DefaultModel(own[0], "the only model in the models folder")
         built_in = next((entry for entry in entries if entry.origin == "built in"), None)
+        only = self._only_servable(own)
+        if only is not None:
+            return DefaultModel(only, "the only model in the models folder that can be served")
         if own:
             return DefaultModel(
                 built_in, f"{len(own)} models are in the models folder and none is configured"
             )
         return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
+
+    def _only_servable(self, entries: Sequence[ModelEntry]) -> ModelEntry | None:
+        """None for none and for several. Reads headers of which the index has no facts, until there are two models."""
+        found: ModelEntry | None = None
+        for entry in entries:
+            try:
+                if entry.record is None or entry.record.facts is None:
+                    self.model_file(entry.path, entry.name)
+            except (InvalidModel, ModelNotFound):
+                continue
+            if found is not None:
+                return None
+            found = entry
+        return found
 
     def model_file(self, path: Path, name: str) -> ModelFile:
         """The header facts of the file of `name`. Blocks on the disk.
@@ -249,7 +268,8 @@ class ModelResolver:
         return facts.thinks is not None or self._thinks is None
 
     def projector(self, entry: ModelEntry) -> ProjectorFile | None:
-        """The first of the model's possible projectors that fits it, None if none does.
+        """The first of the model's possible projectors that fits it, None if none does. Without senses, if the last
+        load could not use it.
 
         Reads headers, once per file and change. Raises InvalidModel for the model's own, ModelNotFound.
         """
@@ -260,7 +280,19 @@ class ModelResolver:
     def fitting_projector(self, entry: ModelEntry, n_embd: int) -> ProjectorFile | None:
         """As `projector`, for a model with embeddings of this length, whose header is not read."""
         found = (self._projector_file(path) for path in entry.projectors)
-        return next((each for each in found if each is not None and each.fits(n_embd)), None)
+        fitting = next((each for each in found if each is not None and each.fits(n_embd)), None)
+        if fitting is not None and self._projector_faults.reason(fitting.path):
+            return msgspec.structs.replace(fitting, senses=())
+        return fitting
+
+    def unfitting_projectors(self, entry: ModelEntry, n_embd: int) -> tuple[ProjectorFile, ...]:
+        """Those of the model's possible projectors that are for models of another width."""
+        found = (self._projector_file(path) for path in entry.projectors)
+        return tuple(each for each in found if each is not None and not each.fits(n_embd))
+
+    def note_projector(self, path: Path, fault: str) -> None:
+        """fault: why a load did not use it, so that lists do not say that the model sees; empty if it did."""
+        self._projector_faults.note(path, fault)
 
     def _projector_file(self, path: Path) -> ProjectorFile | None:
         """None if it is missing or no projector."""

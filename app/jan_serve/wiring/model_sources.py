@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ import msgspec
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.core.messages import Message
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, JanServeError
@@ -31,6 +33,8 @@ from jan_serve.store.paths import StorePaths, user_path
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.wiring.template_files import TemplateFiles
+
+logger = logging.getLogger(__name__)
 
 
 class ModelSources:
@@ -99,6 +103,27 @@ class ModelSources:
                 f"{found.path.name} is a projector for models of width {found.width}; {source.name} has {width}"
             )
         return source.projector
+
+    def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
+        """Log why the model is served for text only, if it has a projector; lists say so from then on."""
+        fault = facts.projector_fault
+        if fault:
+            logger.warning("%s is served for text only: %s", source.name, fault)
+        if source.projector is not None:
+            self._resolver.note_projector(Path(source.projector), fault)
+            return
+        with self._lock:
+            entry = self._entries.get(source.name)
+        if entry is None or not entry.projectors:
+            return
+        for each in self._resolver.unfitting_projectors(entry, facts.n_embd):
+            logger.warning(
+                "%s is served for text only: %s is for models of the width %s, and this one has %s",
+                source.name,
+                each.path.name,
+                each.width,
+                facts.n_embd,
+            )
 
     def _draft_path(self, name: str | None) -> str | None:
         """name: a model of the store, or a file. Raises InvalidModel, ModelNotFound."""

@@ -307,6 +307,15 @@ async def test_images_are_refused_without_being_opened() -> None:
         assert "image" in text
 
 
+async def test_too_many_images_have_the_words_of_every_dialect() -> None:
+    images = ["aGk="] * 100
+    for field, path, body in (
+        ("messages[0].images", "/api/chat", {"model": "m", "messages": [{"role": "user", "images": images}]}),
+        ("images", "/api/generate", TEXT | {"images": images}),
+    ):
+        assert await error(path, body) == (400, f"{field}[64]: the request has 100 images; the limit is 64")
+
+
 async def test_embeddings() -> None:
     models = model()
     status, text = await call("/api/embed", {"model": "m", "input": ["a", "bc"]}, models)

@@ -60,6 +60,7 @@ async def test_facts() -> None:
     assert (info["max_best_of"], info["max_total_tokens"], info["max_input_tokens"]) == (7, 300, 299)
     assert info["max_concurrent_requests"] == 128
     assert info["version"] == "3.3.6"
+    assert "?" not in info["model_dtype"]
     assert models == {
         "object": "list",
         "data": [{"id": "fake", "object": "model", "created": 0, "owned_by": "fake"}],

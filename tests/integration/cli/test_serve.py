@@ -72,9 +72,7 @@ def test_a_second_start_reports_that_it_already_runs(tiny_llama: Path, tmp_path:
         first.url()
         with serving(tmp_path, "--port", port, "--model", str(tiny_llama)) as second:
             assert second.wait() == 0
-        assert second.lines == [
-            f"jan-serve is already running on port {port}: jan-serve (pid {first.process.pid})."
-        ]
+        assert second.lines == [f"jan-serve is already running on port {port} (pid {first.process.pid})."]
 
 
 def test_a_port_of_another_program(tmp_path: Path, tiny_llama: Path) -> None:

@@ -81,6 +81,22 @@ def test_a_model_without_sight_names_the_one_that_sees(url: str) -> None:
     assert "exact-llama reads text only; eyes can see" in refused.json()["error"]["message"]
 
 
+def test_tgi_counts_an_image_as_the_model_does(url: str) -> None:
+    content = ask("eyes", RED_URL)["messages"][0]["content"]
+    chat = {"model": "eyes", "messages": [{"role": "user", "content": content}], "max_tokens": 4}
+    answered = post(url, "/tgi/v1/chat/completions", chat).json()
+    tokens = post(url, "/chat_tokenize", chat).json()["tokenize_response"]
+    assert len(tokens) == answered["usage"]["prompt_tokens"]
+    prompt = f"![]({RED_URL})What is this?"
+    generated = post(url, "/tgi/generate", {"inputs": prompt, "parameters": {"max_new_tokens": 4}})
+    assert generated.status == 200
+    assert generated.headers["x-prompt-tokens"] == str(
+        len(post(url, "/tgi/tokenize", {"inputs": prompt}).json())
+    )
+    scored = {"inputs": prompt, "parameters": {"decoder_input_details": True}}
+    assert post(url, "/tgi/generate", scored).status == 422
+
+
 def test_a_projector_at_which_llama_cpp_ends_its_process_costs_only_the_sight(url: str) -> None:
     # clip_graph asserts that the heads divide the width (GGML_ASSERT in ggml_reshape_4d).
     assert post(url, CHAT, ask("squint")).status == 200
@@ -88,6 +104,9 @@ def test_a_projector_at_which_llama_cpp_ends_its_process_costs_only_the_sight(ur
     assert refused.status == 503
     message = refused.json()["error"]["message"]
     assert "squint is served for text only: a load with its projector mmproj-squint.gguf ended" in message
+    rows = get(url, "/v1/models").json()["data"]
+    assert [row["architecture"]["input_modalities"] for row in rows if row["id"] == "squint"] == [["text"]]
+    assert "vision" not in post(url, "/api/show", {"model": "squint"}).json()["capabilities"]
 
 
 def animated(kind: str) -> bytes:
@@ -107,7 +126,7 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
     "a script": ([data_url(b"<svg onload='x'/>", "image/svg+xml")], "not a PNG"),
     "wrong base64": (["data:image/png;base64,%%%"], "base64"),
     "empty": ([""], "empty"),
-    "a hundred": ([RED_URL] * 100, "100 images; the limit is 16"),
+    "a hundred": ([RED_URL] * 100, "100 images; the limit is 64"),
     "this machine": (["http://127.0.0.1:1/a.png"], "fetches no images"),
     "metadata of a cloud": (["http://169.254.169.254/latest"], "fetches no images"),
     "a file": (["file:///etc/passwd"], "nothing of `file:` is read"),
@@ -120,7 +139,7 @@ def test_hostile_images_are_refused_and_the_model_goes_on(url: str, name: str) -
     refused = post(url, CHAT, ask("eyes", *images))
     assert refused.status == 400
     message = refused.json()["error"]["message"]
-    assert message.startswith(f"messages[0].content[{16 if name == 'a hundred' else 0}].image_url: ")
+    assert message.startswith(f"messages[0].content[{64 if name == 'a hundred' else 0}].image_url: ")
     assert words in message
     assert post(url, CHAT, ask("eyes", RED_URL)).status == 200
 

@@ -87,6 +87,13 @@ def test_samplers_are_chosen(url: str, samplers: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["typ_p", "typical_p"])
+def test_a_sampler_with_two_names_is_listed_once(url: str, name: str) -> None:
+    settings = fill(url, samplers=[name, "top_k"], n_predict=1)["generation_settings"]
+    assert sorted(settings["samplers"]) == ["top_k", "typ_p"]
+    assert fill(url, n_predict=1)["generation_settings"]["samplers"].count("typ_p") == 1
+
+
 def test_an_unknown_sampler_is_refused(url: str) -> None:
     reply = post(url, "/infill", {**GAP, "samplers": ["magic"]})
     assert reply.status == 400

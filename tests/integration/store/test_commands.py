@@ -134,7 +134,7 @@ def test_every_failure_has_one_line_and_a_next_step(
         (("rm", "nothing"), 2, "does not exist"),
         (("show", "nothing"), 2, "does not exist"),
         (("import", "--from", "steam"), 2, "Cannot import from 'steam'"),
-        (("import", "nothing"), 1, "was not found in other programs"),
+        (("import", "nothing"), 2, "was not found in other programs"),
     ):
         assert run(*words) == status, (words, run.err)
         # A gated repository can be listed: the hub rejects the download.

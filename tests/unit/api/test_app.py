@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import opentelemetry._logs
@@ -13,6 +15,7 @@ import opentelemetry.trace
 import pytest
 
 import jan_serve
+from jan_serve.api import app
 from tests.support.documented import document
 from tests.support.fronts import refused
 
@@ -42,7 +45,7 @@ def test_a_server_starts_without_the_handlers_of_its_protocols() -> None:
     assert run.stdout.strip() == ""
 
 
-_MOST_MODULES = 366
+_MOST_MODULES = 367
 """Of ours, when a server listens. Each takes half a millisecond: a start without models is little else than imports."""
 
 
@@ -133,3 +136,22 @@ async def test_every_answer_has_one_and_a_time(client: httpx.AsyncClient) -> Non
         response = await client.get(path)
         assert response.headers["x-request-id"].startswith("req_")
         assert int(response.headers["openai-processing-ms"]) >= 0
+
+
+async def test_of_models_that_see_those_that_have_shown_it_come_first() -> None:
+    async def models() -> list[Any]:
+        senses = {"blind": (), "new": ("vision",), "seen": ("vision",), "hears": ("audio",)}
+        return [SimpleNamespace(name=name, modalities=each) for name, each in senses.items()]
+
+    loaded = [
+        SimpleNamespace(name="blind", modalities=()),
+        SimpleNamespace(name="seen", modalities=("vision",)),
+    ]
+    management: Any = SimpleNamespace(
+        library=SimpleNamespace(models=models),
+        manager=SimpleNamespace(snapshot=lambda: SimpleNamespace(models=loaded)),
+    )
+    names = app._models_with(management)  # pyright: ignore[reportPrivateUsage]
+    assert names is not None
+    assert list(await names("vision")) == ["seen", "new"]
+    assert list(await names("audio")) == ["hears"]

@@ -84,9 +84,13 @@ def test_nobody_else_reads_it_while_it_is_written(path: Path, monkeypatch: pytes
     assert seen == [0o600, 0o640] * 2, "while there is content, and under the name of the file"
 
 
-def test_there_may_be_no_file(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_may_be_no_file(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.unlink(missing_ok=True)
-    assert main(["config", "migrate", "--config", str(path)]) == 0
+    monkeypatch.delenv("JAN_SERVE_CONFIG", raising=False)
+    monkeypatch.setattr("jan_serve.config.settings_loader.default_config_file", lambda: path)
+    assert main(["config", "migrate"]) == 0
     assert "There is no configuration file" in capsys.readouterr().err
 
 

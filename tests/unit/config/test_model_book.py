@@ -34,6 +34,29 @@ def test_the_book_follows_the_file(config_file: Path, caplog: pytest.LogCaptureF
     assert "top level" not in caplog.text
 
 
+def test_a_new_table_changes_only_its_own_keys(config_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    config_file.write_text("n_ctx = 128\n")
+    book = load_settings().book()
+    rewrite(config_file, "n_ctx = 128\n[models.a]\naliases = ['x']\n")
+    assert book.tables()["a"].aliases == ("x",)
+    rewrite(config_file, "n_ctx = 128\n")
+    assert book.tables() == {}
+    assert [record.message for record in caplog.records] == 2 * [
+        "settings of models.a changed: aliases; they apply from the next request"
+    ]
+
+
+def test_a_file_that_was_not_there_is_read(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config_file.unlink()
+    monkeypatch.delenv("JAN_SERVE_CONFIG")
+    monkeypatch.setattr("jan_serve.config.settings_loader.default_config_file", lambda: config_file)
+    book = load_settings().book()
+    assert book.tables() == {}
+    config_file.write_text("[models.a]\naliases = ['x']\n")
+    assert book.tables()["a"].aliases == ("x",)
+
+
 def test_a_mistake_leaves_the_book_as_it_was(config_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     config_file.write_text("[models.a]\nparallel = 2\n")
     book = load_settings().book()

@@ -16,3 +16,9 @@ def test_every_field_is_documented() -> None:
         assert option.description.endswith("."), option.field
         assert option.flag.startswith("--")
         assert option.variable == f"JAN_SERVE_{option.field.upper()}"
+
+
+def test_defaults_are_written_as_variables_are() -> None:
+    (routes,) = [option for option in setting_options() if option.field == "open_routes"]
+    assert routes.default.startswith("/api/version,/api/tags,")
+    assert [option.field for option in setting_options() if "('" in option.default] == []

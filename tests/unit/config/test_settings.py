@@ -65,6 +65,24 @@ def test_wrong_flags_are_named(config_file: Path, flags: dict[str, Any], message
         load_settings(flags)
 
 
+@pytest.mark.parametrize("value", ["lots", "-1", -1, True, "8XB"])
+def test_a_wrong_memory_budget_is_one_line(config_file: Path, value: Any) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"memory_budget": value})
+    shown = f"(it is {value!r})"
+    assert (
+        caught.value.message
+        == f"--memory-budget: memory_budget must be auto, off, or a size such as 8GB {shown}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [("auto", "auto"), ("off", "off"), ("8GB", 8 * 10**9), ("0", 0), (7, 7)]
+)
+def test_memory_budgets(config_file: Path, value: Any, found: Any) -> None:
+    assert load_settings({"memory_budget": value}).settings.memory_budget == found
+
+
 def test_keys_beside_a_wrong_one_are_not_shown(config_file: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"api_keys": ["good-secret", "bad secret"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,34 @@ def test_every_mistake_is_reported(config_file: Path, monkeypatch: pytest.Monkey
     assert len(lines) == 3
     assert any(line.startswith(f"{config_file}:2: threads") for line in lines)
     assert any(line.startswith("JAN_SERVE_N_CTX: n_ctx") for line in lines)
+
+
+def test_mistakes_of_all_kinds_come_in_the_order_of_the_file(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file.write_text(
+        "threads = 0\nn_ctx = 4096\nprot = 1\n"
+        "[models.a]\nparallel = 0\n[models.b]\nnctx = 1\n[models.c]\nparallel = 2\n"
+    )
+    monkeypatch.setenv("JAN_SERVE_LOG_LEVEL", "loud")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    begins = [
+        line.removeprefix(f"{config_file}:").split(" ")[:2] for line in caught.value.message.splitlines()
+    ]
+    assert begins == [
+        ["1:", "threads"],
+        ["3:", "there"],
+        ["5:", "models.a.parallel"],
+        ["7:", "there"],
+        ["JAN_SERVE_LOG_LEVEL:", "log_level"],
+    ]
+
+
+def test_a_mistake_in_the_syntax_has_its_line(config_file: Path) -> None:
+    config_file.write_text("port = 1\n\nthreads\n")
+    with pytest.raises(SettingsError, match=f"^{re.escape(str(config_file))}:3: "):
+        load_settings()
 
 
 def test_unknown_variables_are_mentioned(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

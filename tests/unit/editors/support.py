@@ -13,7 +13,7 @@ from jan_serve.editors.facts import EditorModel, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
 
 FOLDERS = Folders(home=Path("/h"), config=Path("/h/.config"), code=Path("/h/Code/User"), zed=Path("/h/zed"))
-CHAT = EditorModel("org/chat:Q4", 8192, is_chat=True, is_embedding=False)
+CHAT = EditorModel("org/chat:Q4", 8192, is_chat=True, is_embedding=False, sees=True)
 MODELS = (
     EditorModel("small", None, is_chat=True, is_embedding=False),
     CHAT,

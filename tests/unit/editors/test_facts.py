@@ -22,3 +22,16 @@ from jan_serve.editors.facts import editor_model
 def test_the_context_of_a_model(card: dict[str, Any], n_ctx: int | None, is_exact: bool) -> None:
     model = editor_model({"id": "m", **card}, MAX_DEFAULT_N_CTX)
     assert (model.n_ctx, model.is_exact) == (n_ctx, is_exact)
+
+
+@pytest.mark.parametrize(
+    ("card", "sees"),
+    [
+        ({}, False),
+        ({"architecture": {"input_modalities": ["text"]}}, False),
+        ({"architecture": {"input_modalities": ["text", "audio"]}}, False),
+        ({"architecture": {"input_modalities": ["text", "image"]}}, True),
+    ],
+)
+def test_whether_a_model_sees(card: dict[str, Any], sees: bool) -> None:
+    assert editor_model({"id": "m", **card}, MAX_DEFAULT_N_CTX).sees is sees

@@ -57,11 +57,14 @@ def test_continue() -> None:
 def test_zed() -> None:
     provider = parsed("zed")["language_models"]["openai_compatible"]["jan-serve"]
     assert provider["api_url"] == "http://127.0.0.1:1337/v1"
-    assert [model["max_tokens"] for model in provider["available_models"]] == [8192, 4096]
+    models = provider["available_models"]
+    assert [model["max_tokens"] for model in models] == [8192, 4096]
+    assert [model["capabilities"]["images"] for model in models] == [True, False]
 
 
 def test_vscode() -> None:
     (provider,) = parsed("vscode")
+    assert [model["vision"] for model in provider["models"]] == [True, False]
     first = provider["models"][0]
     assert first["maxInputTokens"] + first["maxOutputTokens"] == 8192
     assert first["url"] == "http://127.0.0.1:1337/v1/chat/completions"
@@ -74,6 +77,9 @@ def test_opencode() -> None:
     assert provider["options"]["apiKey"] == "{env:JAN_SERVE_API_KEY}"
     assert list(provider["models"]) == ["org/chat:Q4", "small"]
     assert "limit" not in provider["models"]["small"]
+    seeing, blind = provider["models"].values()
+    assert (seeing["attachment"], "attachment" in blind) == (True, False)
+    assert seeing["modalities"] == {"input": ["text", "image"], "output": ["text"]}
 
 
 def test_codex() -> None:

@@ -16,6 +16,7 @@ from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedCon
 from jan_serve.generation.media_files import ReadImage
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import PreparedRequest
+from jan_serve.image_files.limits import MAX_FILE_BYTES
 from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.pictures import BLUE, RED, data_url, picture, png_header
@@ -170,11 +171,61 @@ async def test_a_wrong_image_is_refused_by_its_field(url: str, reason: str) -> N
 
 
 async def test_a_request_has_a_limited_number_of_images() -> None:
-    few = tuple(image(RED_FILE, f"images[{index}]") for index in range(16))
-    assert len((await prepared(chat(few))).submitted.prompt) == 18
-    with pytest.raises(InvalidImage, match="17 images; the limit is 16") as caught:
-        await prepared(chat((*few, image(RED_FILE, "images[16]"))))
+    few = tuple(image(RED_FILE, f"images[{index}]") for index in range(64))
+    assert len((await prepared(chat(few), n_ctx=2048)).submitted.prompt) == 66
+    with pytest.raises(InvalidImage, match="65 images; the limit is 64") as caught:
+        await prepared(chat((*few, image(RED_FILE, "images[64]"))))
+    assert caught.value.param == "images[64]"
+
+
+async def test_many_images_have_no_more_pixels_than_a_few_large_ones() -> None:
+    screens = tuple(
+        image(picture(2560, 1440, color=(shade, 0, 0)), f"images[{shade}]") for shade in range(33)
+    )
+    found = (await prepared(chat(screens), n_ctx=2048)).submitted.prompt
+    pixels = [part.pixels for part in found if isinstance(part, ImagePiece)]
+    assert {len(each) for each in pixels} == {3 * 1365 * 768}
+    assert len(set(pixels)) == 33
+
+
+async def test_files_from_elsewhere_have_a_limit_together() -> None:
+    asked: list[str] = []
+
+    async def fetch(url: str) -> bytes:
+        asked.append(url)
+        return png_header(8, 8) + bytes(MAX_FILE_BYTES - 100)
+
+    client = FakeClient(facts=SEES)
+    parts = tuple(ImagePart(f"https://host/{index}", f"images[{index}]") for index in range(64))
+    with pytest.raises(InvalidImage, match="together; the limit is 335544320") as caught:
+        await preparer(MediaReader(InlineDecoder().decode, fetch)).prepare(chat(parts), client)
     assert caught.value.param == "images[16]"
+    assert len(asked) == 17
+
+
+async def test_an_image_from_elsewhere_is_fetched_once_for_all_steps() -> None:
+    asked: list[str] = []
+
+    async def fetch(url: str) -> bytes:
+        asked.append(url)
+        return RED_FILE
+
+    client = FakeClient(facts=SEES)
+    made = preparer(MediaReader(InlineDecoder().decode, fetch))
+    prompt = PartsPrompt((TextPart("a"), ImagePart("https://host/a.png", "inputs"), image(BLUE_FILE)))
+    fetched = await made.fetched(prompt, client)
+    assert await made.count(fetched, client) == len("a[16x8][9x12]") + 1
+    found = (await made.prepare(GenerationRequest(prompt=fetched), client)).submitted.prompt
+    assert found == ("a", piece(RED_FILE, 16, 8, RED), piece(BLUE_FILE, 9, 12, BLUE))
+    assert asked == ["https://host/a.png"]
+
+
+async def test_nothing_is_fetched_for_a_model_without_sight() -> None:
+    async def fetch(url: str) -> bytes:
+        raise AssertionError(url)
+
+    prompt = PartsPrompt((ImagePart("https://host/a.png", "inputs"),))
+    assert await preparer(MediaReader(fetcher=fetch)).fetched(prompt, FakeClient()) == prompt
 
 
 @pytest.mark.parametrize(("seeing", "words"), [((), "no model of this server"), (("eyes",), "eyes can see")])

@@ -37,6 +37,8 @@ REFUSED = {
     "another scheme": ("ftp://host/a.png", "nothing of `ftp:` is read"),
     "a text": (f"data:text/html;base64,{TEXT}", "labelled text/html, not as an image"),
     "per cent": ("data:image/png,%89PNG", "must be encoded as base64"),
+    "a space before it": (f" data:image/png;base64,{TEXT}", "a space comes before `data:`"),
+    "a line end before another": ("\nhttps://host/a.png", "a space comes before `https:`"),
     "no comma": ("data:image/png;base64", "no comma"),
     "too long": ("A" * 40_000_000, "more than 20971520 bytes"),
 }

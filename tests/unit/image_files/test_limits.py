@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.image_files.limits import MAX_SHOWN_PIXELS, MIN_SHOWN_SIDE, shown_size
+from jan_serve.image_files.limits import (
+    MAX_IMAGES,
+    MAX_SHOWN_PIXELS,
+    MIN_SHOWN_SIDE,
+    shown_pixels,
+    shown_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,3 +33,11 @@ def test_no_size_within_the_limits_is_shown_beyond_the_bounds() -> None:
             assert shown[0] * shown[1] <= MAX_SHOWN_PIXELS
             assert min(shown) >= MIN_SHOWN_SIDE
             assert abs(shown[0] / shown[1] - width / height) < 0.02 * width / height
+
+
+def test_an_image_more_seldom_changes_what_is_shown_of_the_others() -> None:
+    """Each change makes a conversation's images be computed again."""
+    shown = [shown_pixels(count) for count in range(1, MAX_IMAGES + 1)]
+    assert shown == [MAX_SHOWN_PIXELS] * 16 + [MAX_SHOWN_PIXELS // 2] * 16 + [MAX_SHOWN_PIXELS // 4] * 32
+    assert shown_size(2560, 1440, shown_pixels(20)) == (1930, 1086)
+    assert shown_size(1280, 800, shown_pixels(64)) == (1280, 800)

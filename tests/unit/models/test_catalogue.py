@@ -44,6 +44,7 @@ def test_entry_is_complete(entry: dict[str, Any]) -> None:
     assert entry["quantization"].lower() in entry["file"].lower()
     assert set(entry["kinds"]) <= KINDS and entry["kinds"]
     assert ("mmproj" in entry) == ("vision" in entry["kinds"])
+    assert "text only" not in entry["note"]
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["name"])

@@ -15,6 +15,7 @@ from jan_serve.store import model_folder
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.model_folder import ModelFolder
+from tests.unit.store.gguf_builder import GgufBytes, string_key
 
 
 def by_name(folder: ModelFolder) -> dict[str, ModelEntry]:
@@ -68,7 +69,7 @@ def test_names_are_looked_at_again_only_in_folders_where_they_changed(
     folder = ModelFolder(tmp_path, None)
     looked_at: list[list[str]] = []
 
-    def watch(files: list[str]) -> Callable[[str], tuple[str, ...]]:
+    def watch(files: list[str], _: list[str]) -> Callable[[str], tuple[str, ...]]:
         looked_at.append(files)
         return lambda _: ()
 
@@ -115,3 +116,57 @@ def record_of(path: Path) -> ModelRecord:
         modified_ns=status.st_mtime_ns,
         added_at=0.0,
     )
+
+
+def projector_bytes(**keys: str) -> bytes:
+    return GgufBytes(
+        architecture=None, keys=[string_key(name.replace("_", "."), text) for name, text in keys.items()]
+    ).build()
+
+
+PROJECTORS = {
+    "by its type": projector_bytes(general_architecture="llama", general_type="mmproj"),
+    "by its architecture": projector_bytes(general_architecture="clip"),
+}
+
+
+@pytest.mark.parametrize("content", PROJECTORS.values(), ids=PROJECTORS)
+def test_a_projector_without_the_mark_in_its_name_is_no_model(tmp_path: Path, content: bytes) -> None:
+    folder = ModelFolder(tmp_path, None)
+    model, projector, other = (tmp_path / f"{name}.gguf" for name in ("gem-3-Q4_K_M", "gem-3-vision", "eye"))
+    model.write_bytes(GgufBytes().build())
+    projector.write_bytes(content)
+    other.write_bytes(content)
+    for _ in range(2):
+        found = by_name(folder)
+        assert list(found) == ["gem-3-Q4_K_M"]
+        assert found["gem-3-Q4_K_M"].projectors == (projector,)
+    projector.write_bytes(GgufBytes().build())
+    os.utime(projector, ns=(1, 1))
+    found = by_name(folder)
+    assert sorted(found) == ["gem-3-Q4_K_M", "gem-3-vision"]
+    assert found["gem-3-Q4_K_M"].projectors == ()
+
+
+def test_words_about_projectors_make_a_file_none(tmp_path: Path) -> None:
+    keys = [string_key("general.description", "general.type mmproj, general.architecture clip")]
+    (tmp_path / "one.gguf").write_bytes(GgufBytes(keys=keys).build())
+    assert list(by_name(ModelFolder(tmp_path, None))) == ["one"]
+
+
+def test_only_files_that_are_new_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.gguf").write_bytes(GgufBytes().build())
+    index = ModelIndex(tmp_path)
+    index.put(msgspec.structs.replace(record_of(tmp_path / "two.gguf"), name="two"))
+    opened: list[str] = []
+
+    def watch(path: Path) -> bool:
+        opened.append(path.name)
+        return False
+
+    monkeypatch.setattr(model_folder, "is_projector_file", watch)
+    folder = ModelFolder(tmp_path, index)
+    for _ in range(2):
+        assert len(by_name(folder)) == 2
+    assert opened == ["one.gguf"]

@@ -194,6 +194,22 @@ def test_default_without_configuration(tmp_path: Path, builtin: tuple[str, Path]
     assert resolver.resolve("jan-tiny").path == models / "jan-tiny.gguf"
 
 
+def test_a_damaged_file_is_no_choice(tmp_path: Path, builtin: tuple[str, Path]) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    resolver = ModelResolver(models, builtin=builtin)
+    (models / "good.gguf").write_bytes(GgufBytes().build())
+    (models / "broken.gguf").write_bytes(b"nonsense")
+    found = resolver.default()
+    assert found.entry is not None
+    assert (found.entry.name, found.reason) == (
+        "good",
+        "the only model in the models folder that can be served",
+    )
+    (models / "more.gguf").write_bytes(GgufBytes().build())
+    assert resolver.resolve(None).name == "jan-tiny"
+
+
 def test_no_model_at_all(tmp_path: Path) -> None:
     resolver = ModelResolver(tmp_path / "absent")
     assert resolver.entries() == ()

@@ -19,6 +19,7 @@ from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
 from models.recipe.lora_file import llama_shapes, write_lora
 from models.recipe.projector_fixtures import write_tiny_projector
+from tests.support.fake_client import fake_facts
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 WIDTH = 32
@@ -216,3 +217,51 @@ def test_a_configured_projector_must_fit(config: Path, sources: ModelSources) ->
     touch(config, CONFIG + '[models.two]\nprojector = "other.gguf"\n')
     with pytest.raises(InvalidModel, match=r"other.gguf is a projector for models of width"):
         sources.engine_settings(sources.resolve("two"))
+
+
+def test_a_projector_that_a_load_could_not_use_is_no_sight_until_one_can(
+    config: Path, sources: ModelSources, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = config.parent
+    write_wide_model(folder / "two.gguf")
+    write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
+    loaded = load_settings()
+    others = build_resolver(loaded.settings, loaded.book())
+    source = sources.resolve("two")
+
+    def senses() -> tuple[str, ...]:
+        found = others.projector(others.resolve("two"))
+        assert found is not None
+        return found.senses
+
+    assert senses() == ("vision",)
+    sources.loaded(source, fake_facts(projector_fault="it is damaged"))
+    assert senses() == ()
+    assert sources.resolve("two") == source
+    assert sources.engine_settings(source).projector == source.projector
+    [record] = caplog.records
+    assert (record.levelname, record.getMessage()) == (
+        "WARNING",
+        "two is served for text only: it is damaged",
+    )
+    sources.loaded(source, fake_facts(modalities=("vision",)))
+    assert senses() == ("vision",)
+    assert caplog.records == [record]
+
+
+def test_a_projector_of_another_width_is_named_at_the_load(
+    config: Path, sources: ModelSources, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = config.parent
+    write_wide_model(folder / "two.gguf")
+    write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH + 1)
+    source = sources.resolve("two")
+    sources.loaded(source, fake_facts(n_embd=WIDTH))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            "two is served for text only: mmproj-two.gguf is for models of the width 33, and this one has 32",
+        )
+    ]
+    sources.loaded(sources.resolve("one"), fake_facts())
+    assert len(caplog.records) == 1

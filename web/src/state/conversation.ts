@@ -104,7 +104,7 @@ export function toolsOf(settings: ChatSettings): unknown[] {
 }
 
 // What the server takes of one request (docs/images.md): base64 in a body of 32 MiB.
-const MAX_IMAGES = 16;
+const MAX_IMAGES = 64;
 const MAX_IMAGE_CHARS = 30_000_000;
 
 /** Of more pictures than one request may have, the newest ones go, and the names of the others. */

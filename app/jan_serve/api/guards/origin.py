@@ -69,9 +69,10 @@ class OriginGuard(Guard):
         return len(own) == 1 and lowered == f"{scope['scheme']}://{own[0].decode('latin-1').lower()}"
 
     def check(self, scope: Scope) -> None:
-        """Raises 403 for every call of a page that is not allowed: writes, preflights, reads.
+        """Raises 403 for calls of pages that are not allowed: writes, preflights, and reads with such a Sec-Fetch-Site.
 
-        Reads too, because some load a model, and the URL of an image suffices for a read.
+        Reads too, because some load a model, and the URL of an image suffices for a read. A read that has a foreign
+        Origin only is answered, without CORS headers.
         """
         origin = _origin(scope)
         if origin is not None and self.allows(origin, scope):

@@ -14,7 +14,7 @@ from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.image_url import image_url
 from jan_serve.cli.chat.parameters import PARAMETERS, parameter
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
@@ -131,7 +131,7 @@ def _model(session: ChatSession, rest: str) -> None:
     if not rest:
         session.output.note(session.conversation.model)
         return
-    full_name = load_model(session.client, rest, session.output)
+    full_name = ready_model(session.client, rest, session.output)
     session.conversation.model = rest  # the name as typed, which may select an adapter
     session.output.note(f"The model is {full_name}.")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.client.server_client import OtherProgram, ServerClient
 from jan_serve.cli.output import Output
 
 
@@ -31,6 +32,14 @@ def load_model(client: ServerClient, name: str, output: Output, **fields: object
         if bar is not None:
             bar.stop()
     return full_name
+
+
+def ready_model(client: ServerClient, name: str, output: Output) -> str:
+    """As `load_model`. Behind a proxy, the request itself loads the model: only its name is checked there."""
+    try:
+        return load_model(client, name, output)
+    except OtherProgram:
+        return str(client.get(f"/v1/models/{quote(name)}")["id"])
 
 
 class _Bar:

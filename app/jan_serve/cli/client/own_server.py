@@ -23,6 +23,7 @@ from jan_serve.config import LoadedSettings, ServerAddress, has_address, server_
 _STOP_S: Final = 15.0
 _TERMINATE_S: Final = 5.0
 _SHOWN_LOG_LINES: Final = 20
+_REQUEST_LOGGER: Final = " jan_serve.request: "
 
 
 @contextlib.contextmanager
@@ -91,7 +92,7 @@ def _own_server(
             yield ServerAddress(url, "own", key, loaded.origins.get("api_keys", "default"))
         except CommandError as error:
             if error.status == FAILED:  # the server failed, not the request
-                _show_log(log, output)
+                _show_log(log, error.message, output)
             raise
         finally:
             process.stdin.close()
@@ -124,9 +125,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _show_log(log: Path, output: Output) -> None:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LOG_LINES:]
-    for line in lines:
+def _show_log(log: Path, error: str, output: Output) -> None:
+    """The end of the log, without lines that only repeat the error or name the request."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    told = [line for line in lines if error not in line and _REQUEST_LOGGER not in line]
+    for line in told[-_SHOWN_LOG_LINES:]:
         output.note(f"  {line}")
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from jan_serve import __version__
@@ -22,25 +22,50 @@ if TYPE_CHECKING:
 _CONNECT_S: Final = 5.0
 _READ_S: Final = 30.0
 _MAX_ERROR_BYTES: Final = 1 << 20
+_HEALTH_FIELDS: Final = {"status", "version", "models"}
 _LOG_HINT: Final = "`jan-serve logs` shows what it wrote."
 
 
+Program = Literal["server", "proxy"]
+
+_STARTS: Final[dict[Program, str]] = {"server": "jan-serve", "proxy": "jan-serve proxy"}
+
+
 class NoServer(CommandError):
-    def __init__(self, url: str, reason: str) -> None:
+    def __init__(self, url: str, reason: str, program: Program = "server") -> None:
         super().__init__(
-            f"no server answers at {url} ({reason})",
-            "Start one with `jan-serve` in another terminal, or use --url for a server elsewhere.",
+            f"no {program} answers at {url} ({reason})",
+            f"Start one with `{_STARTS[program]}` in another terminal, or use --url for a {program} elsewhere.",
             NO_SERVER,
         )
 
 
-class ServerClient:
-    """Every method blocks, and raises CommandError on any failure."""
+class OtherProgram(CommandError):
+    """A proxy answers a command for servers, or a server one for proxies."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, url: str, program: Program) -> None:
+        if program == "proxy":
+            super().__init__(
+                f"{url} is a jan-serve proxy, and this command needs a server",
+                f"`jan-serve nodes --url {url}` lists its servers; --url takes one of them.",
+                WRONG_USE,
+            )
+        else:
+            super().__init__(
+                f"{url} is a jan-serve server, and this command needs a proxy",
+                f"`jan-serve proxy` starts one; `jan-serve ps --url {url}` shows the server.",
+                WRONG_USE,
+            )
+
+
+class ServerClient:
+    """Every method blocks, and raises CommandError on any failure. program: what should answer."""
+
+    def __init__(self, address: ServerAddress, program: Program = "server") -> None:
         import httpx2  # takes 0.1 s, which commands without a server save
 
         self._address = address
+        self._wanted: Program = program
         headers = {"User-Agent": f"jan-serve/{__version__}"}
         if address.key is not None:
             headers["Authorization"] = f"Bearer {address.key.get_secret_value()}"
@@ -71,7 +96,7 @@ class ServerClient:
 
     def check(self) -> None:
         """Raises CommandError unless a jan-serve answers."""
-        if not self.get("/health").keys() >= {"status", "version", "models"}:
+        if not self.get("/health").keys() >= _HEALTH_FIELDS:
             raise self._unexpected("unknown form of /health")
 
     def get(
@@ -150,12 +175,14 @@ class ServerClient:
         raise self._failure(response.status_code, known, response.headers)
 
     def _failure(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> CommandError:
-        error = body.get("error")
+        error = body if body.get("object") == "error" else body.get("error")
         details: dict[str, Any] = cast(dict[str, Any], error) if isinstance(error, dict) else {}
         message, code = details.get("message"), details.get("code")
         if status == HTTPStatus.UNAUTHORIZED:
             return self._wrong_key()
-        if not isinstance(message, str) or code == "not_found":
+        if code in ("not_found", HTTPStatus.NOT_FOUND):
+            return self._no_route(status)
+        if not isinstance(message, str):
             return self._unexpected(f"HTTP status {status}")
         next_step, exit_status = _next_step(status, str(code), message, headers)
         return CommandError(message, next_step, exit_status)
@@ -172,6 +199,24 @@ class ServerClient:
             "`jan-serve config` shows the source of each setting; JAN_SERVE_API_KEY overrides the file.",
             WRONG_USE,
         )
+
+    def _no_route(self, status: int) -> CommandError:
+        program = self._program()
+        if program is None or program == self._wanted:
+            return self._unexpected(f"HTTP status {status}")
+        return OtherProgram(self.url, program)
+
+    def _program(self) -> Program | None:
+        """Which program of ours answers, if any."""
+        import httpx2
+
+        try:
+            body = self._client.get("/health", timeout=_CONNECT_S).json()
+        except (httpx2.HTTPError, ValueError, RecursionError):
+            return None
+        if not isinstance(body, dict) or not body.keys() >= _HEALTH_FIELDS:
+            return None
+        return "proxy" if "nodes" in body else "server"
 
     def _unexpected(self, answer: str) -> CommandError:
         return CommandError(
@@ -190,7 +235,7 @@ class ServerClient:
             reason = (
                 "the connection timed out" if isinstance(error, httpx2.ConnectTimeout) else _reason(error)
             )
-            raise NoServer(self.url, reason) from None
+            raise NoServer(self.url, reason, self._wanted) from None
         except httpx2.TimeoutException:
             raise CommandError(
                 f"the server at {self.url} did not answer within {_READ_S:g} s", _LOG_HINT

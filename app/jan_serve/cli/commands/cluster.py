@@ -33,6 +33,10 @@ from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_data_dir, user_path
 
 _JOINING: Final = "Any other machine joins the same proxy with `jan-serve serve --proxy-url URL`."
+_FILE_HINT: Final = (
+    "FILE is TOML: proxy_url names the proxy, [replicas] says how many servers run, and [serve] has their"
+    " settings."
+)
 
 cluster_app = typer.Typer(
     help="Servers of one proxy that Ray places, restarts and scales (Linux).", no_args_is_help=True
@@ -48,7 +52,10 @@ def up(
     """Start the servers of FILE, or replace running ones by it, one after another. Starts Ray if it does not run."""
     _require_linux()
     output = Output()
-    wanted = _checked(read_cluster_file(user_path(file).absolute()))
+    try:
+        wanted = _checked(read_cluster_file(user_path(file).absolute()))
+    except SettingsError as error:
+        raise CommandError(error.message, _FILE_HINT, WRONG_USE) from None
     version = _require_ray()
     with _explained():
         _check_proxy(wanted)
@@ -126,7 +133,12 @@ def _require_ray() -> str:
     ray_serve.prepare()
     found = ray_serve.ray_version()
     if found is None:
-        raise CommandError("Ray is not installed here.", "pip install 'jan-serve[cluster]'", WRONG_USE)
+        raise CommandError(
+            "Ray is not installed here.",
+            "In a checkout `scripts/install cluster` installs it into .venv-cluster;"
+            " of a wheel, install the extra: pip install 'FILE.whl[cluster]'.",
+            WRONG_USE,
+        )
     return found
 
 
@@ -159,7 +171,7 @@ def _checked(file: ClusterFile) -> ClusterFile:
 
 def _proxy(file: ClusterFile) -> ServerClient:
     key = SecretStr(file.proxy_key) if file.proxy_key is not None else None
-    return ServerClient(ServerAddress(file.proxy_url, "proxy_url", key, "proxy_key"))
+    return ServerClient(ServerAddress(file.proxy_url, "proxy_url", key, "proxy_key"), "proxy")
 
 
 def _check_proxy(file: ClusterFile) -> None:

@@ -9,7 +9,8 @@ from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, load_settings
 from jan_serve.config.file_version import migrate
-from jan_serve.config.settings_loader import config_path
+from jan_serve.config.settings_loader import find_config
+from jan_serve.errors import JanServeError, ModelNotFound, SettingsError
 from jan_serve.wiring.parts import build_resolver
 
 config_app = typer.Typer(help="Show the settings and the sources of their values.")
@@ -55,6 +56,8 @@ def check(context: typer.Context, config: ConfigOption = None) -> None:
     for table in _unused_tables(loaded):
         source = loaded.file.place_of("models", table) if loaded.file is not None else "--chat-template"
         output.warning(f"{source}: no local model is named {table!r}")
+    if (missing := _missing_model(loaded)) is not None:
+        output.warning(missing)
     output.note("The settings are valid.")
 
 
@@ -62,11 +65,13 @@ def check(context: typer.Context, config: ConfigOption = None) -> None:
 def migrate_(context: typer.Context, config: ConfigOption = None) -> None:
     """Rewrite a configuration file of an earlier version. Keeps comments and a copy of the old file."""
     # The file only has to parse: a value may be invalid.
-    path = config_path(config or context.obj)
+    path, is_named = find_config(config or context.obj)
     output = Output()
     try:
         backup = migrate(path)
     except FileNotFoundError:
+        if is_named:
+            raise SettingsError(f"there is no configuration file {path}") from None
         output.note(f"There is no configuration file {path}.")
         return
     except OSError as error:
@@ -75,6 +80,18 @@ def migrate_(context: typer.Context, config: ConfigOption = None) -> None:
         output.note(f"{path} already has the current version.")
     else:
         output.note(f"Rewrote {path}; the old file is {backup}.")
+
+
+def _missing_model(loaded: LoadedSettings) -> str | None:
+    """What is wrong if the configured default model is not there."""
+    place = f"{loaded.origins.get('model', 'model')}: model"
+    try:
+        build_resolver(loaded.settings, loaded.book())
+    except ModelNotFound as error:
+        return f"{place}: `{error.name}` is not installed: `jan-serve pull {error.name}` downloads a model of the hub"
+    except JanServeError as error:
+        return f"{place}: {error.message}"
+    return None
 
 
 def _unused_tables(loaded: LoadedSettings) -> list[str]:

@@ -132,8 +132,6 @@ def _write_aliases(
         return
     model, aliases = facts.model.name, recipe.aliases
     _write_change(Change(loaded.config_file, lambda text: set_aliases(text, model, aliases)), output, ask=ask)
-    if not loaded.config_file_read:
-        output.note("Restart the server: it had no configuration file.")
 
 
 def _write_change(change: Change, output: Output, *, ask: bool) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.load_progress import load_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.input import read_input
+from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
 from jan_serve.cli.output import Output
 from jan_serve.config import load_settings
@@ -70,8 +70,9 @@ def decide(
     loaded = load_settings(config_file=config)
     output = Output()
     if calibrate is not None:
+        examples = _examples(calibrate)
         with any_server(loaded, url, output, model=model) as client:
-            _calibrate(client, model, _examples(calibrate), output, as_json=as_json)
+            _calibrate(client, model, examples, output, as_json=as_json)
         return
     if question is None:
         raise CommandError("There is no question.", "jan-serve decide MODEL QUESTION TEXT", WRONG_USE)
@@ -85,9 +86,9 @@ def decide(
     elif several:
         raise CommandError("--several needs --options.", status=WRONG_USE)
     with any_server(loaded, url, output, model=model) as client:
-        name = load_model(client, model, output)
+        name = ready_model(client, model, output)
         body = {"model": model, "state": state, "questions": {"answer": asked}, "calibrated": calibrated}
-        reply = client.post("/v1/decide", body)
+        reply = _decided(client, body)
     answer = reply["answers"]["answer"]
     if as_json:
         output.json({"model": name, **answer, "calibration": reply["calibration"]})
@@ -105,12 +106,19 @@ def decide(
         raise typer.Exit(1)
 
 
+def _decided(client: ServerClient, body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return client.post("/v1/decide", body)
+    except CommandError as error:
+        if not error.message.startswith("calibrated: ") or error.next_step is not None:
+            raise
+        hint = f"`jan-serve decide {body['model']} --calibrate FILE` makes one."
+        raise CommandError(error.message.partition(";")[0], hint, error.status) from None
+
+
 def _examples(path: Path) -> list[Any]:
     """The lines of a file. Raises CommandError, which names the line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} cannot be read: {error}", status=WRONG_USE) from None
+    lines = read_file(path).splitlines()
     examples: list[Any] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -130,14 +138,23 @@ def _calibrate(
     if as_json:
         output.json(reply)
         return
-    found = reply["calibration"]
+    note_calibration(reply["model"], reply["calibration"], output)
+
+
+def note_calibration(model: str, found: dict[str, Any], output: Output) -> None:
+    """found: the calibration, as the server answers it."""
     output.note(
-        f"The temperature of {reply['model']} is {found['temperature']:.3g}, fitted on {found['examples']} examples"
+        f"The temperature of {model} is {found['temperature']:.3g}, fitted on {found['examples']} examples"
         f" ({found['accuracy']:.0%} right): their loss falls from {found['loss_before']:.3g} to"
         f" {found['loss_after']:.3g}."
     )
     if found["at_bound"]:
-        output.note("That is a bound: more examples, or harder ones, would tell more.")
+        advice = (
+            "more examples, or harder ones, would tell more"
+            if found["accuracy"] == 1
+            else "the probabilities do not follow these answers; check the answers, or use more examples"
+        )
+        output.note(f"That is a bound: {advice}.")
 
 
 def _word(option: object) -> str:

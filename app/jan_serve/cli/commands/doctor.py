@@ -9,7 +9,7 @@ import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import psutil
@@ -30,6 +30,15 @@ _PACKAGES: Final = ("llguidance", "fastapi", "uvicorn", "pydantic", "numpy", "ms
 _IF_READ_ONLY: Final = {
     "data": "there is no log file, and prompts are not kept across restarts",
     "models": "models cannot be pulled, imported or removed",
+}
+
+
+_LABELS: Final = {
+    "llama_cpp": "llama.cpp",
+    "supports_gpu_offload": "offload to accelerators",
+    "supports_mmap": "mmap",
+    "supports_mlock": "mlock",
+    "max_parallel_sequences": "parallel sequences at most",
 }
 
 
@@ -159,7 +168,11 @@ def _print_engine(engine: dict[str, Any], output: Output) -> None:
         return
     output.table(
         ("", "llama.cpp"),
-        [(name.replace("_", " "), str(value)) for name, value in engine.items() if name != "devices"],
+        [
+            (_LABELS.get(name, name.replace("_", " ")), text)
+            for name, value in engine.items()
+            if name != "devices" and (text := _engine_text(name, value, engine))
+        ],
     )
     output.table(
         ("device", "kind", "free memory", "description"),
@@ -173,6 +186,19 @@ def _print_engine(engine: dict[str, Any], output: Output) -> None:
             for device in engine.get("devices", [])
         ],
     )
+
+
+def _engine_text(name: str, value: Any, engine: dict[str, Any]) -> str:
+    if name == "llama_cpp":
+        return str(value).replace(" (", " (llama-cpp-python ")
+    if name == "accelerators":
+        named = ", ".join(str(device["name"]) for device in value)
+        return named or ("none found" if engine.get("supports_gpu_offload") else "none (CPU build)")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {reason}" for key, reason in cast(dict[str, Any], value).items())
+    return str(value)
 
 
 def _device_memory(device: dict[str, Any]) -> str:

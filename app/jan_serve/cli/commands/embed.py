@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -59,7 +59,7 @@ def embed(
     vectors: list[Vector] = []
     n_tokens = 0
     with any_server(loaded, url, output, model=model) as client:
-        name = load_model(client, model, output)
+        name = ready_model(client, model, output)
         for start in range(0, len(inputs), _BATCH):
             body = {"model": model, "input": inputs[start : start + _BATCH], "encoding_format": "float"}
             answer = client.post("/v1/embeddings", body | ({"dimensions": dimensions} if dimensions else {}))

@@ -8,6 +8,7 @@ import typer
 from pydantic import SecretStr
 
 from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.joining import join_line
 from jan_serve.cli.options import JsonOption
 from jan_serve.cli.output import Output
 from jan_serve.config.server_url import ServerAddress, checked_url
@@ -40,7 +41,7 @@ def nodes(
     output = Output()
     secret = SecretStr(key.split(",")[0].split()[0]) if key and key.strip(", ") else None
     address = ServerAddress(checked_url(url or _DEFAULT, "--url"), "--url", secret, "--key")
-    with ServerClient(address) as client:
+    with ServerClient(address, "proxy") as client:
         content = client.get("/extras/nodes")
     if as_json:
         output.json(content)
@@ -49,10 +50,11 @@ def nodes(
     if found:
         print_nodes(found, output)
     else:
-        output.note(f"No node. On another machine: jan-serve serve --host 0.0.0.0 --proxy-url {address.url}")
-    output.note(
-        f"{address.url}: {content['serving']}, {content['strategy']}, {_share(content['hit_rate'])} cached"
-    )
+        node_auth = "--api-key NODE_KEY"  # what the proxy has as --node-key
+        output.note(f"No node. {join_line(address.url, with_key=secret is not None, node_auth=node_auth)}")
+    rate = content["hit_rate"]
+    cached = "no prompt measured" if rate is None else f"{_share(rate)} of the prompts cached"
+    output.note(f"{address.url}: {content['serving']}, {content['strategy']}, {cached}")
 
 
 def print_nodes(nodes: list[dict[str, Any]], output: Output) -> None:

@@ -6,6 +6,7 @@ import ipaddress
 import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -13,6 +14,7 @@ from jan_serve import __version__
 from jan_serve.api.errors import HttpError
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
+from jan_serve.cli.joining import join_line, own_address
 from jan_serve.cli.output import Output
 from jan_serve.cli.proxy_options import (
     AllowedHostOption,
@@ -152,7 +154,21 @@ def _print_banner(output: Output, settings: ProxySettings, url: str) -> None:
             ("access", _access(settings)),
         ]
     )
-    output.note(f"On another machine: jan-serve serve --host 0.0.0.0 --proxy-url {url}")
+    for line in join_lines(settings, url):
+        output.note(line)
+
+
+def join_lines(settings: ProxySettings, url: str) -> list[str]:
+    """How a server joins. url: of the proxy, for programs on this machine."""
+    if settings.host in ("0.0.0.0", "::"):
+        url = f"http://{own_address()}:{urlsplit(url).port}"
+    has_keys = bool(settings.api_keys or settings.management_keys)
+    needs_node_key = bool(has_keys or settings.node_key)
+    node_auth = "--api-key NODE_KEY" if needs_node_key else "--no-auth"
+    lines = [join_line(url, with_key=has_keys, node_auth=node_auth)]
+    if needs_node_key and not settings.node_key and not is_loopback(settings.host):
+        lines.append("For servers on other machines, start this proxy with --node-key NODE_KEY too.")
+    return lines
 
 
 def _access(settings: ProxySettings) -> str:

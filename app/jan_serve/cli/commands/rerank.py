@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -44,7 +44,7 @@ def rerank(
         )
     scores: list[float] = [0.0] * len(texts)
     with any_server(loaded, url, output, model=model) as client:
-        name = load_model(client, model, output)
+        name = ready_model(client, model, output)
         for start in range(0, len(texts), _BATCH):
             body = {"model": model, "query": query, "documents": texts[start : start + _BATCH]}
             for item in client.post("/v1/rerank", body)["results"]:

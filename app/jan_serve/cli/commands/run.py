@@ -17,9 +17,9 @@ from jan_serve.cli.chat.image_url import image_url
 from jan_serve.cli.chat.parameters import assignments
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.client.server_client import OtherProgram, ServerClient
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
@@ -134,15 +134,29 @@ def _ready(client: ServerClient, model: str | None, output: Output) -> tuple[str
     for one file only that.
     """
     if model is None or _file(model) is not None:
-        name = str(client.get("/props", patient=True)["model_alias"])
+        try:
+            name = str(client.get("/props", patient=True)["model_alias"])
+        except OtherProgram:
+            name = _only_model(client)
         return name, name
     try:
-        return model, load_model(client, model, output)
+        return model, ready_model(client, model, output)
     except CommandError as error:
         if " " in model:  # probably a prompt
             hint = "The prompt follows the name of a model: `jan-serve run MODEL PROMPT`."
             raise CommandError(error.message, hint, error.status) from None
         raise
+
+
+def _only_model(client: ServerClient) -> str:
+    """Of a proxy, which has no default model."""
+    names = model_names(client)
+    if len(names) == 1:
+        return names[0]
+    known = (
+        f"Its models: {', '.join(names)}." if names else f"`jan-serve nodes --url {client.url}` shows why."
+    )
+    raise CommandError(f"{client.url} is a proxy and has no default model.", known, WRONG_USE)
 
 
 def _ask_once(

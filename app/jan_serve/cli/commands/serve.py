@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from jan_serve import __version__
-from jan_serve.cli.errors import CommandError
+from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
@@ -19,11 +19,11 @@ from jan_serve.cli.server import head_start
 from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
 from jan_serve.cli.server.memory_meter import free_memory, is_cpu_only
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
-from jan_serve.config import LoadedSettings, Settings
+from jan_serve.config import LoadedSettings, ModelBook, Settings
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
 from jan_serve.daemon.idle_stop import IdleStop
 from jan_serve.daemon.notify import systemd_notifier
-from jan_serve.errors import SettingsError
+from jan_serve.errors import ModelNotFound, SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.quick_imports import UNUSED_BY_SERVERS, classes_on_use, quick_imports
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 
 def serve(loaded: LoadedSettings) -> int:
-    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once."""
+    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once.
+
+    If another jan-serve has the port, the command says so, and its exit status is 0.
+    """
     output = Output()
     with from_manager() as (inherited, observer):
         try:
@@ -91,7 +94,7 @@ def serve_on(
             if inherited is not None and settings.idle_exit_s:
                 observer = IdleStop(settings.idle_exit_s, observer)
             book = loaded.book()
-            resolver = build_resolver(settings, book)
+            resolver = _resolver(loaded, settings, book)
             sources = ModelSources(resolver, settings, book)
             default = resolver.default()
             if settings.device is not None:
@@ -112,6 +115,18 @@ def serve_on(
                 observer = ProxyMember(partial(_membership, settings, sock.getsockname()[1]), observer)
             print_banner(output, settings, default, sock, more)
         return run_server(settings, resolver, sources, sock, observer, more, preloads=default.is_expected)
+
+
+def _resolver(loaded: LoadedSettings, settings: Settings, book: ModelBook) -> ModelResolver:
+    """Raises CommandError for a default model that is not there, SettingsError."""
+    try:
+        return build_resolver(settings, book)
+    except ModelNotFound as error:
+        raise CommandError(
+            f"{loaded.origins.get('model', 'model')}: {error.message}",
+            f"`jan-serve pull {error.name}` downloads a model of the hub; --models-dir chooses another folder.",
+            WRONG_USE,
+        ) from None
 
 
 def _membership(settings: Settings, port: int) -> Membership:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -39,7 +39,7 @@ def tokenize(
     content = " ".join(text) if text else read_input(output)
     ids = _ids(content) if decode else []
     with any_server(loaded, url, output, model=model) as client:
-        name = load_model(client, model, output)
+        name = ready_model(client, model, output)
         if decode:
             answer = client.post("/extras/detokenize", {"model": name, "tokens": ids})
         else:

@@ -52,7 +52,8 @@ class AlreadyServing(Exception):
     """Another jan-serve already listens on the port."""
 
     def __init__(self, port: int, holder: PortHolder) -> None:
-        super().__init__(f"already running on port {port}: {holder.description}")
+        pid = f" (pid {holder.pid})" if holder.pid is not None else ""
+        super().__init__(f"already running on port {port}{pid}")
         self.holder = holder
 
 

@@ -20,7 +20,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: why it is not loaded, safe to show. retry_after_s: until it may be restarted.
     stats: of the last pulse; their totals start at 0 with every load. The totals here count since the front started.
     taken_bytes: of memory, estimated while it loads. keep_alive_left_s: until it is unloaded if idle; None is never.
-    lost_devices: accelerators of an earlier load that the last load did not find.
+    modalities: of the last load, also after it. lost_devices: accelerators of an earlier load that the last one did not
+    find.
     """
 
     name: str
@@ -31,6 +32,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     load_fraction: float = 0.0
     facts: ModelFacts | None = None
+    modalities: tuple[str, ...] = ()
     stats: EngineStats = EngineStats()
     loads_total: int = 0
     crashes_total: int = 0

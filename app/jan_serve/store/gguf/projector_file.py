@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from jan_serve.errors import InvalidModel
+from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+
+_STRING: Final = 8  # of gguf's types of values
 
 _OUTPUTS: Final = (
     ("mm.2.weight", 1),
@@ -18,6 +22,15 @@ _OUTPUTS: Final = (
     ("mm.0.weight", 1),
 )
 """The last tensors of common projectors, and the dimension that is the model's width."""
+
+_MARKS: Final = tuple(
+    key + struct.pack("<IQ", _STRING, len(value)) + value
+    for key, value in ((b"general.type", b"mmproj"), (b"general.architecture", b"clip"))
+)
+"""Keys with their values, as a GGUF file has them."""
+
+
+_FIRST_BYTES: Final = 4096
 
 
 class ProjectorFile(msgspec.Struct, frozen=True):
@@ -35,6 +48,17 @@ class ProjectorFile(msgspec.Struct, frozen=True):
     def memory_bytes(self) -> int:
         """With a quarter more for its activations; llama.cpp gives no figure."""
         return self.file_bytes * 5 // 4
+
+
+def is_projector_file(path: Path) -> bool:
+    """Whether the first keys of a GGUF file say so. Blocks briefly on the disk. False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_FIRST_BYTES)
+    except OSError as error:
+        raise_if_exhausted(error)
+        return False
+    return head.startswith(b"GGUF") and any(mark in head for mark in _MARKS)
 
 
 def read_projector(path: Path) -> ProjectorFile:

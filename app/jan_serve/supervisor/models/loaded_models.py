@@ -243,7 +243,11 @@ class LoadedModels:
                 return None
             case Evict(names):
                 for name in names:
-                    self._unload(self.slots[name], f"evicted for {source.name}")
+                    is_reload = name == source.name  # an older revision of its file or settings
+                    self._unload(
+                        self.slots[name],
+                        "reloaded with changed settings" if is_reload else f"evicted for {source.name}",
+                    )
                 return frozenset(names)
             case Wait(names):
                 return frozenset(names)

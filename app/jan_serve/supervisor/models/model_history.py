@@ -32,6 +32,8 @@ class ModelHistory:
         """Sequences that its last worker ran at once."""
         self.lost_devices: tuple[str, ...] = ()
         """Accelerators that an earlier worker found and the last one did not: a driver may be gone after a sleep."""
+        self.modalities: tuple[str, ...] = ()
+        """Of its last load."""
         self.projector_crashes: list[str] = []
         """How the worker ended at each load with its projector, since the last load that succeeded."""
         self._devices: frozenset[str] = frozenset()
@@ -52,11 +54,13 @@ class ModelHistory:
         if source != self.source:
             self.source = source
             self.reason = None
+            self.modalities = ()
             self.projector_crashes.clear()
             self._crashes = CrashLog(self._limits)
 
     def loaded(self, facts: ModelFacts) -> None:
         self.loads_total += 1
+        self.modalities = facts.modalities
         self.projector_crashes.clear()
         self.parallel = max(facts.parallel, 1)
         self.reason = None

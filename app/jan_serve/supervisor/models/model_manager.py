@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
@@ -75,6 +76,8 @@ class ModelManager:
             tuple(worker_command), self._limits, clock, preparation, self._notify, self._spare, self._begin
         )
         self._preload: asyncio.Task[None] | None = None
+        self._reports: set[asyncio.Task[None]] = set()
+        """Running ones: no request waits for them."""
         self._draining = False
         self._closed: JanServeError | None = None
         self._idle = asyncio.Event()
@@ -112,12 +115,22 @@ class ModelManager:
             slot.keep_alive_s = keep_alive_s
         since = self._clock()
         assert slot.client is not None
+        if not slot.is_reported:
+            slot.is_reported = True
+            self._report(slot.source, slot.client.facts)
         try:
             yield slot.client if adapter is None else slot.client.adapted(adapter)
         finally:
             slot.release()
             self._loaded.histories[source.name].served(self._clock() - since)
             self._notify()
+
+    def _report(self, source: ModelSource, facts: ModelFacts) -> None:
+        report = asyncio.create_task(
+            asyncio.to_thread(self._resolver.loaded, source, facts), name="report load"
+        )
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
 
     async def _responds(self, slot: ModelSlot) -> bool:
         try:
@@ -249,7 +262,7 @@ class ModelManager:
         tasks = [task for task in (self._preload, self._task) if task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *self._reports, return_exceptions=True)
         self._loaded.forget()
 
     async def _end_all(self, error: JanServeError, drain_s: float) -> None:

@@ -57,6 +57,8 @@ class ModelSlot:
         self.gone = asyncio.Event()
         """Set when its memory is free."""
         self._prepared = prepared
+        self.is_reported = False
+        """Whether the resolver was told about the load."""
         self._on_change = on_change
         self._clock = clock
         self._early_outcome: LoadOutcome | None = None

@@ -22,6 +22,7 @@ def model_status(history: ModelHistory, slot: ModelSlot | None, waiting: int, no
         waiting=waiting,
         load_fraction=slot.worker.load_fraction if slot is not None else 0.0,
         facts=slot.client.facts if slot is not None and slot.client is not None else None,
+        modalities=history.modalities,
         stats=pong.stats if pong is not None else EngineStats(),
         loads_total=history.loads_total,
         crashes_total=history.crashes_total,

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
@@ -46,6 +47,10 @@ class SourceResolver(Protocol):
 
         Raises InvalidModel, ModelNotFound.
         """
+        ...
+
+    def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
+        """A load of it succeeded, with these facts. Called once per load."""
         ...
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:

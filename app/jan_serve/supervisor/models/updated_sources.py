@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
@@ -61,6 +62,9 @@ class UpdatedSources:
 
     def engine_settings(self, source: ModelSource) -> EngineSettings:
         return self._resolver.engine_settings(source)
+
+    def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
+        self._resolver.loaded(source, facts)
 
     def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         return self._resolver.footprint(source, settings)

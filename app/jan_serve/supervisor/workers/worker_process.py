@@ -52,6 +52,9 @@ _SUSPENDED_S = 5.0
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
+_ENDED_WELL = "exit status 0"
+
+
 class WorkerState(StrEnum):
     STARTING = "starting"
     LOADING = "loading"
@@ -74,6 +77,8 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         cause = f"{self.stall}, ended" if self.stall else self.status
+        if self.requested and self.status == _ENDED_WELL:
+            return cause
         return f"{cause}: {self.words}" if self.words else cause
 
 
@@ -321,7 +326,9 @@ class WorkerProcess:
         late_s = self._clock() - before - delay_s
         if late_s >= _SUSPENDED_S:
             logger.warning(
-                "the server was suspended for %.0f s: timeouts of worker %s restart", late_s, self.pid
+                "the server was suspended, or got no processor time, for %.0f s: timeouts of worker %s restart",
+                late_s,
+                self.pid,
             )
             self._watchdog.resumed(self._clock())
 

@@ -189,6 +189,16 @@ def test_the_log_is_shown_where_the_server_failed_and_not_the_request(
     assert started.ended_by_itself
 
 
+def test_lines_of_the_log_that_say_no_more_than_the_error_are_not_shown(
+    loaded: LoadedSettings, started: Started, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError), any_server(loaded, None, Output()):
+        raise CommandError("line 29", status=FAILED)
+    shown = capsys.readouterr().err
+    assert "line 28" in shown
+    assert "line 29" not in shown
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("how", ["hangs", "stays"])
 def test_a_server_that_does_not_stop_is_stopped(

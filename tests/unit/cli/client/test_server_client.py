@@ -21,18 +21,20 @@ from tests.unit.cli.conftest import Run
 
 @contextmanager
 def answering(answer: bytes) -> Generator[str]:
-    """A server that sends these bytes after the first request, and closes."""
+    """A server that sends these bytes after the first request, and takes no other."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         def serve() -> None:
             sock, _ = listener.accept()
+            listener.close()
             with sock:
                 sock.recv(65536)
                 sock.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield url
         thread.join(10)
         assert not thread.is_alive()
 

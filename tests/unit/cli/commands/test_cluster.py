@@ -35,6 +35,18 @@ def cluster_file(folder: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("text", [None, "wrong = 1"])
+def test_a_wrong_file_says_what_belongs_into_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    path = str(tmp_path / "absent.toml") if text is None else cluster_file(tmp_path, text)
+    assert main(["cluster", "up", path]) == 2
+    err = capsys.readouterr().err
+    assert path in err
+    assert "jan-serve config" not in err
+    assert "proxy_url" in err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
 @pytest.mark.parametrize("words", [["up", "cluster.toml"], ["status"], ["down"]])
 def test_another_system_is_told_how_to_join(
@@ -52,7 +64,9 @@ def test_without_ray_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(ray_serve, "ray_version", lambda: None)
     assert main(["cluster", "up", cluster_file(home, 'proxy_url = "http://127.0.0.1:9"')]) == 2
-    assert "jan-serve[cluster]" in capsys.readouterr().err
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "scripts/install cluster" in shown
+    assert "'FILE.whl[cluster]'" in shown
 
 
 WRONG = [

@@ -61,3 +61,28 @@ def test_names_from_the_configuration(own_folders: Path, capsys: pytest.CaptureF
     assert rows["models.one.aliases"]["value"] == "short"
     assert main(["rm", "--yes", "short"]) == 0
     assert not (folder / "one.gguf").exists()
+
+
+def test_migrate_needs_a_file_that_was_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = tmp_path / "absent.toml"
+    assert main(["config", "migrate", "--config", str(absent)]) == 2
+    assert f"there is no configuration file {absent}" in capsys.readouterr().err
+    monkeypatch.delenv("JAN_SERVE_CONFIG")
+    monkeypatch.setattr("jan_serve.config.settings_loader.default_config_file", lambda: absent)
+    assert main(["config", "migrate"]) == 0
+
+
+def test_a_model_that_is_not_installed_is_warned_of(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, own_folders: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('data_dir = "."\nmodel = "absent-model"\n')
+    assert main(["config", "check"]) == 0
+    err = capsys.readouterr().err
+    assert f"warning: {config}:2: model: `absent-model` is not installed" in err
+    assert "jan-serve pull" in err
+    (own_folders / "absent-model.gguf").write_bytes(GgufBytes().build())
+    assert main(["config", "check"]) == 0
+    assert "warning" not in capsys.readouterr().err

@@ -91,3 +91,39 @@ def test_folders_that_cannot_be_written_are_warned_of(
         f"this user cannot write to the models folder {tmp_path / 'shelf'}: models cannot be pulled, imported or"
         " removed"
     ]
+
+
+def test_what_is_known_of_llama_cpp_is_said_for_people(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: dict[str, Any] = {
+        "llama_cpp": "0.5.0 (0.3.36)",
+        "supports_gpu_offload": False,
+        "supports_mmap": True,
+        "max_parallel_sequences": 256,
+        "missing_peers": {},
+        "accelerators": [],
+        "devices": [],
+    }
+
+    def rows() -> list[str]:
+        assert main(["doctor"]) == 0
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    def probe(**_: Any) -> dict[str, Any]:
+        return engine
+
+    monkeypatch.setattr("jan_serve.cli.commands.doctor.probe_engine", probe)
+    shown = rows()
+    assert "llama.cpp 0.5.0 (llama-cpp-python 0.3.36)" in shown
+    assert "offload to accelerators no" in shown
+    assert "mmap yes" in shown
+    assert "parallel sequences at most 256" in shown
+    assert "accelerators none (CPU build)" in shown
+    assert not any("peers" in row or "True" in row or "[]" in row for row in shown)
+    engine |= {"supports_gpu_offload": True}
+    assert "accelerators none found" in rows()
+    engine |= {"accelerators": [{"name": "CUDA0"}, {"name": "CUDA1"}], "missing_peers": {"a:1": "refused"}}
+    shown = rows()
+    assert "accelerators CUDA0, CUDA1" in shown
+    assert "missing peers a:1: refused" in shown

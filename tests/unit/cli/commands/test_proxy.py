@@ -50,12 +50,22 @@ def test_lmdeploys_names_start_it_and_nodes_shows_why_one_gets_nothing(
         assert shown["strategy"] == "random"
         assert "refused" in shown["nodes"][0]["reason"]
         assert main(["nodes", "--url", proxy.url()]) == 0
-        assert "127.0.0.1:1" in capsys.readouterr().out
+        shown = capsys.readouterr()
+        assert "127.0.0.1:1" in shown.out
+        assert "no prompt measured" in shown.err
+
+
+def test_a_proxy_without_nodes_says_how_one_joins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with proxying(tmp_path) as proxy:
+        assert main(["nodes", "--url", proxy.url()]) == 0
+    assert f"On this machine: jan-serve serve --proxy-url {proxy.url()}\n" in capsys.readouterr().err
 
 
 def test_without_a_proxy_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nodes", "--url", "http://127.0.0.1:1"]) == 3
-    assert "no server answers" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "no proxy answers" in err
+    assert "`jan-serve proxy`" in err
 
 
 def test_the_proxy_starts_without_what_models_need() -> None:

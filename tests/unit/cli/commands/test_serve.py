@@ -12,6 +12,7 @@ from jan_serve.cli.commands import serve
 from jan_serve.cli.output import Output
 from jan_serve.config import Settings
 from jan_serve.store.resolve import DefaultModel
+from tests.unit.cli.conftest import Run
 
 
 def banner(tmp_path: Path, **settings: Any) -> dict[str, str]:
@@ -57,3 +58,12 @@ def test_the_device(
 )
 def test_who_may_use_it(tmp_path: Path, settings: dict[str, Any], access: str) -> None:
     assert banner(tmp_path, **settings)["access"] == access
+
+
+def test_a_configured_model_that_is_missing_is_explained(own_settings: Path, run: Run) -> None:
+    own_settings.write_text('data_dir = "data"\nport = 0\nmodel = "absent-model"\n')
+    answer = run("serve")
+    assert answer.status == 2
+    assert f"error: {own_settings}:3: The model `absent-model` does not exist" in answer.err
+    assert "`jan-serve pull absent-model`" in answer.err
+    assert "error: --model: The model `other`" in run("serve", "--model", "other").err

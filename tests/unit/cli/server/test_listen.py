@@ -124,7 +124,7 @@ def test_a_port_that_jan_serve_has(status: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("jan_serve.cli.server.listen._listening_pid", unknown)
     with (
         health_server(status, json.dumps(HEALTH).encode()) as port,
-        pytest.raises(AlreadyServing, match=rf"already running on port {port}: jan-serve \(pid 4242\)"),
+        pytest.raises(AlreadyServing, match=rf"already running on port {port} \(pid 4242\)"),
     ):
         listen(HOST, port)
 

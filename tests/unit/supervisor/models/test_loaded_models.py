@@ -110,6 +110,16 @@ async def test_the_log_says_why_a_head_does_not_draft(
     assert said == ["b: its head for further tokens (MTP) is not used: it has 3 of them"]
 
 
+async def test_a_reload_is_no_eviction(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="jan_serve")
+    async with machine(tmp_path, ("a",)) as m:
+        await m.use("a")
+        m.resolver.revisions["a"] = 2
+        await m.use("a")
+    said = [record.getMessage() for record in caplog.records if "unloading" in record.getMessage()]
+    assert said[0] == "unloading a: reloaded with changed settings"
+
+
 async def test_the_least_recently_used_model_is_evicted_for_one_that_does_not_fit_beside(
     tmp_path: Path,
 ) -> None:

@@ -175,6 +175,8 @@ async def test_the_queue_is_fair_between_models(tmp_path: Path) -> None:
         for tag, count in (("b1", 1), ("a2", 1), ("b2", 2), ("a3", 2)):
             holders[tag] = Holder(manager, tag[0], order, tag)
             await waiting(manager, tag[0], count)
+            # Until `b` is prepared, nobody knows that it needs the room of `a`.
+            await until(lambda: "a" in manager._loaded.held_back)  # pyright: ignore[reportPrivateUsage]
         for tag in ("a1", "b1", "b2", "a2", "a3"):
             await holders[tag].has_it.wait()
             await holders[tag].release()
@@ -383,6 +385,20 @@ async def test_a_lease_held_over_a_crash_raises_and_does_no_harm(tmp_path: Path)
             with pytest.raises(EngineCrashed):
                 await generate(client, "hello")
         assert status(manager, "fake").leases == 0
+
+
+async def test_the_resolver_hears_of_each_load_once(tmp_path: Path) -> None:
+    resolver = FakeResolver(tmp_path)
+    manager = ModelManager(resolver, FAKE_ENGINE)
+    try:
+        for _ in range(2):
+            for _ in range(2):
+                assert await ask(manager, "fake", "!say fine") == "fine"
+            await manager.unload("fake")
+        await until(lambda: len(resolver.loads) == 2)
+        assert resolver.loads == [("fake", "")] * 2
+    finally:
+        await manager.shutdown(0)
 
 
 async def test_a_resolver_with_a_bug_does_not_leave_requests_waiting(tmp_path: Path) -> None:

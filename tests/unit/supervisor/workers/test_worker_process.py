@@ -316,3 +316,9 @@ def test_a_worker_asks_for_huge_pages_and_its_user_decides(inherited: dict[str, 
 
 def test_the_worker_command_cannot_be_shadowed_by_the_working_directory() -> None:
     assert default_worker_command() == (sys.executable, "-P", "-m", "jan_serve", "worker")
+
+
+def test_the_last_words_of_a_worker_that_ended_well_are_not_shown() -> None:
+    assert str(WorkerEnd(requested=True, status="exit status 0", words="~llama_context")) == "exit status 0"
+    assert str(WorkerEnd(requested=True, status="signal SIGKILL", words="w")) == "signal SIGKILL: w"
+    assert str(WorkerEnd(requested=False, status="exit status 0", words="w")) == "exit status 0: w"

@@ -7,7 +7,6 @@ from typing import Final
 MAX_MESSAGES: Final = 10_000
 MAX_TOOLS: Final = 512
 MAX_TOOL_CALLS: Final = 1_000
-MAX_IMAGES: Final = 64
 MAX_STOPS: Final = 64
 MAX_OPTIONS: Final = 256
 MAX_TOP_LOGPROBS: Final = 20

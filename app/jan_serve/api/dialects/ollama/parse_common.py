@@ -15,6 +15,8 @@ from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSche
 from jan_serve.core.messages import ContentPart, ImagePart, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt
 from jan_serve.errors import InvalidRequest
+from jan_serve.generation.media_files import too_many_images
+from jan_serve.image_files.limits import MAX_IMAGES
 
 _LEVELS: Final = ("low", "medium", "high", "max")
 
@@ -96,6 +98,8 @@ def content_of(text: str, images: Sequence[str] | None, field: str) -> str | tup
     """Images, base64 or data URLs, precede the text. field: of the images."""
     if not images:
         return text
+    if len(images) > MAX_IMAGES:
+        raise too_many_images(f"{field}[{MAX_IMAGES}]", len(images))
     parts = [ImagePart(image, f"{field}[{index}]") for index, image in enumerate(images)]
     return (*parts, *([TextPart(text)] if text else ()))
 

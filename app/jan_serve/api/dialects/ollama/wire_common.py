@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.ollama import limits
 from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import AtMost, Between, Int, Strings, WireModel
+from jan_serve.image_files.limits import MAX_IMAGES
 
 OptionValues = Annotated[
     dict[str, Any] | None,
@@ -18,9 +19,7 @@ OptionValues = Annotated[
         description="Sampling and stopping: temperature, top_k, num_predict, stop … Unknown names are ignored."
     ),
 ]
-Images = Annotated[
-    Strings | None, AtMost(limits.MAX_IMAGES, "images"), Field(description="Images, base64-encoded.")
-]
+Images = Annotated[Strings | None, Field(description=f"Images, base64-encoded; {MAX_IMAGES} at most.")]
 
 
 class ModelFields(WireModel):

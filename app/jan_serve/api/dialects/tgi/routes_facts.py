@@ -15,6 +15,7 @@ from jan_serve.api.dialects.tgi.serving import Serving
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.metrics import page_headers
+from jan_serve.core.models.model_facts import ModelFacts
 
 _UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
 
@@ -41,7 +42,7 @@ def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
             "version": TGI_VERSION,
             "sha": None,
             "docker_label": DOCKER_LABEL,
-            "model_dtype": facts.description,
+            "model_dtype": _description(facts),
             "model_device_type": facts.device,
             "max_input_length": max_input,
             "waiting_served_ratio": 0.3,
@@ -50,6 +51,11 @@ def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
             "max_batch_size": facts.parallel,
         }
         return json_reply(body)
+
+
+def _description(facts: ModelFacts) -> str:
+    """llama.cpp's, with the number of parameters where it knows no name for the size."""
+    return facts.description.replace("?B", f"{facts.n_params / 1e6:.3g}M")
 
 
 def add_mounted_facts(router: APIRouter, serving: Serving) -> None:

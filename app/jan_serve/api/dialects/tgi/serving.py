@@ -19,8 +19,7 @@ from jan_serve.api.dialects.tgi.generate.parse import (
     check_length,
     constraint_of,
     generation_request,
-    holds_image,
-    with_images,
+    prompt_with_images,
 )
 from jan_serve.api.dialects.tgi.generate.render import Ending
 from jan_serve.api.dialects.tgi.headers import stream_headers
@@ -227,15 +226,15 @@ class RequestLease:
 
 
 async def _prompt(model: LeasedModel, native: NativeRequest) -> tuple[TokenPrompt | PartsPrompt, int]:
-    """The prompt and its number of tokens. A model that reads text only reads the Markdown of an image's address.
-
-    It refuses an image that is in the Markdown itself: as text, that is nothing but a long one.
-    """
+    """The prompt and its number of tokens."""
     truncate = native.parameters.truncate
-    prompt = with_images(native.inputs, add_special=native.add_special)
-    if prompt is not None and ("vision" in model.facts.modalities or holds_image(prompt)):
+    prompt = prompt_with_images(model.facts, native.inputs, add_special=native.add_special)
+    if prompt is not None:
         if truncate is not None:
             raise ValidationFailed("`truncate` is not supported with images")
+        if native.parameters.decoder_input_details:
+            raise ValidationFailed("`decoder_input_details` is not supported with images")
+        prompt = await model.fetched(prompt)
         return prompt, await model.count(prompt)
     tokens = (await model.tokenize(native.inputs, add_special=native.add_special)).tokens
     if truncate is not None:

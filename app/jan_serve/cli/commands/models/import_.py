@@ -104,7 +104,9 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
         matches = [item for item in found if name in (item.name, item.found.label)]
         if not matches:
             raise CommandError(
-                f"`{name}` was not found in other programs.", "`jan-serve import` lists the models."
+                f"`{name}` was not found in other programs.",
+                "`jan-serve import` lists the models.",
+                WRONG_USE,
             )
         if len(matches) > 1 and len({item.name for item in matches}) > 1:
             options = ", ".join(item.name for item in matches)

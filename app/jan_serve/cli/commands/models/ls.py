@@ -54,7 +54,11 @@ _SENSES: Final = {"vision": "sees", "audio": "hears"}
 
 
 def _note(entry: ModelEntry) -> str:
-    parts = (("also", entry.all_aliases), ("with", tuple(f":{adapter}" for adapter in entry.adapters)))
+    parts = (
+        ("also", entry.all_aliases),
+        ("variants", entry.variants),
+        ("with", tuple(f":{adapter}" for adapter in entry.adapters)),
+    )
     return "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
 
 
@@ -63,6 +67,7 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": entry.name,
         "aliases": list(entry.all_aliases),
+        "variants": list(entry.variants),
         "adapters": list(entry.adapters),
         "path": str(entry.path),
         "source": source_text(entry),

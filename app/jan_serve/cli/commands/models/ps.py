@@ -78,8 +78,8 @@ def _memory(memory: dict[str, int | None] | None) -> str:
 
 
 def _end(model: dict[str, Any]) -> str:
-    """When the model is unloaded for lack of requests."""
-    if model["status"]["value"] != "loaded":
+    """When the model is unloaded for lack of requests. A proxy does not know it."""
+    if model["status"]["value"] != "loaded" or "pinned" not in model:
         return ""
     if model["pinned"]:
         return "never: pinned"

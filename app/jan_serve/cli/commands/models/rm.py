@@ -13,7 +13,8 @@ from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, sto
 from jan_serve.cli.output import Output, size_text
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.model_entry import ModelEntry
-from jan_serve.store.remove import check_removable, is_own_file, remove_model
+from jan_serve.store.remove import Removed, check_removable, is_own_file, remove_model
+from jan_serve.wiring.parts import build_library
 
 
 def rm(
@@ -34,7 +35,11 @@ def rm(
 ) -> None:
     """Delete models. Asks before deleting files that were not pulled or imported."""
     settings, resolver = store_names(config, models_dir)
+    library = build_library(resolver, settings)
     output = Output()
+    found = [library.variant(name) for name in names]
+    variants = {variant.name: variant for variant in found if variant is not None}
+    names = [name for name, variant in zip(names, found, strict=True) if variant is None]
     # Resolve all names before the first deletion: one wrong name deletes nothing.
     entries = {entry.name: entry for entry in (resolver.resolve_exact(name) for name in names)}
     for entry in entries.values():
@@ -43,7 +48,13 @@ def rm(
     if by_hand and not yes:
         _confirm(by_hand, output)
     index = ModelIndex(settings.models_dir)
-    removed = [remove_model(entry, settings.models_dir, index) for entry in entries.values()]
+    removed: list[Removed] = []
+    for name in variants:
+        base = library.remove_variant(name)
+        removed.append(Removed(name, (), 0))
+        if base is not None and base not in entries:  # a file that was uploaded for it
+            entries[base] = resolver.resolve_exact(base)
+    removed += [remove_model(entry, settings.models_dir, index) for entry in entries.values()]
     if as_json:
         output.json(
             {
@@ -60,6 +71,8 @@ def rm(
         return
     for item in removed:
         freed = f"{size_text(item.n_freed)} freed" if item.n_freed else "a link; the original file stays"
+        if not item.paths:
+            freed = f"a variant of {variants[item.name].base}"
         output.note(f"Removed {item.name} ({freed}).")
 
 

@@ -119,7 +119,7 @@ def _rows(key: str, value: Any) -> list[tuple[str, str]]:
 
 def _text(key: str, value: Any) -> str:
     if value is None:
-        return "unknown" if key == "verified" else ""
+        return "unknown: no digest of its files is recorded" if key == "verified" else ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if key.endswith("_bytes"):

@@ -77,18 +77,18 @@ def test_of_two_models_of_one_name_the_first_is_imported(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "status", "message"),
     [
-        (("none",), "`none` was not found in other programs"),
-        ((A, "none"), "`none` was not found in other programs"),
-        (("pub/Bad-GGUF/bad-Q8_0",), "`pub/Bad-GGUF/bad-Q8_0` cannot be imported: "),
+        (("none",), 2, "`none` was not found in other programs"),
+        ((A, "none"), 2, "`none` was not found in other programs"),
+        (("pub/Bad-GGUF/bad-Q8_0",), 1, "`pub/Bad-GGUF/bad-Q8_0` cannot be imported: "),
     ],
 )
 def test_what_cannot_be_chosen_imports_nothing(
-    run: Run, lmstudio: Path, own_folders: Path, words: tuple[str, ...], message: str
+    run: Run, lmstudio: Path, own_folders: Path, words: tuple[str, ...], status: int, message: str
 ) -> None:
     answer = take(run, lmstudio, *words)
-    assert (answer.status, answer.out) == (1, "")
+    assert (answer.status, answer.out) == (status, "")
     assert message in answer.err
     assert list(own_folders.rglob("*.gguf")) == []
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.main import main
+from jan_serve.core.models.variant import Variant
 from jan_serve.resources import builtin_model
+from jan_serve.store.variants import VariantIndex
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -42,3 +44,13 @@ def test_a_model_that_sees_says_so_and_its_projector_is_no_model(
     assert main(["ls", "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)["models"]
     assert (row["name"], row["modalities"], row["note"]) == ("jan-tiny", ["text", "vision"], "sees")
+
+
+def test_the_variants_of_a_model_are_shown(capsys: pytest.CaptureFixture[str], own_folders: Path) -> None:
+    (own_folders / "good.gguf").write_bytes(GgufBytes().build())
+    VariantIndex(own_folders).put(Variant(name="short", base="good", created_at=0))
+    assert main(["ls", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["models"]
+    assert (row["aliases"], row["variants"]) == ([], ["short"])
+    assert main(["ls"]) == 0
+    assert "variants short" in capsys.readouterr().out

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from jan_serve.core.models.variant import Variant
+from jan_serve.store.variants import VariantIndex
 from tests.support.managed import add_model
 from tests.unit.cli.conftest import Run
 
@@ -48,3 +51,20 @@ def test_the_beginning_of_a_name_deletes_nothing(run: Run, own_settings: Path) -
     assert mine.exists()
     assert run("rm", "qwen3-0.6b-instruct.gguf", "--yes").status == 0
     assert not mine.exists()
+
+
+def test_a_variant_goes_and_its_model_stays(run: Run, own_settings: Path) -> None:
+    models = own_settings.parent / "data" / "models"
+    mine = add_model(models, "mine")
+    variants = VariantIndex(models)
+    variants.put(Variant(name="short", base="mine", created_at=0))
+    answer = run("rm", "short:latest")
+    assert (answer.status, answer.err) == (0, "Removed short (a variant of mine).\n")
+    assert variants.all() == ()
+    assert mine.exists()
+    variants.put(Variant(name="short", base="mine", created_at=0))
+    removed = json.loads(run("rm", "short", "--json").out)["removed"]
+    assert removed == [{"name": "short", "files": [], "freed_bytes": 0}]
+    variants.put(Variant(name="short", base="mine", created_at=0))
+    assert run("rm", "short", "absent").status == 2
+    assert variants.get("short") is not None

@@ -91,7 +91,11 @@ def test_a_model_without_a_template(run: Run, own_folders: Path) -> None:
 
 @pytest.mark.parametrize(
     ("digest", "status", "verified"),
-    [(hashlib.sha256(CONTENT).hexdigest(), 0, "yes"), ("0" * 64, 1, "no"), (None, 0, "unknown")],
+    [
+        (hashlib.sha256(CONTENT).hexdigest(), 0, "yes"),
+        ("0" * 64, 1, "no"),
+        (None, 0, "unknown: no digest of its files is recorded"),
+    ],
 )
 def test_verify(run: Run, model: Path, digest: str | None, status: int, verified: str) -> None:
     record(model, digest)

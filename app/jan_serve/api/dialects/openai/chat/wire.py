@@ -19,7 +19,7 @@ class TextPart(WireModel):
 
 class ImageUrl(WireModel):
     url: str
-    detail: Literal["auto", "low", "high"] = "auto"
+    detail: Literal["auto", "low", "high", "original"] | None = "auto"
 
 
 class ImagePart(WireModel):

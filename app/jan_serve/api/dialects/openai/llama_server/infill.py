@@ -29,7 +29,6 @@ SAMPLERS: Final = {
     "top_n_sigma": "s",
     "top_k": "k",
     "typ_p": "y",
-    "typical_p": "y",
     "top_p": "p",
     "min_p": "m",
     "xtc": "x",
@@ -37,6 +36,8 @@ SAMPLERS: Final = {
     "infill": "i",
 }
 """llama.cpp's names and letters. Samplers that this server lacks are off by default in llama.cpp too."""
+_OTHER_NAMES: Final = {"typical_p": "typ_p"}
+"""Which llama.cpp reads and does not write."""
 
 _DEFAULT: Final = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
 
@@ -88,6 +89,7 @@ def _letters(body: InfillRequest) -> str:
         if unknown:
             raise InvalidRequest(f"samplers: {unknown[0]!r} is no letter of a sampler", param="samplers")
         return samplers
+    samplers = [_OTHER_NAMES.get(name, name) for name in samplers]
     for name in samplers:
         if name not in SAMPLERS:
             raise InvalidRequest(

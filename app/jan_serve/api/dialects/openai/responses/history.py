@@ -5,6 +5,7 @@ Several items (a thought, text, calls) of one turn become one assistant message.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +15,8 @@ from jan_serve.api.dialects.openai.responses.custom_input import custom_argument
 from jan_serve.api.dialects.openai.responses.tools import flat_name
 from jan_serve.api.dialects.openai.responses.wire_items import (
     CallOutputItem,
+    ComputerCallItem,
+    ComputerOutputItem,
     ContentPart,
     CustomCallItem,
     FunctionCallItem,
@@ -69,6 +72,12 @@ class History:
                 # Rejecting an image would end the conversation.
                 content = _content(item.output, f"{where}.output", note=IMAGE_NOTE)
                 self._append(Message(role="tool", content=content, tool_call_id=item.call_id))
+            case ComputerCallItem():
+                done = {"actions": item.actions} if item.actions else item.action or {}
+                self._add_call(item.call_id, "computer", json.dumps(done, ensure_ascii=False))
+            case ComputerOutputItem():
+                shot = _image(item.output.image_url, f"{where}.output.image_url", IMAGE_NOTE)
+                self._append(Message(role="tool", content=(shot,), tool_call_id=item.call_id))
             case HostedItem():
                 self.warnings.append(f"{where}: {item.type} means nothing to this server, and was left out")
             case _:
@@ -143,15 +152,18 @@ def _part(part: ContentPart, where: str, note: str | None) -> core.ContentPart:
             return core.TextPart(part.text)
         case RefusalPart():
             return core.TextPart(part.refusal)
-        case ImagePart(image_url=str() as url):
-            return core.ImagePart(url, f"{where}.image_url", note)
         case ImagePart():
-            raise UnsupportedContent(
-                f"{where}.image_url: an image needs a data URL or a URL; this server keeps no files",
-                param=f"{where}.image_url",
-            )
+            return _image(part.image_url, f"{where}.image_url", note)
         case MediaPart():
             raise UnsupportedContent(f"{where}: content of type {part.type} is not supported", param="input")
+
+
+def _image(url: str | None, where: str, note: str | None) -> core.ImagePart:
+    if url is None:
+        raise UnsupportedContent(
+            f"{where}: an image needs a data URL or a URL; this server keeps no files", param=where
+        )
+    return core.ImagePart(url, where, note)
 
 
 def _thought(item: ReasoningItem) -> str:

@@ -78,6 +78,31 @@ class CallOutputItem(WireModel):
     output: Content
 
 
+class ComputerCallItem(WireModel):
+    """A call of a computer, with one action or several."""
+
+    type: Literal["computer_call"]
+    call_id: str
+    action: dict[str, Any] | None = None
+    actions: Annotated[list[dict[str, Any]], AtMost(limits.MAX_PARTS, "input.actions")] | None = None
+
+
+class Screenshot(WireModel):
+    """As an ImagePart."""
+
+    type: Literal["computer_screenshot"] = "computer_screenshot"
+    image_url: str | None = None
+    file_id: str | None = None
+
+
+class ComputerOutputItem(WireModel):
+    """What the screen showed after a call."""
+
+    type: Literal["computer_call_output"]
+    call_id: str
+    output: Screenshot
+
+
 class SummaryText(WireModel):
     type: Literal["summary_text"]
     text: str
@@ -116,8 +141,6 @@ HostedType = Literal[
     "code_interpreter_call",
     "compaction",
     "compaction_trigger",
-    "computer_call",
-    "computer_call_output",
     "configuration_update",
     "context_compaction",
     "file_search_call",
@@ -148,6 +171,8 @@ _TAGS: Final = {
     "custom_tool_call": "custom_tool_call",
     "function_call_output": "output",
     "custom_tool_call_output": "output",
+    "computer_call": "computer_call",
+    "computer_call_output": "computer_call_output",
     "reasoning": "reasoning",
     "item_reference": "item_reference",
     **dict.fromkeys(get_args(HostedType), "hosted"),
@@ -175,6 +200,8 @@ InputItem = Annotated[
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[CustomCallItem, Tag("custom_tool_call")]
     | Annotated[CallOutputItem, Tag("output")]
+    | Annotated[ComputerCallItem, Tag("computer_call")]
+    | Annotated[ComputerOutputItem, Tag("computer_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")]
     | Annotated[ReferenceItem, Tag("item_reference")]
     | Annotated[HostedItem, Tag("hosted")],

@@ -24,7 +24,7 @@ from jan_serve.api.dialects.tgi.chat.tools import (
 from jan_serve.api.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokenized, Tool
 from jan_serve.api.dialects.tgi.errors import in_band_error
 from jan_serve.api.dialects.tgi.generate.routes import TAGS
-from jan_serve.api.dialects.tgi.generate.spans import spans
+from jan_serve.api.dialects.tgi.generate.tokens import prompt_tokens
 from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import Job, NativeRequest
 from jan_serve.api.dialects.tgi.reply_head import ReplyHead, requested_model
@@ -56,8 +56,7 @@ def _chat_tokenize(serving: Serving) -> Any:
     async def tokenized(lease: RequestLease, body: ChatRequest) -> ChatTokenized:
         native = await _rendered(lease, body, offered(body))
         model = await lease.model()
-        found = await model.tokenize(native.inputs, add_special=False, with_pieces=True)
-        tokens = spans(native.inputs, found.tokens, found.pieces)
+        tokens = await prompt_tokens(model, native.inputs, add_special=False)
         return {"tokenize_response": tokens, "templated_text": native.inputs}
 
     async def chat_tokenize(request: Request, body: ChatRequest) -> Response:

@@ -20,6 +20,7 @@ from jan_serve.api.dialects.tgi.limits import SLICE_TOKENS
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import ImagePart, TextPart
+from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
@@ -136,20 +137,30 @@ def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
     return JsonSchemaConstraint(read_schema(schema))
 
 
-def with_images(inputs: str, *, add_special: bool) -> PartsPrompt | None:
-    """The prompt with the images of its Markdown. None if there are none."""
+def prompt_with_images(facts: ModelFacts, inputs: str, *, add_special: bool) -> PartsPrompt | None:
+    """The prompt with the images of its Markdown. None if there are none.
+
+    A model that reads text only reads the Markdown of an image's address. It refuses an image that is in the Markdown
+    itself: as text, that is nothing but a long one.
+    """
     pieces = _IMAGE.split(inputs)
     if len(pieces) == 1:
         return None
     parts = [
         ImagePart(piece, "inputs") if index % 2 else TextPart(piece) for index, piece in enumerate(pieces)
     ]
+    if "vision" not in facts.modalities and not any(map(_is_data, parts)):
+        return None
     return PartsPrompt(tuple(part for part in parts if isinstance(part, ImagePart) or part.text), add_special)
 
 
-def holds_image(prompt: PartsPrompt) -> bool:
-    """Whether one of its images is a data URL."""
-    return any(isinstance(part, ImagePart) and part.url[:5].lower() == "data:" for part in prompt.parts)
+def markdown(part: ImagePart) -> str:
+    """Of an image, as the prompt had it."""
+    return f"![]({part.url})"
+
+
+def _is_data(part: ImagePart | TextPart) -> bool:
+    return isinstance(part, ImagePart) and part.url[:5].lower() == "data:"
 
 
 def generation_request(

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from jan_serve.api.dialects.tgi.errors import stream_error_body
 from jan_serve.api.dialects.tgi.generate.render import TokenStream, WholeAnswer
-from jan_serve.api.dialects.tgi.generate.spans import spans
+from jan_serve.api.dialects.tgi.generate.tokens import prompt_tokens
 from jan_serve.api.dialects.tgi.generate.wire import (
     CompatRequest,
     GenerateRequest,
@@ -20,7 +20,7 @@ from jan_serve.api.dialects.tgi.generate.wire import (
 )
 from jan_serve.api.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.api.dialects.tgi.job import NativeRequest
-from jan_serve.api.dialects.tgi.serving import Serving
+from jan_serve.api.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_reply
 from jan_serve.api.http.sse import SSE_RESPONSE
@@ -52,10 +52,12 @@ def add_native_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
     @router.post(f"{prefix}/tokenize", tags=TAGS, response_model=list[SimpleToken])
     async def tokenize(request: Request, body: GenerateRequest) -> Response:
         """The tokens of a text, with the bytes that each covers."""
-        found = await while_connected(
-            request, serving.generation.tokenize(None, body.inputs, with_pieces=True)
-        )
-        return json_reply(spans(body.inputs, found.tokens, found.pieces))
+
+        async def tokenized(lease: RequestLease) -> list[SimpleToken]:
+            return await prompt_tokens(await lease.model(), body.inputs)
+
+        async with serving.lease(request) as lease:
+            return json_reply(await while_connected(request, tokenized(lease)))
 
 
 async def serve_compat(request: Request, serving: Serving, body: CompatRequest) -> Response:

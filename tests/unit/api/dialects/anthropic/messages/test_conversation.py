@@ -178,15 +178,15 @@ PDF: Final[dict[str, Any]] = {
 NOTE: Final = "T\n\n[A document, which this server cannot read]"
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [("user", [result("a", [PDF])])],
-        [("user", [result("a", "read")]), ("user", [PDF])],
-        [("user", [PDF]), ("user", [])],
-        [("user", [PDF]), ("assistant", "."), ("user", "Hi")],
-    ],
-)
+WITH_DOCUMENTS: Final[list[Turns]] = [
+    [("user", [result("a", [PDF])])],
+    [("user", [result("a", "read")]), ("user", [PDF])],
+    [("user", [PDF]), ("user", [])],
+    [("user", [PDF]), ("assistant", "."), ("user", "Hi")],
+]
+
+
+@pytest.mark.parametrize("messages", WITH_DOCUMENTS)
 def test_a_document_that_cannot_be_read_does_not_end_a_conversation(messages: Turns) -> None:
     """An agent reads a PDF file, or it stays in the conversation after it was rejected."""
     assert NOTE in [turn.content for turn in conversation(messages).messages]

@@ -111,6 +111,16 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "y", "detail": "low"}}]},
             Message(role="user", content=(ImagePart("y", "messages[0].content[0].image_url"),)),
         ),
+        *(
+            (
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "y", "detail": detail}}],
+                },
+                Message(role="user", content=(ImagePart("y", "messages[0].content[0].image_url"),)),
+            )
+            for detail in ("auto", "high", "original", None)
+        ),
         (
             {"role": "tool", "content": [{"type": "image_url", "image_url": "x"}], "tool_call_id": "c1"},
             Message(

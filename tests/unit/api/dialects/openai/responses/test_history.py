@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -165,9 +166,39 @@ def test_an_image_from_a_tool_has_words_for_models_without_sight() -> None:
     assert taken.warnings == []
 
 
+def test_a_screenshot_is_an_image_that_its_call_gave() -> None:
+    shot = {"type": "computer_screenshot", "image_url": "data:image/png;base64,"}
+    click = {"type": "click", "x": 1, "y": 2}
+    taken = history(
+        {"type": "computer_call", "call_id": "c1", "action": click, "status": "completed"},
+        {"type": "computer_call_output", "call_id": "c1", "output": shot},
+    )
+    call = ToolCall("c1", FunctionCall("computer", json.dumps(click)))
+    image = ImagePart("data:image/png;base64,", "input[1].output.image_url", IMAGE_NOTE)
+    assert list(taken.finished()) == [
+        Message(role="assistant", tool_calls=(call,)),
+        Message(role="tool", content=(image,), tool_call_id="c1"),
+    ]
+    assert taken.warnings == []
+
+
+def test_several_actions_are_one_call() -> None:
+    actions = [{"type": "move"}, {"type": "screenshot"}]
+    [said] = messages({"type": "computer_call", "call_id": "c1", "actions": actions})
+    assert json.loads(said.tool_calls[0].function.arguments) == {"actions": actions}
+
+
 @pytest.mark.parametrize(
     ("item", "where"),
     [
+        (
+            {
+                "type": "computer_call_output",
+                "call_id": "c",
+                "output": {"type": "computer_screenshot", "file_id": "f"},
+            },
+            "input[0].output.image_url",
+        ),
         (
             {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image"}]},
             "input[0].content[1].image_url",
