@@ -80,16 +80,19 @@ function useTranslation(kind: Kind, text: string): Translated {
   useEffect(() => {
     const controller = new AbortController();
     const timer = window.setTimeout(async () => {
+      let gbnf = "";
+      let problem: string | null = null;
+      let isJson = kind === "schema";
       try {
-        const answer = await postJson<{ grammar: string }>("extras/grammar", fieldsOf(kind, text), controller.signal);
-        setResult({ gbnf: answer.grammar, problem: null, explained: null });
+        gbnf = (await postJson<{ grammar: string }>("extras/grammar", fieldsOf(kind, text), controller.signal)).grammar;
       } catch (error) {
         if (wasAborted(error)) return;
-        setResult({ gbnf: "", problem: messageOf(error), explained: null });
-        if (kind !== "schema" || error instanceof SyntaxError) return;
-        const explained = await explanationOf(text, controller.signal);
-        if (explained) setResult({ gbnf: "", problem: messageOf(error), explained });
+        problem = messageOf(error);
+        isJson = isJson && !(error instanceof SyntaxError);
       }
+      setResult({ gbnf, problem, explained: null });
+      const explained = isJson ? await explanationOf(text, controller.signal) : null;
+      if (explained) setResult({ gbnf, problem, explained });
     }, PAUSE_MS);
     return () => {
       window.clearTimeout(timer);
@@ -104,7 +107,7 @@ async function explanationOf(text: string, signal: AbortSignal): Promise<Explana
   try {
     return await postJson<Explanation>("extras/grammar/explain", fieldsOf("schema", text), signal);
   } catch {
-    return null; // the reason for the refusal is shown already
+    return null; // the grammar, or the reason for the refusal, is shown already
   }
 }
 
