@@ -46,6 +46,7 @@ _TURNING: Final = frozenset({"not", "if", "oneOf", "contains", "maxContains"})
 """Below these, what takes more may leave less."""
 MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
+_STEPS_IN_MS: Final = 500
 _SHOWN: Final = 5
 _CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
 
@@ -61,7 +62,7 @@ class Cost(NamedTuple):
     def lines(self) -> list[str]:
         """For people."""
         found = [
-            f"translation: {self.steps:,} of {MAX_STEPS:,} steps",
+            f"translation: {self.steps:,} of {MAX_STEPS:,} steps, about {max(1, self.steps // _STEPS_IN_MS)} ms",
             f"rules: {self.rules:,} of {MAX_RULES:,}",
             f"Lark: {self.lark_bytes:,} of {MAX_LARK_BYTES:,} bytes",
         ]
