@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -11,6 +11,10 @@ Role = Literal["system", "user", "assistant", "tool", "function"]
 
 class TextPart(msgspec.Struct, frozen=True, tag="text"):
     text: str
+
+
+IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text only.)"
+"""What a model that cannot see reads in place of an image in a tool's result."""
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):

@@ -13,6 +13,7 @@ from jan_serve.grammar.json_schema.keywords import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
+    UNEVALUATED,
 )
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
 
@@ -44,6 +45,8 @@ _GIVEN_UP: Final = (
 )
 _TURNING: Final = frozenset({"not", "if", "oneOf", "contains", "maxContains"})
 """Below these, what takes more may leave less."""
+_DIVIDING: Final = frozenset({"patternProperties", "items"})
+"""Without these, what they cover falls to the keywords for the rest."""
 MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
 _STEPS_IN_MS: Final = 500
@@ -140,14 +143,14 @@ def without_refused(schema: Any, refused: UnsupportedSchema) -> tuple[Any, Chang
         and change.keyword == refused.keyword
         and f"{refused.pointer}/".startswith(f"{change.pointer}/")
     ]
-    if not named:
+    keywords = {keyword for _, node in _subschemas(schema, "") for keyword in node}
+    if not named or not keywords.isdisjoint(UNEVALUATED) or refused.keyword in _DIVIDING:
         return None
     change = max(named, key=lambda change: len(change.pointer))
-    way = change.pointer.split("/")
-    if "$defs" in way or "definitions" in way:
-        # Any of its places may refer to this one.
-        way += [keyword for _, node in _subschemas(schema, "") for keyword in node]
-    return None if _TURNING.intersection(way) else (_changed(schema, change, ""), change)
+    way = set(change.pointer.split("/"))
+    if way & {"$defs", "definitions"}:
+        way |= keywords  # any place may refer to this one
+    return None if way & _TURNING else (_changed(schema, change, ""), change)
 
 
 def _changes(schema: Any) -> Iterator[Change]:

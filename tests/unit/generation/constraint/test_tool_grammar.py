@@ -189,6 +189,18 @@ def test_a_keyword_is_dropped_only_where_more_is_allowed_without_it(place: str) 
     assert warning.startswith("its arguments are held to any JSON object")
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"patternProperties": {"(?<=a)b": {}}, "additionalProperties": False},
+        {"properties": {"x": {"$ref": "https://example.com/x"}}, "unevaluatedProperties": False},
+    ],
+)
+def test_a_keyword_is_kept_whose_absence_would_allow_less(schema: dict[str, Any]) -> None:
+    [warning] = tool_grammar(BY_NAME["hermes"], {"type": "object", **schema}).warnings
+    assert warning.startswith("its arguments are held to any JSON object")
+
+
 def test_a_length_that_the_notation_cannot_count_is_dropped_alone() -> None:
     words: dict[str, Any] = {"type": "array", "items": {"type": "string", "maxLength": 10_000}}
     schema: dict[str, Any] = {"type": "object", "properties": {"words": words, "n": {"type": "integer"}}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_common import (
@@ -18,9 +18,6 @@ from jan_serve.api.shared.reasoning_effort import REASONING_BUDGETS
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.request import AdapterChoice
 from jan_serve.errors import InvalidRequest
-
-IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text only.)"
-"""What a model without sight reads in place of an image in a tool's result: see core.messages.ImagePart."""
 
 
 def explicit_sampling(body: SamplingFields) -> frozenset[str]:

@@ -31,11 +31,18 @@ from jan_serve.api.dialects.anthropic.messages.wire_blocks import (
     ToolUseBlock,
     UrlSource,
 )
-from jan_serve.core.messages import ContentPart, FunctionCall, ImagePart, Message, TextPart, ToolCall
+from jan_serve.core.messages import (
+    IMAGE_NOTE,
+    ContentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+)
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 _BETWEEN: Final = "\n\n"
-_IMAGE_NOTE: Final = "[An image, which this model cannot see]"
 _DOCUMENT_NOTE: Final = "[A document, which this server cannot read]"
 _ERROR: Final = "Error: "
 
@@ -102,7 +109,7 @@ class Conversation:
     def _result(self, result: ToolResultBlock) -> str | tuple[ContentPart, ...]:
         """What cannot be seen or read is a note: rejecting it would end the conversation."""
         parts = [
-            msgspec.structs.replace(part, note=_IMAGE_NOTE) if isinstance(part, ImagePart) else part
+            msgspec.structs.replace(part, note=IMAGE_NOTE) if isinstance(part, ImagePart) else part
             for part in _parts(_blocks(result.content or ""), self._fields, must_read=False)
         ]
         if not result.is_error:

@@ -37,8 +37,6 @@ _ROLES: Final[dict[str, core.Role]] = {
     "function": "function",
 }
 _RESULTS: Final = ("tool", "function")
-_IMAGE_NOTE: Final = "(The tool gave an image here, and this model reads text only.)"
-"""What a model without sight reads in place of an image in a tool's result: see core.messages.ImagePart."""
 
 _MESSAGE: Final = TypeAdapter(wire.Message)
 _PART: Final[TypeAdapter[wire.TextPart | wire.ImagePart]] = TypeAdapter(wire.TextPart | wire.ImagePart)
@@ -163,7 +161,7 @@ def _message(item: dict[str, Any], index: int) -> core.Message:
         )
     return core.Message(
         role=role,
-        content=_content(message.content, index, _IMAGE_NOTE if role in _RESULTS else None),
+        content=_content(message.content, index, core.IMAGE_NOTE if role in _RESULTS else None),
         name=message.name,
         tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,

@@ -7,7 +7,6 @@ from typing import Any
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.chat import wire
 from jan_serve.api.dialects.openai.parse_common import (
-    IMAGE_NOTE,
     adapter_choices,
     choice_counts,
     explicit_sampling,
@@ -19,6 +18,7 @@ from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.core.messages import (
+    IMAGE_NOTE,
     AudioPart,
     ContentPart,
     FunctionCall,

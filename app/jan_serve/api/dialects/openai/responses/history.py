@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jan_serve.api.dialects.openai.parse_common import IMAGE_NOTE
 from jan_serve.api.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.api.dialects.openai.responses.tools import flat_name
 from jan_serve.api.dialects.openai.responses.wire_items import (
@@ -31,7 +30,7 @@ from jan_serve.api.dialects.openai.responses.wire_items import (
 )
 from jan_serve.api.shared.packed_thoughts import unpacked_thought
 from jan_serve.core import messages as core
-from jan_serve.core.messages import FunctionCall, Message, ToolCall
+from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, Message, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 

@@ -9,7 +9,7 @@ import pytest
 from jan_serve.api.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.api.dialects.anthropic.messages.wire import CountTokensRequest
 from jan_serve.api.shared.packed_thoughts import packed_thought
-from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall
+from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 Turns = list[tuple[str, Any]]
@@ -144,8 +144,7 @@ def test_an_image_in_a_result_has_words_for_models_without_sight() -> None:
     found = conversation(
         [("user", "Hi"), ("assistant", "."), ("user", [result("a", [text("r"), IMAGE], is_error=True)])]
     )
-    note = "[An image, which this model cannot see]"
-    image = ImagePart("data:image/png;base64,AA==", "messages[2].content[0].content[1].source", note)
+    image = ImagePart("data:image/png;base64,AA==", "messages[2].content[0].content[1].source", IMAGE_NOTE)
     assert found.messages[-1].content == (TextPart("Error: r"), image)
     [alone] = conversation([("user", [result("a", [IMAGE], is_error=True)])]).messages
     assert isinstance(alone.content, tuple)

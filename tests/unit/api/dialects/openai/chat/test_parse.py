@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jan_serve.api.dialects.openai.parse_common import IMAGE_NOTE
 from jan_serve.core.messages import (
+    IMAGE_NOTE,
     AudioPart,
     FunctionCall,
     ImagePart,

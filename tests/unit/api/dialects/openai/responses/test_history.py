@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from jan_serve.api.dialects.openai.parse_common import IMAGE_NOTE
 from jan_serve.api.dialects.openai.responses.history import History
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
 from jan_serve.api.shared.packed_thoughts import packed_thought, unpacked_thought
-from jan_serve.core.messages import FunctionCall, ImagePart, Message, TextPart, ToolCall
+from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)
