@@ -18,6 +18,8 @@ _RECENT: Final = 24
 _FORGET: Final = 512
 _SETTLING: Final = 2
 """Steps of one size before the next ones cost what this size costs: CUDA then replays a captured graph."""
+_SURE: Final = 2
+"""So many later steps tell what a size costs, whatever disturbed one of them."""
 _MIN_CHANGE: Final = 0.5
 """How much longer the first steps after a change take, as a share, if it is not noise."""
 _MIN_CHANGES: Final = 4
@@ -52,8 +54,8 @@ class DecodeCosts:
         self._now = 0
         self._rows = self._in_a_row = 0
         """The size of the latest steps, and how many of them there were."""
-        self._is_settled = [False] * (largest + 1)
-        """Whether the cost is that of steps after the first two."""
+        self._settled = [0] * (largest + 1)
+        """How many of the steps that tell the cost came after the first two of their size, up to `_SURE`."""
         self._excess: deque[float] = deque(maxlen=_RATIOS)
         """How much longer the first steps of a size took than the next one, as a share."""
         self._first_s: list[float] = []
@@ -74,19 +76,15 @@ class DecodeCosts:
             return
         is_known = self._is_known(rows)
         is_settled = self._in_a_row > _SETTLING
-        if self._change and is_known and self._is_settled[rows] and not is_settled:
+        if self._change and is_known and self._settled[rows] and not is_settled:
             return
-        if (
-            self._change
-            and is_settled
-            and not self._is_settled[rows]
-            and seconds < self._cost[rows] * self._level
-        ):
+        is_unsure = self._settled[rows] < _SURE
+        if self._change and is_settled and is_unsure and seconds < self._cost[rows] * self._level:
             self._samples[rows].clear()
         elif is_known:
             self._ratios.append(seconds / self._cost[rows])
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
-        self._is_settled[rows] = is_settled or (is_known and self._is_settled[rows])
+        self._settled[rows] = min(_SURE, (self._settled[rows] if is_known else 0) + is_settled)
         self._now += 1
         self._seen[rows] = self._now
         if not is_known or self._now >= self._next_forgotten:
@@ -134,8 +132,8 @@ class DecodeCosts:
         return self._rows if self._change and self._rows <= self.largest else 0
 
     def has_settled(self, rows: int) -> bool:
-        """Whether the cost of this size is that of a third step or a later one."""
-        return self._is_known(rows) and self._is_settled[rows]
+        """Whether the cost of this size is that of steps after the first two, and not of one that was disturbed."""
+        return self._is_known(rows) and self._settled[rows] >= _SURE
 
     def seconds(self, rows: int) -> float:
         """Of a step of `rows`; 0 before the first measurement. Larger steps cost in proportion."""
@@ -199,7 +197,7 @@ class DecodeCosts:
     def _settled_s(self, rows: int) -> float:
         """Of the third and further steps of a known size; assumed of one that has not settled yet."""
         seconds = self._cost[rows] * self._level
-        return seconds if self._is_settled[rows] else seconds / (1.0 + self._change)
+        return seconds if self._settled[rows] else seconds / (1.0 + self._change)
 
     def _is_known(self, rows: int) -> bool:
         return rows <= self.largest and self._now - self._seen[rows] < _FORGET

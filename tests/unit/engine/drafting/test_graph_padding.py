@@ -30,7 +30,7 @@ def test_a_size_is_kept_for_as_long_as_drafts_have_repaid_it() -> None:
 def test_a_new_size_is_kept_until_its_cost_is_known_if_its_draft_was_right() -> None:
     costs = costs_of(change=2.0)
     padding = GraphPadding(costs)
-    for accepted, expected in ((0, [1]), (1, [16, 16, 1])):
+    for accepted, expected in ((0, [1]), (1, [16, 16, 16, 1])):
         costs.observe(16, 0, 40.0)
         padding.rows(1)
         padding.accept(accepted)

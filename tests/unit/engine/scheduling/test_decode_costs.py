@@ -189,3 +189,14 @@ def test_a_little_more_after_a_change_is_noise(slow: float) -> None:
     after_changes(costs, slow=slow)
     assert costs.change_s(1) == 0.0
     assert costs.seconds(1) == pytest.approx(1.0)
+
+
+def test_one_disturbed_step_does_not_tell_what_a_size_costs() -> None:
+    costs = DecodeCosts(8)
+    after_changes(costs, slow=3.0)
+    for seconds in (3.8, 3.8, 4.8):
+        costs.observe(4, seconds)
+    assert not costs.has_settled(4)
+    costs.observe(4, 1.2)
+    assert costs.has_settled(4)
+    assert costs.seconds(4) == pytest.approx(1.2)
