@@ -72,7 +72,10 @@ template <class Block> struct BlockProduct {
     using Weights     = Block;
     using Activations = block_q8_0;
 
-    // The same block of eight rows.
+    // So many tokens are multiplied a block at a time: more have too many sums for the short work of a block.
+    static constexpr int64_t SOME_TOKENS = HALVES == 1 ? 4 : 16;
+
+    // The same block of some rows.
     struct Panel {
         float  scales[PANEL_ROWS];
         int8_t bytes[PANEL_ROWS * QK8_0];  // four of each row, then the next four
@@ -92,22 +95,29 @@ template <class Block> struct BlockProduct {
         *factor = { _cvtsh_ss(block->d), start };
     }
 
-    static void pack(const Block * const * rows, int64_t block, Panel * panel) {
-        __m256i bytes[PANEL_ROWS];
-        for (int row = 0; row < PANEL_ROWS; row++) {
-            bytes[row] = Bytes<Block>::of(rows[row][block]);
+    template <size_t SHARE> static void pack(const Block * const * rows, int64_t block, Panel * panel, const char * next) {
+        for (int64_t half = 0; half < HALVES; half++) {
+            prefetch<HALF_ROWS * SHARE>(next + half * HALF_ROWS * SHARE);
+            const Block * const * half_rows = rows + half * HALF_ROWS;
+            __m256i               bytes[HALF_ROWS];
+            for (int row = 0; row < HALF_ROWS; row++) {
+                bytes[row] = Bytes<Block>::of(half_rows[row][block]);
+            }
+            transpose(bytes);
+            for (int four = 0; four < 8; four++) {
+                _mm256_storeu_si256((__m256i *) panel->bytes + HALVES * four + half, bytes[four]);
+            }
+            _mm256_storeu_ps(panel->scales + half * HALF_ROWS, scales_of(half_rows, block));
         }
-        transpose(bytes);
-        for (int i = 0; i < PANEL_ROWS; i++) {
-            _mm256_storeu_si256((__m256i *) panel->bytes + i, bytes[i]);
-        }
-        _mm256_storeu_ps(panel->scales, scales_of(rows, block));
     }
 
     // `sums` get the products of a panel with a block of each of N rows of activations.
-    template <int N> static void add_block(const Panel & panel, const int8_t * const * activations, __m256i * sums) {
-        const __m256i * weights = (const __m256i *) panel.bytes;
-#    ifndef JAN_SERVE_VNNI
+    template <int N> static void add_block(const Panel & panel, const int8_t * const * activations, Ints * sums) {
+        const Ints * weights = (const Ints *) panel.bytes;
+        constexpr int FOURS = QK8_0 / 4;
+#    ifdef JAN_SERVE_VNNI
+        add_fours<N, FOURS>(weights, activations, sums);
+#    else
         if constexpr (Bytes<Block>::IS_SHORT) {
             const int8_t * rest[N];
             for (int j = 0; j < N; j++) {
@@ -115,65 +125,55 @@ template <class Block> struct BlockProduct {
             }
             // Unrolled, the loop spills sums with Clang.
 #        pragma GCC unroll 1
-            for (int first = 0; first < PANEL_ROWS; first += 4) {
-                __m256i shorts[N];
+            for (int first = 0; first < FOURS; first += 4) {
+                Ints shorts[N];
                 sum_pairs<N, 4>(weights + first, rest, shorts);
                 for (int j = 0; j < N; j++) {
-                    sums[j] = _mm256_add_epi32(sums[j], _mm256_madd_epi16(shorts[j], _mm256_set1_epi16(1)));
+                    sums[j] = add_pairs(sums[j], shorts[j], _mm256_set1_epi16(1));
                     rest[j] += 16;
                 }
             }
             return;
         }
-#    endif
-        for (int i = 0; i < PANEL_ROWS; i++) {
-            const __m256i four = _mm256_loadu_si256(weights + i);
+        for (int i = 0; i < FOURS; i++) {
+            const Ints four = load(weights + i);
             for (int j = 0; j < N; j++) {
                 sums[j] = add_signed(sums[j], four, four_bytes(activations[j] + 4 * i));
             }
         }
+#    endif
     }
 
-    // `out` gets eight products for each of N rows of activations. Prefetches SHARE bytes of `next` with each block.
-    template <int N, size_t SHARE>
-    static void multiply(const Panel * panels, int64_t blocks, const block_q8_0 * const * columns, const Factor * const * factors,
-                         const char * next, __m256 * out) {
-        __m256 totals[N];
+    // `totals` get the products of a panel with the block of each of N rows of activations, which are `stride` apart.
+    template <int N>
+    static JAN_SERVE_INLINE void add(const Panel & panel, const block_q8_0 * activations, const Factor * factors, int64_t stride,
+                                     Floats * totals) {
+        const int8_t * values[N];
+        Ints           sums[N];
         for (int j = 0; j < N; j++) {
-            totals[j] = _mm256_setzero_ps();
+            values[j] = activations[j * stride].qs;
+            sums[j]   = each_lane(factors[j * stride].start);
         }
-        for (int64_t block = 0; block < blocks; block++) {
-            const int8_t * activations[N];
-            __m256i        sums[N];
-            prefetch<SHARE>(next + block * SHARE);
-            for (int j = 0; j < N; j++) {
-                activations[j] = columns[j][block].qs;
-                sums[j]        = _mm256_set1_epi32(factors[j][block].start);
-            }
-            add_block<N>(panels[block], activations, sums);
-            const __m256 scales = _mm256_loadu_ps(panels[block].scales);
-            for (int j = 0; j < N; j++) {
-                totals[j] = add_scaled(totals[j], sums[j], scales, factors[j][block]);
-            }
-        }
+        add_block<N>(panel, values, sums);
+        const Floats scales = load_floats(panel.scales);
         for (int j = 0; j < N; j++) {
-            out[j] = totals[j];
+            totals[j] = add_scaled(totals[j], sums[j], scaled(scales, factors[j * stride].scale));
         }
     }
 
-    // The same for one row of activations, from the weights as they lie.
+    // The products of eight rows with one row of activations, from the weights as they lie.
     static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_0 * column, const Factor * factors,
                                const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
-            prefetch<PANEL_ROWS * sizeof(Block)>(next + block * PANEL_ROWS * sizeof(Block));
+            prefetch<HALF_ROWS * sizeof(Block)>(next + block * HALF_ROWS * sizeof(Block));
             const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].qs);
-            __m256i       sums[PANEL_ROWS];
-            for (int row = 0; row < PANEL_ROWS; row++) {
+            __m256i       sums[HALF_ROWS];
+            for (int row = 0; row < HALF_ROWS; row++) {
                 sums[row] = add_signed(_mm256_setzero_si256(), Bytes<Block>::of(rows[row][block]), activations);
             }
             const __m256i sum = _mm256_add_epi32(sums_of(sums), _mm256_set1_epi32(factors[block].start));
-            total             = add_scaled(total, sum, scales_of(rows, block), factors[block]);
+            total             = add_scaled(total, sum, scaled(scales_of(rows, block), factors[block].scale));
         }
         return total;
     }
@@ -185,10 +185,6 @@ template <class Block> struct BlockProduct {
         } else {
             return add_products(sums, weights, activations);
         }
-    }
-
-    static __m256 add_scaled(__m256 total, __m256i sums, __m256 scales, const Factor & factor) {
-        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(scales, _mm256_set1_ps(factor.scale)), total);
     }
 };
 

@@ -2,15 +2,16 @@
 // ggml-cpu/ops.cpp, and ggml-cpu.c calls them.
 //
 // llama.cpp multiplies a block of weights and one of activations at a time, and unpacks the weights again for every few tokens.
-// Here, eight rows of weights are unpacked once for all tokens of a batch, so that a vector holds four values of each
-// row, and no sum crosses a vector. A value does not depend on the other tokens of its batch: sums of a block are integers,
-// and the blocks of a row are added in their order, for a single token as well.
+// Here, eight rows of weights (with AVX-512, 16) are unpacked once for all tokens of a batch, so that a vector holds four
+// values of each row, and no sum crosses a vector. A value does not depend on the other tokens of its batch: sums of a
+// block are integers, and the blocks of a row are added in their order, for a single token as well.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "block_product.h"
 #include "superblock_product.h"
@@ -18,8 +19,9 @@
 #ifdef JAN_SERVE_PRODUCTS
 namespace jan_serve {
 
-constexpr int64_t FEW_TOKENS = 3;  // fewer do not repay the unpacking
-constexpr int64_t CHUNK_ROWS = 64;  // that a thread takes at once, at most
+constexpr int64_t FEW_TOKENS = 3;   // fewer do not repay the unpacking
+constexpr int64_t TILE       = 4;   // tokens that share the vectors of a panel
+constexpr int64_t CHUNK_ROWS = 64;  // rows that a thread takes at once, at most
 
 // One operation: dst = weights × activations. Its buffer holds the quantised activations, as llama.cpp lays them out, then
 // the factors of their blocks, then each thread's panels.
@@ -81,7 +83,7 @@ template <class Product> class Multiplication {
         return (void *) (((uintptr_t) end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     }
 
-    // Eight rows from `first`, or those that are left. Prefetches those from `next_row`.
+    // A panel's rows from `first`, or those that are left. Prefetches those from `next_row`.
     void compute_rows(int64_t first, int64_t next_row) {
         const int64_t   count = std::min(PANEL_ROWS, rows - first);
         const Weights * weights[PANEL_ROWS];
@@ -92,66 +94,91 @@ template <class Product> class Multiplication {
         float *      out  = (float *) dst->data + first;
         const char * next = (const char *) dst->src[0]->data + next_row * dst->src[0]->nb[1];
         if (tokens < FEW_TOKENS) {
-            for (int64_t token = 0; token < tokens; token++) {
-                const __m256 products =
-                    Product::multiply_one(weights, blocks, activations + token * blocks, factors + token * blocks, next);
-                store(out + token * rows, products, count);
+            const size_t part = HALF_ROWS * dst->src[0]->nb[1];
+            for (int64_t half = 0; half * HALF_ROWS < count; half++) {
+                for (int64_t token = 0; token < tokens; token++) {
+                    const __m256 products = Product::multiply_one(weights + half * HALF_ROWS, blocks, activations + token * blocks,
+                                                                  factors + token * blocks, next + half * part);
+                    store(out + token * rows + half * HALF_ROWS, products, count - half * HALF_ROWS);
+                }
             }
             return;
         }
-        for (int64_t block = 0; block < blocks; block++) {
-            Product::pack(weights, block, panels + block);
+        if (tokens <= Product::SOME_TOKENS) {
+            return compute_some(weights, out, count, next);
         }
-        compute_tiles(out, count, next);
+        for (int64_t block = 0; block < blocks; block++) {
+            Product::template pack<0>(weights, block, panels + block, next);
+        }
+        compute_many(out, count, next);
     }
 
-    // The last two tiles prefetch the next rows, since the tokens of a long batch fill the cache.
-    void compute_tiles(float * out, int64_t count, const char * next) {
-        constexpr size_t SIZE = PANEL_ROWS * sizeof(Weights);
-        if (tokens <= 4) {
-            return tokens == 4 ? compute_tile<4, SIZE>(out, 0, count, next) : compute_tile<3, SIZE>(out, 0, count, next);
+    // A block after the other. The next rows are prefetched while a block is unpacked.
+    void compute_some(const Weights * const * weights, float * out, int64_t count, const char * next) {
+        constexpr size_t SIZE = sizeof(Weights);
+        Floats           totals[Product::SOME_TOKENS] = {};
+        for (int64_t block = 0; block < blocks; block++) {
+            Product::template pack<SIZE>(weights, block, panels, next + block * PANEL_ROWS * SIZE);
+            for (int64_t token = 0; token < tokens; token += TILE) {
+                with_number(tokens - token, [&](auto number) {
+                    add<decltype(number)::value>(*panels, token, block, totals + token);
+                });
+            }
         }
-        int64_t token = 0;
-        for (; token + 8 < tokens; token += 4) {
-            compute_tile<4, 0>(out, token, count, next);
+        store_all(out, totals, tokens, count);
+    }
+
+    // A tile of tokens after the other. The last two prefetch the next rows, since the tokens of a long batch fill the cache.
+    void compute_many(float * out, int64_t count, const char * next) {
+        constexpr size_t SHARE = PANEL_ROWS * sizeof(Weights) / 2;
+        int64_t          token = 0;
+        for (; token + 2 * TILE < tokens; token += TILE) {
+            compute_tile<TILE, 0>(out, token, count, next);
         }
-        compute_tile<4, SIZE / 2>(out, token, count, next);
-        token += 4;
-        next += blocks * (SIZE / 2);
-        switch (tokens - token) {
-            case 4:
-                return compute_tile<4, SIZE / 2>(out, token, count, next);
-            case 3:
-                return compute_tile<3, SIZE / 2>(out, token, count, next);
-            case 2:
-                return compute_tile<2, SIZE / 2>(out, token, count, next);
-            case 1:
-                return compute_tile<1, SIZE / 2>(out, token, count, next);
+        for (; token < tokens; token += TILE) {
+            with_number(tokens - token, [&](auto number) {
+                compute_tile<decltype(number)::value, SHARE>(out, token, count, next);
+            });
+            next += blocks * SHARE;
         }
     }
 
     template <int N, size_t SHARE> void compute_tile(float * out, int64_t token, int64_t count, const char * next) {
-        const Activations * columns[N];
-        const Factor *      column_factors[N];
-        __m256              products[N];
-        for (int j = 0; j < N; j++) {
-            columns[j]        = activations + (token + j) * blocks;
-            column_factors[j] = factors + (token + j) * blocks;
+        Floats totals[N] = {};
+        for (int64_t block = 0; block < blocks; block++) {
+            prefetch<SHARE>(next + block * SHARE);
+            add<N>(panels[block], token, block, totals);
         }
-        Product::template multiply<N, SHARE>(panels, blocks, columns, column_factors, next, products);
-        for (int j = 0; j < N; j++) {
-            store(out + (token + j) * rows, products[j], count);
+        store_all(out + token * rows, totals, N, count);
+    }
+
+    // Calls `use` with the number of tokens that a tile has, of those that are left.
+    template <class Use> static void with_number(int64_t left, Use && use) {
+        switch (left) {
+            case 1:
+                return use(std::integral_constant<int, 1>());
+            case 2:
+                return use(std::integral_constant<int, 2>());
+            case 3:
+                return use(std::integral_constant<int, 3>());
+            default:
+                return use(std::integral_constant<int, TILE>());
         }
     }
 
-    static void store(float * out, __m256 products, int64_t count) {
-        if (count == PANEL_ROWS) {
-            _mm256_storeu_ps(out, products);
-        } else {
-            float all[PANEL_ROWS];
-            _mm256_storeu_ps(all, products);
-            memcpy(out, all, count * sizeof(float));
+    template <int N> JAN_SERVE_INLINE void add(const Panel & panel, int64_t token, int64_t block, Floats * totals) {
+        const int64_t first = token * blocks + block;
+        Product::template add<N>(panel, activations + first, factors + first, blocks, totals);
+    }
+
+    void store_all(float * out, const Floats * totals, int64_t number, int64_t count) {
+        for (int64_t token = 0; token < number; token++) {
+            store(out + token * rows, totals[token], count);
         }
+    }
+
+    template <class Vector> static void store(float * out, Vector products, int64_t count) {
+        memcpy(out, &products, std::min(count, (int64_t) (sizeof(products) / sizeof(float))) * sizeof(float));
     }
 
     const ggml_tensor *         dst;
@@ -180,7 +207,7 @@ template <class Use> inline bool with_multiplication(const ggml_tensor * dst, co
             return use(Multiplication<BlockProduct<block_q5_0>>(dst, params)), true;
         case GGML_TYPE_Q8_0:
             return use(Multiplication<BlockProduct<block_q8_0>>(dst, params)), true;
-#    ifndef __AVX512F__  // llama.cpp has products of twice the width there
+#    if !defined(__AVX512F__) || defined(JAN_SERVE_WIDE)  // without VNNI, llama.cpp has products of twice the width
         case GGML_TYPE_Q4_K:
             return use(Multiplication<SuperblockProduct<block_q4_K>>(dst, params)), true;
         case GGML_TYPE_Q5_K:

@@ -125,15 +125,22 @@ template <class Block> struct SuperblockProduct {
     using Weights     = Block;
     using Activations = block_q8_K;
 
-    static constexpr int GROUP  = Layout<Block>::GROUP;
-    static constexpr int SHORTS = Layout<Block>::SHORTS;
+    // So many tokens are multiplied a block at a time: more do not fit into the innermost cache beside a panel.
+    static constexpr int64_t SOME_TOKENS = 16;
 
-    // The same superblock of eight rows.
+    static constexpr int GROUP  = Layout<Block>::GROUP;
+#    ifdef JAN_SERVE_VNNI
+    static constexpr int SHORTS = GROUP / 4;
+#    else
+    static constexpr int SHORTS = Layout<Block>::SHORTS;
+#    endif
+
+    // The same superblock of some rows.
     struct Panel {
         float   d[PANEL_ROWS];
         float   least[PANEL_ROWS];
-        int8_t  bytes[PANEL_ROWS * QK_K];             // four of each row, then the next four
-        int16_t scales[QK_K / GROUP][2 * PANEL_ROWS];  // twice for each row
+        int8_t  bytes[PANEL_ROWS * QK_K];                // four of each row, then the next four
+        int16_t scales[QK_K / GROUP][2 * PANEL_ROWS];  // of 32 bits with VNNI, else twice for each row
         int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, those of a block's two groups
     };
 
@@ -141,115 +148,141 @@ template <class Block> struct SuperblockProduct {
 
     static void prepare(const block_q8_K *, Factor *) {}
 
-    static void pack(const Block * const * rows, int64_t block, Panel * panel) {
-        Superblock read_rows[PANEL_ROWS];
-        __m256i    column[PANEL_ROWS];
-        for (int row = 0; row < PANEL_ROWS; row++) {
-            read_rows[row]    = read(rows[row][block]);
-            panel->d[row]     = read_rows[row].d;
-            panel->least[row] = read_rows[row].least;
-        }
-        for (int i = 0; i < BLOCKS; i++) {
-            for (int row = 0; row < PANEL_ROWS; row++) {
-                column[row] = read_rows[row].bytes[i];
-            }
-            transpose(column);
-            memcpy(panel->bytes + i * sizeof(column), column, sizeof(column));
-        }
-        for (int row = 0; row < PANEL_ROWS; row++) {
-            column[row] = in_order(read_rows[row].minima);
-        }
-        transpose(column);
-        memcpy(panel->minima, column, sizeof(column));
-        for (int row = 0; row < PANEL_ROWS; row++) {
-            column[row] = in_order(read_rows[row].scales);
-        }
-        transpose(column);
-        for (int i = 0; i < BLOCKS; i++) {
-            const __m256i even = _mm256_blend_epi16(column[i], _mm256_slli_epi32(column[i], 16), 0xAA);
-            const __m256i odd  = _mm256_blend_epi16(column[i], _mm256_srli_epi32(column[i], 16), 0x55);
-            if (GROUP == 32) {
-                _mm256_storeu_si256((__m256i *) panel->scales[i], even);
-            } else {
-                _mm256_storeu_si256((__m256i *) panel->scales[2 * i], even);
-                _mm256_storeu_si256((__m256i *) panel->scales[2 * i + 1], odd);
-            }
+    template <size_t SHARE> static void pack(const Block * const * rows, int64_t block, Panel * panel, const char * next) {
+        for (int64_t half = 0; half < HALVES; half++) {
+            pack_half<SHARE>(rows + half * HALF_ROWS, block, half, panel, next + half * HALF_ROWS * SHARE);
         }
     }
 
-    // `out` gets eight products for each of N rows of activations. Prefetches SHARE bytes of `next` with each block.
-    template <int N, size_t SHARE>
-    static void multiply(const Panel * panels, int64_t blocks, const block_q8_K * const * columns, const Factor * const *,
-                         const char * next, __m256 * out) {
+    // `totals` get the products of a panel with the superblock of each of N rows of activations, which are `stride` apart.
+    template <int N>
+    static JAN_SERVE_INLINE void add(const Panel & panel, const block_q8_K * activations, const Factor *, int64_t stride,
+                                     Floats * totals) {
+        const int8_t * values[N];
+        Ints           sums[N];
+        Ints           minima[N];
         for (int j = 0; j < N; j++) {
-            out[j] = _mm256_setzero_ps();
+            values[j] = activations[j * stride].qs;
+            sums[j]   = Ints{};
+            minima[j] = Ints{};
         }
-        for (int64_t block = 0; block < blocks; block++) {
-            prefetch<SHARE>(next + block * SHARE);
-            const Panel &   panel   = panels[block];
-            const __m256i * weights = (const __m256i *) panel.bytes;
-            const int8_t *  values[N];
-            __m256i         sums[N];
-            for (int j = 0; j < N; j++) {
-                values[j] = columns[j][block].qs;
-                sums[j]   = _mm256_setzero_si256();
-            }
-            // Unrolled, the loops spill sums with Clang.
+        // Unrolled, the loops spill sums with Clang.
 #    pragma GCC unroll 1
-            for (int first = 0; first < QK_K / 4; first += SHORTS) {
-                __m256i shorts[N];
-                sum_pairs<N, SHORTS>(weights + first, values, shorts);
-                const __m256i scales = _mm256_loadu_si256((const __m256i *) panel.scales[4 * first / GROUP]);
-                for (int j = 0; j < N; j++) {
-                    sums[j] = _mm256_add_epi32(sums[j], _mm256_madd_epi16(shorts[j], scales));
-                    values[j] += 4 * SHORTS;
-                }
-            }
-            __m256i minima[N];
+        for (int first = 0; first < QK_K / 4; first += SHORTS) {
+            const Ints * weights = (const Ints *) panel.bytes + first;
+            const Ints   scales  = load(panel.scales[4 * first / GROUP]);
+#    ifdef JAN_SERVE_VNNI
+            Ints products[N] = {};
+            add_fours<N, SHORTS>(weights, values, products);
             for (int j = 0; j < N; j++) {
-                minima[j] = _mm256_setzero_si256();
+                sums[j] = add_multiplied(sums[j], products[j], scales);
+                values[j] += 4 * SHORTS;
             }
+#    else
+            Ints shorts[N];
+            sum_pairs<N, SHORTS>(weights, values, shorts);
+            for (int j = 0; j < N; j++) {
+                sums[j] = add_pairs(sums[j], shorts[j], scales);
+                values[j] += 4 * SHORTS;
+            }
+#    endif
+        }
 #    pragma GCC unroll 1
-            for (int i = 0; i < BLOCKS; i++) {
-                const __m256i two = _mm256_loadu_si256((const __m256i *) panel.minima[i]);
-                for (int j = 0; j < N; j++) {
-                    const __m256i sums_of_two = four_bytes((const int8_t *) (columns[j][block].bsums + 2 * i));
-                    minima[j]                 = _mm256_add_epi32(minima[j], _mm256_madd_epi16(two, sums_of_two));
-                }
-            }
-            const __m256 d     = _mm256_loadu_ps(panel.d);
-            const __m256 least = _mm256_loadu_ps(panel.least);
+        for (int i = 0; i < BLOCKS; i++) {
+            const Ints two = load(panel.minima[i]);
             for (int j = 0; j < N; j++) {
-                out[j] = add_scaled(out[j], sums[j], minima[j], d, least, columns[j][block].d);
+                minima[j] = add_pairs(minima[j], two, four_bytes((const int8_t *) (activations[j * stride].bsums + 2 * i)));
             }
+        }
+        const Floats d     = load_floats(panel.d);
+        const Floats least = load_floats(panel.least);
+        for (int j = 0; j < N; j++) {
+            const float scale = activations[j * stride].d;
+            totals[j]         = add_scaled(totals[j], sums[j], scaled(d, scale));
+            totals[j]         = subtract_scaled(totals[j], minima[j], scaled(least, scale));
         }
     }
 
-    // The same for one row of activations, from the weights as they lie.
+    // The products of eight rows with one row of activations, from the weights as they lie.
     static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_K * column, const Factor *,
                                const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
             const block_q8_K & activations = column[block];
             const __m256i      halves      = halved(_mm256_loadu_si256((const __m256i *) activations.bsums));
-            __m256i            sums[PANEL_ROWS];
-            __m256i            minima[PANEL_ROWS];
-            float              d[PANEL_ROWS];
-            float              least[PANEL_ROWS];
-            for (int row = 0; row < PANEL_ROWS; row++) {
-                prefetch<sizeof(Block)>(next + (block * PANEL_ROWS + row) * sizeof(Block));
+            __m256i            sums[HALF_ROWS];
+            __m256i            minima[HALF_ROWS];
+            float              d[HALF_ROWS];
+            float              least[HALF_ROWS];
+            for (int row = 0; row < HALF_ROWS; row++) {
+                prefetch<sizeof(Block)>(next + (block * HALF_ROWS + row) * sizeof(Block));
                 const Superblock weights = read(rows[row][block]);
                 sums[row]                = multiply_row(weights, activations);
                 minima[row]              = _mm256_madd_epi16(weights.minima, halves);
                 d[row]                   = weights.d;
                 least[row]               = weights.least;
             }
-            total = add_scaled(total, sums_of(sums), sums_of(minima), _mm256_loadu_ps(d), _mm256_loadu_ps(least), activations.d);
+            total = add_scaled(total, sums_of(sums), scaled(_mm256_loadu_ps(d), activations.d));
+            total = subtract_scaled(total, sums_of(minima), scaled(_mm256_loadu_ps(least), activations.d));
         }
         return total;
     }
 
   private:
+    template <size_t SHARE>
+    static void pack_half(const Block * const * rows, int64_t block, int64_t half, Panel * panel, const char * next) {
+        Superblock read_rows[HALF_ROWS];
+        __m256i    column[HALF_ROWS];
+        for (int row = 0; row < HALF_ROWS; row++) {
+            prefetch<SHARE>(next + row * SHARE);
+            read_rows[row]                       = read(rows[row][block]);
+            panel->d[half * HALF_ROWS + row]     = read_rows[row].d;
+            panel->least[half * HALF_ROWS + row] = read_rows[row].least;
+        }
+        const auto store = [half](void * of_all_rows, __m256i of_half) {
+            _mm256_storeu_si256((__m256i *) of_all_rows + half, of_half);
+        };
+        for (int i = 0; i < BLOCKS; i++) {
+            for (int row = 0; row < HALF_ROWS; row++) {
+                column[row] = read_rows[row].bytes[i];
+            }
+            transpose(column);
+            for (int four = 0; four < 8; four++) {
+                store((Ints *) panel->bytes + 8 * i + four, column[four]);
+            }
+        }
+        for (int row = 0; row < HALF_ROWS; row++) {
+            column[row] = in_order(read_rows[row].minima);
+        }
+        transpose(column);
+        for (int i = 0; i < BLOCKS; i++) {
+            store(panel->minima[i], column[i]);
+        }
+        for (int row = 0; row < HALF_ROWS; row++) {
+            column[row] = in_order(read_rows[row].scales);
+        }
+        transpose(column);
+        for (int i = 0; i < BLOCKS; i++) {
+            const __m256i even = _mm256_slli_epi32(column[i], 16);
+            const __m256i odd  = column[i];
+            if (GROUP == 32) {
+                store(panel->scales[i], scale_of(even));
+            } else {
+                store(panel->scales[2 * i], scale_of(even));
+                store(panel->scales[2 * i + 1], scale_of(odd));
+            }
+        }
+    }
+
+    // From the upper 16 bits of each lane: what the products of a group are multiplied with.
+    static __m256i scale_of(__m256i numbers) {
+#    ifdef JAN_SERVE_VNNI
+        return _mm256_srai_epi32(numbers, 16);
+#    else
+        return _mm256_blend_epi16(numbers, _mm256_srli_epi32(numbers, 16), 0x55);
+#    endif
+    }
+
     // In their order: the even ones in the lower half and the odd ones in the upper.
     static __m256i halved(__m256i numbers) {
         const __m256i places = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2,
@@ -267,12 +300,6 @@ template <class Block> struct SuperblockProduct {
             pick = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
         }
         return sum;
-    }
-
-    static __m256 add_scaled(__m256 total, __m256i sums, __m256i minima, __m256 d, __m256 least, float scale) {
-        const __m256 scales = _mm256_set1_ps(scale);
-        total               = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(d, scales), total);
-        return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(minima), _mm256_mul_ps(least, scales), total);
     }
 };
 

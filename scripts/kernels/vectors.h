@@ -6,6 +6,9 @@
 #    if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
 #        define JAN_SERVE_VNNI 1
 #    endif
+#    if defined(__AVX512VNNI__) && defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+#        define JAN_SERVE_WIDE 1  // a vector has 512 bits
+#    endif
 #endif
 
 #ifdef JAN_SERVE_PRODUCTS
@@ -15,11 +18,28 @@
 
 #    include <immintrin.h>
 
+#    ifdef _MSC_VER
+#        define JAN_SERVE_INLINE __forceinline
+#    else
+#        define JAN_SERVE_INLINE inline __attribute__((always_inline))
+#    endif
+
 namespace jan_serve {
 
-constexpr int64_t PANEL_ROWS = 8;
+constexpr int64_t HALF_ROWS = 8;  // a vector of 256 bits has a lane for each
 
-// Each of eight lanes gets the products of its four unsigned and its four signed bytes.
+#    ifdef JAN_SERVE_WIDE
+using Ints   = __m512i;
+using Floats = __m512;
+#    else
+using Ints   = __m256i;
+using Floats = __m256;
+#    endif
+
+constexpr int64_t HALVES     = sizeof(Ints) / sizeof(__m256i);
+constexpr int64_t PANEL_ROWS = HALVES * HALF_ROWS;
+
+// Each lane gets the products of its four unsigned and its four signed bytes.
 inline __m256i add_products(__m256i sums, __m256i u8, __m256i s8) {
 #    if defined(__AVX512VNNI__) && defined(__AVX512VL__)
     return _mm256_dpbusd_epi32(sums, u8, s8);
@@ -30,27 +50,116 @@ inline __m256i add_products(__m256i sums, __m256i u8, __m256i s8) {
 #    endif
 }
 
-// The same four bytes in each lane.
-inline __m256i four_bytes(const int8_t * bytes) {
-    int32_t four;
-    memcpy(&four, bytes, sizeof(four));
-    return _mm256_set1_epi32(four);
+// Each lane gets the products of its two numbers of 16 bits.
+inline __m256i add_pairs(__m256i sums, __m256i a, __m256i b) {
+#    if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+    return _mm256_dpwssd_epi32(sums, a, b);
+#    elif defined(__AVXVNNI__)
+    return _mm256_dpwssd_avx_epi32(sums, a, b);
+#    else
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
+#    endif
 }
 
-// Sums of the products of pairs of neighbouring bytes. Each of COUNT vectors holds four bytes of each of eight rows of weights;
-// they are multiplied by the same four bytes of each of N rows of activations.
-template <int N, int COUNT> inline void sum_pairs(const __m256i * weights, const int8_t * const * activations, __m256i * sums) {
-    for (int i = 0; i < COUNT; i++) {
-        const __m256i four = _mm256_loadu_si256(weights + i);
-        for (int j = 0; j < N; j++) {
-            const __m256i pairs = _mm256_maddubs_epi16(four, four_bytes(activations[j] + 4 * i));
-            sums[j]             = i ? _mm256_add_epi16(sums[j], pairs) : pairs;
-#    ifdef __clang__  // it would compute the products of many fours before it adds them, and spill them
-            asm volatile("" : "+x"(sums[j]));
+inline __m256 add_scaled(__m256 total, __m256i sums, __m256 scales) {
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scales, total);
+}
+
+inline __m256 subtract_scaled(__m256 total, __m256i sums, __m256 scales) {
+    return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sums), scales, total);
+}
+
+inline __m256 scaled(__m256 scales, float scale) {
+    return _mm256_mul_ps(scales, _mm256_set1_ps(scale));
+}
+
+#    ifdef JAN_SERVE_WIDE
+inline __m512i add_products(__m512i sums, __m512i u8, __m512i s8) {
+    return _mm512_dpbusd_epi32(sums, u8, s8);
+}
+
+inline __m512i add_pairs(__m512i sums, __m512i a, __m512i b) {
+    return _mm512_dpwssd_epi32(sums, a, b);
+}
+
+inline __m512 add_scaled(__m512 total, __m512i sums, __m512 scales) {
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), scales, total);
+}
+
+inline __m512 subtract_scaled(__m512 total, __m512i sums, __m512 scales) {
+    return _mm512_fnmadd_ps(_mm512_cvtepi32_ps(sums), scales, total);
+}
+
+inline __m512 scaled(__m512 scales, float scale) {
+    return _mm512_mul_ps(scales, _mm512_set1_ps(scale));
+}
+
+inline Ints load(const void * ints) {
+    return _mm512_loadu_si512(ints);
+}
+
+inline Floats load_floats(const float * floats) {
+    return _mm512_loadu_ps(floats);
+}
+
+inline Ints each_lane(int32_t value) {
+    return _mm512_set1_epi32(value);
+}
+
+inline Ints add_multiplied(Ints sums, Ints a, Ints b) {
+    return _mm512_add_epi32(sums, _mm512_mullo_epi32(a, b));
+}
+#    else
+inline Ints load(const void * ints) {
+    return _mm256_loadu_si256((const __m256i *) ints);
+}
+
+inline Floats load_floats(const float * floats) {
+    return _mm256_loadu_ps(floats);
+}
+
+inline Ints each_lane(int32_t value) {
+    return _mm256_set1_epi32(value);
+}
+
+inline Ints add_multiplied(Ints sums, Ints a, Ints b) {
+    return _mm256_add_epi32(sums, _mm256_mullo_epi32(a, b));
+}
 #    endif
+
+// The same four bytes in each lane.
+inline Ints four_bytes(const int8_t * bytes) {
+    int32_t four;
+    memcpy(&four, bytes, sizeof(four));
+    return each_lane(four);
+}
+
+// `sums` get the products of COUNT vectors, which each hold four bytes of each row of weights, with as many bytes of each of N
+// rows of activations.
+template <int N, int COUNT> inline void add_fours(const Ints * weights, const int8_t * const * activations, Ints * sums) {
+    for (int i = 0; i < COUNT; i++) {
+        const Ints four = load(weights + i);
+        for (int j = 0; j < N; j++) {
+            sums[j] = add_products(sums[j], four, four_bytes(activations[j] + 4 * i));
         }
     }
 }
+
+#    ifndef JAN_SERVE_VNNI
+// Sums of the products of pairs of neighbouring bytes, in 16 bits. Weights and activations are those of `add_fours`.
+template <int N, int COUNT> inline void sum_pairs(const Ints * weights, const int8_t * const * activations, Ints * sums) {
+    for (int i = 0; i < COUNT; i++) {
+        const Ints four = load(weights + i);
+        for (int j = 0; j < N; j++) {
+            const Ints pairs = _mm256_maddubs_epi16(four, four_bytes(activations[j] + 4 * i));
+            sums[j]          = i ? _mm256_add_epi16(sums[j], pairs) : pairs;
+#        ifdef __clang__  // it would compute the products of many fours before it adds them, and spill them
+            asm volatile("" : "+x"(sums[j]));
+#        endif
+        }
+    }
+}
+#    endif
 
 // Lane i is the sum of rows[i].
 inline __m256i sums_of(const __m256i * rows) {
