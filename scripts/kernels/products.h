@@ -207,7 +207,7 @@ template <class Use> inline bool with_multiplication(const ggml_tensor * dst, co
             return use(Multiplication<BlockProduct<block_q5_0>>(dst, params)), true;
         case GGML_TYPE_Q8_0:
             return use(Multiplication<BlockProduct<block_q8_0>>(dst, params)), true;
-#    if !defined(__AVX512F__) || defined(JAN_SERVE_WIDE)  // without VNNI, llama.cpp has products of twice the width
+#    ifndef __AVX512F__  // llama.cpp lays these out anew there, and multiplies one token sooner
         case GGML_TYPE_Q4_K:
             return use(Multiplication<SuperblockProduct<block_q4_K>>(dst, params)), true;
         case GGML_TYPE_Q5_K:
