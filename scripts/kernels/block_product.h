@@ -73,7 +73,7 @@ template <class Block> struct BlockProduct {
     using Activations = block_q8_0;
 
     // So many tokens are multiplied a block at a time: more have too many sums for the short work of a block.
-    static constexpr int64_t SOME_TOKENS = HALVES == 1 ? 4 : 16;
+    static constexpr int64_t SOME_TOKENS = PARTS == 1 ? 4 : 16;
 
     // The same block of some rows.
     struct Panel {
@@ -95,26 +95,27 @@ template <class Block> struct BlockProduct {
         *factor = { _cvtsh_ss(block->d), start };
     }
 
+    // Prefetches SHARE bytes of `next` for each row.
     template <size_t SHARE> static void pack(const Block * const * rows, int64_t block, Panel * panel, const char * next) {
-        for (int64_t half = 0; half < HALVES; half++) {
-            prefetch<HALF_ROWS * SHARE>(next + half * HALF_ROWS * SHARE);
-            const Block * const * half_rows = rows + half * HALF_ROWS;
-            __m256i               bytes[HALF_ROWS];
-            for (int row = 0; row < HALF_ROWS; row++) {
-                bytes[row] = Bytes<Block>::of(half_rows[row][block]);
+        for (int64_t part = 0; part < PARTS; part++) {
+            prefetch<PART_ROWS * SHARE>(next + part * PART_ROWS * SHARE);
+            const Block * const * part_rows = rows + part * PART_ROWS;
+            __m256i               bytes[PART_ROWS];
+            for (int row = 0; row < PART_ROWS; row++) {
+                bytes[row] = Bytes<Block>::of(part_rows[row][block]);
             }
             transpose(bytes);
             for (int four = 0; four < 8; four++) {
-                _mm256_storeu_si256((__m256i *) panel->bytes + HALVES * four + half, bytes[four]);
+                _mm256_storeu_si256((__m256i *) panel->bytes + PARTS * four + part, bytes[four]);
             }
-            _mm256_storeu_ps(panel->scales + half * HALF_ROWS, scales_of(half_rows, block));
+            _mm256_storeu_ps(panel->scales + part * PART_ROWS, scales_of(part_rows, block));
         }
     }
 
     // `sums` get the products of a panel with a block of each of N rows of activations.
     template <int N> static void add_block(const Panel & panel, const int8_t * const * activations, Ints * sums) {
         const Ints * weights = (const Ints *) panel.bytes;
-        constexpr int FOURS = QK8_0 / 4;
+        constexpr int FOURS  = QK8_0 / 4;
 #    ifdef JAN_SERVE_VNNI
         add_fours<N, FOURS>(weights, activations, sums);
 #    else
@@ -136,7 +137,7 @@ template <class Block> struct BlockProduct {
             return;
         }
         for (int i = 0; i < FOURS; i++) {
-            const Ints four = load(weights + i);
+            const Ints four = load<Ints>(weights + i);
             for (int j = 0; j < N; j++) {
                 sums[j] = add_signed(sums[j], four, four_bytes(activations[j] + 4 * i));
             }
@@ -155,7 +156,7 @@ template <class Block> struct BlockProduct {
             sums[j]   = each_lane(factors[j * stride].start);
         }
         add_block<N>(panel, values, sums);
-        const Floats scales = load_floats(panel.scales);
+        const Floats scales = load<Floats>(panel.scales);
         for (int j = 0; j < N; j++) {
             totals[j] = add_scaled(totals[j], sums[j], scaled(scales, factors[j * stride].scale));
         }
@@ -166,10 +167,10 @@ template <class Block> struct BlockProduct {
                                const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
-            prefetch<HALF_ROWS * sizeof(Block)>(next + block * HALF_ROWS * sizeof(Block));
+            prefetch<PART_ROWS * sizeof(Block)>(next + block * PART_ROWS * sizeof(Block));
             const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].qs);
-            __m256i       sums[HALF_ROWS];
-            for (int row = 0; row < HALF_ROWS; row++) {
+            __m256i       sums[PART_ROWS];
+            for (int row = 0; row < PART_ROWS; row++) {
                 sums[row] = add_signed(_mm256_setzero_si256(), Bytes<Block>::of(rows[row][block]), activations);
             }
             const __m256i sum = _mm256_add_epi32(sums_of(sums), _mm256_set1_epi32(factors[block].start));

@@ -94,12 +94,13 @@ template <class Product> class Multiplication {
         float *      out  = (float *) dst->data + first;
         const char * next = (const char *) dst->src[0]->data + next_row * dst->src[0]->nb[1];
         if (tokens < FEW_TOKENS) {
-            const size_t part = HALF_ROWS * dst->src[0]->nb[1];
-            for (int64_t half = 0; half * HALF_ROWS < count; half++) {
+            const size_t size = PART_ROWS * dst->src[0]->nb[1];
+            for (int64_t part = 0; part * PART_ROWS < count; part++) {
+                const int64_t row = part * PART_ROWS;
                 for (int64_t token = 0; token < tokens; token++) {
-                    const __m256 products = Product::multiply_one(weights + half * HALF_ROWS, blocks, activations + token * blocks,
-                                                                  factors + token * blocks, next + half * part);
-                    store(out + token * rows + half * HALF_ROWS, products, count - half * HALF_ROWS);
+                    const __m256 products = Product::multiply_one(weights + row, blocks, activations + token * blocks,
+                                                                  factors + token * blocks, next + part * size);
+                    store(out + token * rows + row, products, count - row);
                 }
             }
             return;
@@ -152,7 +153,7 @@ template <class Product> class Multiplication {
         store_all(out + token * rows, totals, N, count);
     }
 
-    // Calls `use` with the number of tokens that a tile has, of those that are left.
+    // Calls `use` with the size of the next tile, if so many tokens are left.
     template <class Use> static void with_number(int64_t left, Use && use) {
         switch (left) {
             case 1:

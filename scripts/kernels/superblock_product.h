@@ -129,17 +129,18 @@ template <class Block> struct SuperblockProduct {
     static constexpr int64_t SOME_TOKENS = 16;
 
     static constexpr int GROUP  = Layout<Block>::GROUP;
+    // Vectors whose products are added before they are multiplied by the scale of their group.
 #    ifdef JAN_SERVE_VNNI
-    static constexpr int SHORTS = GROUP / 4;
+    static constexpr int STEP = GROUP / 4;
 #    else
-    static constexpr int SHORTS = Layout<Block>::SHORTS;
+    static constexpr int STEP = Layout<Block>::SHORTS;
 #    endif
 
     // The same superblock of some rows.
     struct Panel {
         float   d[PANEL_ROWS];
         float   least[PANEL_ROWS];
-        int8_t  bytes[PANEL_ROWS * QK_K];                // four of each row, then the next four
+        int8_t  bytes[PANEL_ROWS * QK_K];              // four of each row, then the next four
         int16_t scales[QK_K / GROUP][2 * PANEL_ROWS];  // of 32 bits with VNNI, else twice for each row
         int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, those of a block's two groups
     };
@@ -148,9 +149,10 @@ template <class Block> struct SuperblockProduct {
 
     static void prepare(const block_q8_K *, Factor *) {}
 
+    // Prefetches SHARE bytes of `next` for each row.
     template <size_t SHARE> static void pack(const Block * const * rows, int64_t block, Panel * panel, const char * next) {
-        for (int64_t half = 0; half < HALVES; half++) {
-            pack_half<SHARE>(rows + half * HALF_ROWS, block, half, panel, next + half * HALF_ROWS * SHARE);
+        for (int64_t part = 0; part < PARTS; part++) {
+            pack_part<SHARE>(rows + part * PART_ROWS, block, part, panel, next + part * PART_ROWS * SHARE);
         }
     }
 
@@ -168,34 +170,34 @@ template <class Block> struct SuperblockProduct {
         }
         // Unrolled, the loops spill sums with Clang.
 #    pragma GCC unroll 1
-        for (int first = 0; first < QK_K / 4; first += SHORTS) {
+        for (int first = 0; first < QK_K / 4; first += STEP) {
             const Ints * weights = (const Ints *) panel.bytes + first;
-            const Ints   scales  = load(panel.scales[4 * first / GROUP]);
+            const Ints   scales  = load<Ints>(panel.scales[4 * first / GROUP]);
 #    ifdef JAN_SERVE_VNNI
             Ints products[N] = {};
-            add_fours<N, SHORTS>(weights, values, products);
+            add_fours<N, STEP>(weights, values, products);
             for (int j = 0; j < N; j++) {
                 sums[j] = add_multiplied(sums[j], products[j], scales);
-                values[j] += 4 * SHORTS;
+                values[j] += 4 * STEP;
             }
 #    else
             Ints shorts[N];
-            sum_pairs<N, SHORTS>(weights, values, shorts);
+            sum_pairs<N, STEP>(weights, values, shorts);
             for (int j = 0; j < N; j++) {
                 sums[j] = add_pairs(sums[j], shorts[j], scales);
-                values[j] += 4 * SHORTS;
+                values[j] += 4 * STEP;
             }
 #    endif
         }
 #    pragma GCC unroll 1
         for (int i = 0; i < BLOCKS; i++) {
-            const Ints two = load(panel.minima[i]);
+            const Ints two = load<Ints>(panel.minima[i]);
             for (int j = 0; j < N; j++) {
                 minima[j] = add_pairs(minima[j], two, four_bytes((const int8_t *) (activations[j * stride].bsums + 2 * i)));
             }
         }
-        const Floats d     = load_floats(panel.d);
-        const Floats least = load_floats(panel.least);
+        const Floats d     = load<Floats>(panel.d);
+        const Floats least = load<Floats>(panel.least);
         for (int j = 0; j < N; j++) {
             const float scale = activations[j * stride].d;
             totals[j]         = add_scaled(totals[j], sums[j], scaled(d, scale));
@@ -210,12 +212,12 @@ template <class Block> struct SuperblockProduct {
         for (int64_t block = 0; block < blocks; block++) {
             const block_q8_K & activations = column[block];
             const __m256i      halves      = halved(_mm256_loadu_si256((const __m256i *) activations.bsums));
-            __m256i            sums[HALF_ROWS];
-            __m256i            minima[HALF_ROWS];
-            float              d[HALF_ROWS];
-            float              least[HALF_ROWS];
-            for (int row = 0; row < HALF_ROWS; row++) {
-                prefetch<sizeof(Block)>(next + (block * HALF_ROWS + row) * sizeof(Block));
+            __m256i            sums[PART_ROWS];
+            __m256i            minima[PART_ROWS];
+            float              d[PART_ROWS];
+            float              least[PART_ROWS];
+            for (int row = 0; row < PART_ROWS; row++) {
+                prefetch<sizeof(Block)>(next + (block * PART_ROWS + row) * sizeof(Block));
                 const Superblock weights = read(rows[row][block]);
                 sums[row]                = multiply_row(weights, activations);
                 minima[row]              = _mm256_madd_epi16(weights.minima, halves);
@@ -230,20 +232,20 @@ template <class Block> struct SuperblockProduct {
 
   private:
     template <size_t SHARE>
-    static void pack_half(const Block * const * rows, int64_t block, int64_t half, Panel * panel, const char * next) {
-        Superblock read_rows[HALF_ROWS];
-        __m256i    column[HALF_ROWS];
-        for (int row = 0; row < HALF_ROWS; row++) {
+    static void pack_part(const Block * const * rows, int64_t block, int64_t part, Panel * panel, const char * next) {
+        Superblock read_rows[PART_ROWS];
+        __m256i    column[PART_ROWS];
+        for (int row = 0; row < PART_ROWS; row++) {
             prefetch<SHARE>(next + row * SHARE);
             read_rows[row]                       = read(rows[row][block]);
-            panel->d[half * HALF_ROWS + row]     = read_rows[row].d;
-            panel->least[half * HALF_ROWS + row] = read_rows[row].least;
+            panel->d[part * PART_ROWS + row]     = read_rows[row].d;
+            panel->least[part * PART_ROWS + row] = read_rows[row].least;
         }
-        const auto store = [half](void * of_all_rows, __m256i of_half) {
-            _mm256_storeu_si256((__m256i *) of_all_rows + half, of_half);
+        const auto store = [part](void * of_all_rows, __m256i of_part) {
+            _mm256_storeu_si256((__m256i *) of_all_rows + part, of_part);
         };
         for (int i = 0; i < BLOCKS; i++) {
-            for (int row = 0; row < HALF_ROWS; row++) {
+            for (int row = 0; row < PART_ROWS; row++) {
                 column[row] = read_rows[row].bytes[i];
             }
             transpose(column);
@@ -251,14 +253,14 @@ template <class Block> struct SuperblockProduct {
                 store((Ints *) panel->bytes + 8 * i + four, column[four]);
             }
         }
-        for (int row = 0; row < HALF_ROWS; row++) {
+        for (int row = 0; row < PART_ROWS; row++) {
             column[row] = in_order(read_rows[row].minima);
         }
         transpose(column);
         for (int i = 0; i < BLOCKS; i++) {
             store(panel->minima[i], column[i]);
         }
-        for (int row = 0; row < HALF_ROWS; row++) {
+        for (int row = 0; row < PART_ROWS; row++) {
             column[row] = in_order(read_rows[row].scales);
         }
         transpose(column);

@@ -3,11 +3,11 @@
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #    define JAN_SERVE_PRODUCTS 1
-#    if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
-#        define JAN_SERVE_VNNI 1
-#    endif
-#    if defined(__AVX512VNNI__) && defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+#    if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 #        define JAN_SERVE_WIDE 1  // a vector has 512 bits
+#    endif
+#    if defined(JAN_SERVE_WIDE) || defined(__AVXVNNI__)
+#        define JAN_SERVE_VNNI 1
 #    endif
 #endif
 
@@ -26,7 +26,8 @@
 
 namespace jan_serve {
 
-constexpr int64_t HALF_ROWS = 8;  // a vector of 256 bits has a lane for each
+// Rows of weights that are unpacked together: a vector of 256 bits has a lane for each. A panel has one or two such parts.
+constexpr int64_t PART_ROWS = 8;
 
 #    ifdef JAN_SERVE_WIDE
 using Ints   = __m512i;
@@ -36,12 +37,12 @@ using Ints   = __m256i;
 using Floats = __m256;
 #    endif
 
-constexpr int64_t HALVES     = sizeof(Ints) / sizeof(__m256i);
-constexpr int64_t PANEL_ROWS = HALVES * HALF_ROWS;
+constexpr int64_t PARTS      = sizeof(Ints) / sizeof(__m256i);
+constexpr int64_t PANEL_ROWS = PARTS * PART_ROWS;
 
 // Each lane gets the products of its four unsigned and its four signed bytes.
 inline __m256i add_products(__m256i sums, __m256i u8, __m256i s8) {
-#    if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#    ifdef JAN_SERVE_WIDE
     return _mm256_dpbusd_epi32(sums, u8, s8);
 #    elif defined(__AVXVNNI__)
     return _mm256_dpbusd_avx_epi32(sums, u8, s8);
@@ -52,7 +53,7 @@ inline __m256i add_products(__m256i sums, __m256i u8, __m256i s8) {
 
 // Each lane gets the products of its two numbers of 16 bits.
 inline __m256i add_pairs(__m256i sums, __m256i a, __m256i b) {
-#    if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#    ifdef JAN_SERVE_WIDE
     return _mm256_dpwssd_epi32(sums, a, b);
 #    elif defined(__AVXVNNI__)
     return _mm256_dpwssd_avx_epi32(sums, a, b);
@@ -94,14 +95,6 @@ inline __m512 scaled(__m512 scales, float scale) {
     return _mm512_mul_ps(scales, _mm512_set1_ps(scale));
 }
 
-inline Ints load(const void * ints) {
-    return _mm512_loadu_si512(ints);
-}
-
-inline Floats load_floats(const float * floats) {
-    return _mm512_loadu_ps(floats);
-}
-
 inline Ints each_lane(int32_t value) {
     return _mm512_set1_epi32(value);
 }
@@ -110,14 +103,6 @@ inline Ints add_multiplied(Ints sums, Ints a, Ints b) {
     return _mm512_add_epi32(sums, _mm512_mullo_epi32(a, b));
 }
 #    else
-inline Ints load(const void * ints) {
-    return _mm256_loadu_si256((const __m256i *) ints);
-}
-
-inline Floats load_floats(const float * floats) {
-    return _mm256_loadu_ps(floats);
-}
-
 inline Ints each_lane(int32_t value) {
     return _mm256_set1_epi32(value);
 }
@@ -126,6 +111,12 @@ inline Ints add_multiplied(Ints sums, Ints a, Ints b) {
     return _mm256_add_epi32(sums, _mm256_mullo_epi32(a, b));
 }
 #    endif
+
+template <class Vector> inline Vector load(const void * lanes) {
+    Vector vector;
+    memcpy(&vector, lanes, sizeof(vector));
+    return vector;
+}
 
 // The same four bytes in each lane.
 inline Ints four_bytes(const int8_t * bytes) {
@@ -138,7 +129,7 @@ inline Ints four_bytes(const int8_t * bytes) {
 // rows of activations.
 template <int N, int COUNT> inline void add_fours(const Ints * weights, const int8_t * const * activations, Ints * sums) {
     for (int i = 0; i < COUNT; i++) {
-        const Ints four = load(weights + i);
+        const Ints four = load<Ints>(weights + i);
         for (int j = 0; j < N; j++) {
             sums[j] = add_products(sums[j], four, four_bytes(activations[j] + 4 * i));
         }
@@ -149,7 +140,7 @@ template <int N, int COUNT> inline void add_fours(const Ints * weights, const in
 // Sums of the products of pairs of neighbouring bytes, in 16 bits. Weights and activations are those of `add_fours`.
 template <int N, int COUNT> inline void sum_pairs(const Ints * weights, const int8_t * const * activations, Ints * sums) {
     for (int i = 0; i < COUNT; i++) {
-        const Ints four = load(weights + i);
+        const Ints four = load<Ints>(weights + i);
         for (int j = 0; j < N; j++) {
             const Ints pairs = _mm256_maddubs_epi16(four, four_bytes(activations[j] + 4 * i));
             sums[j]          = i ? _mm256_add_epi16(sums[j], pairs) : pairs;
@@ -194,8 +185,8 @@ template <class Block> inline __m256 scales_of(const Block * const * rows, int64
     return _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6), d(7)));
 }
 
-// Eight short rows are more streams than processors foresee. While they are multiplied, the next eight are prefetched: a share
-// with each block, so that memory and arithmetic do not wait for each other.
+// A panel's short rows are more streams than processors foresee. While they are multiplied, or unpacked for few tokens, the next
+// ones are prefetched: a share at a time, so that memory and arithmetic do not wait for each other.
 template <size_t SIZE> inline void prefetch(const char * share) {
     for (size_t line = 0; line < SIZE; line += 64) {
         _mm_prefetch(share + line, _MM_HINT_T0);

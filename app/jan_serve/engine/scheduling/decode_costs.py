@@ -18,8 +18,8 @@ _RECENT: Final = 24
 _FORGET: Final = 512
 _SETTLING: Final = 2
 """Steps of one size before the next ones cost what this size costs: CUDA then replays a captured graph."""
-_SURE: Final = 2
-"""So many later steps tell what a size costs, whatever disturbed one of them."""
+_MIN_SETTLED: Final = 2
+"""So many steps after those tell what a size costs, whatever disturbed one of them."""
 _MIN_CHANGE: Final = 0.5
 """How much longer the first steps after a change take, as a share, if it is not noise."""
 _MIN_CHANGES: Final = 4
@@ -55,7 +55,7 @@ class DecodeCosts:
         self._rows = self._in_a_row = 0
         """The size of the latest steps, and how many of them there were."""
         self._settled = [0] * (largest + 1)
-        """How many of the steps that tell the cost came after the first two of their size, up to `_SURE`."""
+        """How many of the steps that tell the cost came after the first two of their size, up to `_MIN_SETTLED`."""
         self._excess: deque[float] = deque(maxlen=_RATIOS)
         """How much longer the first steps of a size took than the next one, as a share."""
         self._first_s: list[float] = []
@@ -78,13 +78,13 @@ class DecodeCosts:
         is_settled = self._in_a_row > _SETTLING
         if self._change and is_known and self._settled[rows] and not is_settled:
             return
-        is_unsure = self._settled[rows] < _SURE
+        is_unsure = self._settled[rows] < _MIN_SETTLED
         if self._change and is_settled and is_unsure and seconds < self._cost[rows] * self._level:
             self._samples[rows].clear()
         elif is_known:
             self._ratios.append(seconds / self._cost[rows])
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
-        self._settled[rows] = min(_SURE, (self._settled[rows] if is_known else 0) + is_settled)
+        self._settled[rows] = min(_MIN_SETTLED, (self._settled[rows] if is_known else 0) + is_settled)
         self._now += 1
         self._seen[rows] = self._now
         if not is_known or self._now >= self._next_forgotten:
@@ -133,7 +133,7 @@ class DecodeCosts:
 
     def has_settled(self, rows: int) -> bool:
         """Whether the cost of this size is that of steps after the first two, and not of one that was disturbed."""
-        return self._is_known(rows) and self._settled[rows] >= _SURE
+        return self._is_known(rows) and self._settled[rows] >= _MIN_SETTLED
 
     def seconds(self, rows: int) -> float:
         """Of a step of `rows`; 0 before the first measurement. Larger steps cost in proportion."""
