@@ -162,7 +162,16 @@ template <class Block> struct BlockProduct {
         }
     }
 
-    // The products of eight rows with one row of activations, from the weights as they lie.
+    // The products of eight rows with each of N rows of activations, which are `blocks` apart, from the weights as they lie.
+    template <int N>
+    static void multiply_few(const Block * const * rows, int64_t blocks, const block_q8_0 * activations, const Factor * factors,
+                             const char * next, __m256 * products) {
+        for (int j = 0; j < N; j++) {
+            products[j] = multiply_one(rows, blocks, activations + j * blocks, factors + j * blocks, next);
+        }
+    }
+
+  private:
     static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_0 * column, const Factor * factors,
                                const char * next) {
         __m256 total = _mm256_setzero_ps();
@@ -179,7 +188,6 @@ template <class Block> struct BlockProduct {
         return total;
     }
 
-  private:
     static __m256i add_signed(__m256i sums, __m256i weights, __m256i activations) {
         if constexpr (Bytes<Block>::IS_SIGNED) {
             return add_products(sums, _mm256_abs_epi8(weights), _mm256_sign_epi8(activations, weights));

@@ -19,7 +19,6 @@
 #ifdef JAN_SERVE_PRODUCTS
 namespace jan_serve {
 
-constexpr int64_t FEW_TOKENS = 3;   // fewer do not repay the unpacking
 constexpr int64_t TILE       = 4;   // tokens that share the vectors of a panel
 constexpr int64_t CHUNK_ROWS = 64;  // rows that a thread takes at once, at most
 
@@ -93,17 +92,11 @@ template <class Product> class Multiplication {
         }
         float *      out  = (float *) dst->data + first;
         const char * next = (const char *) dst->src[0]->data + next_row * dst->src[0]->nb[1];
-        if (tokens < FEW_TOKENS) {
-            const size_t size = PART_ROWS * dst->src[0]->nb[1];
-            for (int64_t part = 0; part * PART_ROWS < count; part++) {
-                const int64_t row = part * PART_ROWS;
-                for (int64_t token = 0; token < tokens; token++) {
-                    const __m256 products = Product::multiply_one(weights + row, blocks, activations + token * blocks,
-                                                                  factors + token * blocks, next + part * size);
-                    store(out + token * rows + row, products, count - row);
-                }
-            }
-            return;
+        if (tokens == 1) {
+            return compute_few<1>(weights, out, count, next);
+        }
+        if (tokens == 2) {
+            return compute_few<2>(weights, out, count, next);
         }
         if (tokens <= Product::SOME_TOKENS) {
             return compute_some(weights, out, count, next);
@@ -112,6 +105,18 @@ template <class Product> class Multiplication {
             Product::template pack<0>(weights, block, panels + block, next);
         }
         compute_many(out, count, next);
+    }
+
+    // Weights as they lie: so few tokens do not repay the unpacking.
+    template <int N> void compute_few(const Weights * const * weights, float * out, int64_t count, const char * next) {
+        for (int64_t row = 0; row < count; row += PART_ROWS) {
+            __m256 products[N];
+            Product::template multiply_few<N>(weights + row, blocks, activations, factors, next, products);
+            for (int token = 0; token < N; token++) {
+                store(out + token * rows + row, products[token], count - row);
+            }
+            next += PART_ROWS * dst->src[0]->nb[1];
+        }
     }
 
     // A block after the other. The next rows are prefetched while a block is unpacked.
@@ -208,7 +213,7 @@ template <class Use> inline bool with_multiplication(const ggml_tensor * dst, co
             return use(Multiplication<BlockProduct<block_q5_0>>(dst, params)), true;
         case GGML_TYPE_Q8_0:
             return use(Multiplication<BlockProduct<block_q8_0>>(dst, params)), true;
-#    ifndef __AVX512F__  // llama.cpp lays these out anew there, and multiplies one token sooner
+#    if !defined(__AVX512F__) || defined(JAN_SERVE_WIDE)  // without VNNI, llama.cpp has products of twice the width
         case GGML_TYPE_Q4_K:
             return use(Multiplication<SuperblockProduct<block_q4_K>>(dst, params)), true;
         case GGML_TYPE_Q5_K:

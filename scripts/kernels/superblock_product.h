@@ -1,6 +1,8 @@
 // Types of weights whose superblocks hold 256 values, in groups of 16 or 32 with scales of their own.
 #pragma once
 
+#include <cmath>
+
 #include "vectors.h"
 
 #ifdef JAN_SERVE_PRODUCTS
@@ -9,7 +11,8 @@
 
 namespace jan_serve {
 
-constexpr int BLOCKS = QK_K / 32;  // of a superblock: a vector of bytes each
+constexpr int    BLOCKS = QK_K / 32;  // of a superblock: a vector of bytes each
+constexpr size_t AHEAD  = 2048;       // bytes by which a row is prefetched
 
 // A superblock as it is read: a value is its byte times its group's scale times `d`, less its group's minimum times `least`.
 // Groups hold 16 values, and numbers of groups 16 bits; the even groups are in the lower half, the odd ones in the upper.
@@ -21,19 +24,18 @@ struct Superblock {
     float   least;
 };
 
-// Twelve bytes hold a scale and a minimum of six bits for each block.
+// Twelve bytes hold a scale and a minimum of six bits for each block: those of four blocks in the lower six bits of a word each;
+// of the other four, the lower four bits in the third word, and the upper two in the upper two bits of the first words.
 inline void read_scales(const uint8_t * packed, Superblock & out) {
-    constexpr uint32_t SIX  = 0x3F3F3F3F;
-    constexpr uint32_t FOUR = 0x0F0F0F0F;
-    constexpr uint32_t HIGH = 0x30303030;
-
-    uint32_t words[3];
-    memcpy(words, packed, sizeof(words));
-    const __m128i numbers = _mm_setr_epi32(words[0] & SIX, (words[2] & FOUR) | ((words[0] >> 2) & HIGH), words[1] & SIX,
-                                           ((words[2] >> 4) & FOUR) | ((words[1] >> 2) & HIGH));
-    const __m256i wide    = _mm256_cvtepu8_epi16(numbers);
-    out.scales            = _mm256_permute2x128_si256(wide, wide, 0x00);
-    out.minima            = _mm256_permute2x128_si256(wide, wide, 0x11);
+    const __m128i words   = _mm_loadu_si128((const __m128i *) packed);  // and four bytes of what follows
+    const __m128i first   = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0x50), _mm_setr_epi32(0, 2, 0, 2));
+    const __m128i third   = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0xAA), _mm_setr_epi32(0, 0, 0, 4));
+    const __m128i six     = _mm_setr_epi32(0x3F3F3F3F, 0x30303030, 0x3F3F3F3F, 0x30303030);
+    const __m128i four    = _mm_setr_epi32(0, 0x0F0F0F0F, 0, 0x0F0F0F0F);
+    const __m128i numbers = _mm_or_si128(_mm_and_si128(first, six), _mm_and_si128(third, four));
+    const __m256i twice   = _mm256_broadcastsi128_si256(numbers);
+    out.scales            = _mm256_unpacklo_epi8(twice, _mm256_setzero_si256());
+    out.minima            = _mm256_unpackhi_epi8(twice, _mm256_setzero_si256());
 }
 
 inline __m256i half_bytes(__m256i bytes) {
@@ -145,9 +147,17 @@ template <class Block> struct SuperblockProduct {
         int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, those of a block's two groups
     };
 
-    struct Factor {};
+    // The sums of the groups of a superblock of activations, in the order of a superblock's minima.
+    struct Factor {
+        int16_t sums[2 * BLOCKS];
+    };
 
-    static void prepare(const block_q8_K *, Factor *) {}
+    static void prepare(const block_q8_K * block, Factor * factor) {
+        for (int i = 0; i < BLOCKS; i++) {
+            factor->sums[i]          = block->bsums[2 * i];
+            factor->sums[BLOCKS + i] = block->bsums[2 * i + 1];
+        }
+    }
 
     // Prefetches SHARE bytes of `next` for each row.
     template <size_t SHARE> static void pack(const Block * const * rows, int64_t block, Panel * panel, const char * next) {
@@ -205,29 +215,18 @@ template <class Block> struct SuperblockProduct {
         }
     }
 
-    // The products of eight rows with one row of activations, from the weights as they lie.
-    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_K * column, const Factor *,
-                               const char * next) {
-        __m256 total = _mm256_setzero_ps();
-        for (int64_t block = 0; block < blocks; block++) {
-            const block_q8_K & activations = column[block];
-            const __m256i      halves      = halved(_mm256_loadu_si256((const __m256i *) activations.bsums));
-            __m256i            sums[PART_ROWS];
-            __m256i            minima[PART_ROWS];
-            float              d[PART_ROWS];
-            float              least[PART_ROWS];
-            for (int row = 0; row < PART_ROWS; row++) {
-                prefetch<sizeof(Block)>(next + (block * PART_ROWS + row) * sizeof(Block));
-                const Superblock weights = read(rows[row][block]);
-                sums[row]                = multiply_row(weights, activations);
-                minima[row]              = _mm256_madd_epi16(weights.minima, halves);
-                d[row]                   = weights.d;
-                least[row]               = weights.least;
-            }
-            total = add_scaled(total, sums_of(sums), scaled(_mm256_loadu_ps(d), activations.d));
-            total = subtract_scaled(total, sums_of(minima), scaled(_mm256_loadu_ps(least), activations.d));
+    // The products of eight rows with each of N rows of activations, which are `blocks` apart, from the weights as they lie. A row
+    // after the other, so that memory is read in its order.
+    template <int N>
+    static void multiply_few(const Block * const * rows, int64_t blocks, const block_q8_K * activations, const Factor * factors,
+                             const char *, __m256 * products) {
+        float totals[N][PART_ROWS];
+        for (int row = 0; row < PART_ROWS; row++) {
+            multiply_row<N>(rows[row], blocks, activations, factors, totals[0] + row);
         }
-        return total;
+        for (int j = 0; j < N; j++) {
+            products[j] = _mm256_loadu_ps(totals[j]);
+        }
     }
 
   private:
@@ -285,23 +284,45 @@ template <class Block> struct SuperblockProduct {
 #    endif
     }
 
-    // In their order: the even ones in the lower half and the odd ones in the upper.
-    static __m256i halved(__m256i numbers) {
-        const __m256i places = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2,
-                                                3, 6, 7, 10, 11, 14, 15);
-        return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(numbers, places), 0xD8);
+    // The products of a row; those of a token are PART_ROWS behind those of the one before.
+    template <int N>
+    static void multiply_row(const Block * row, int64_t blocks, const block_q8_K * activations, const Factor * factors,
+                             float * products) {
+        float totals[N] = {};
+        for (int64_t block = 0; block < blocks; block++) {
+            prefetch<sizeof(Block)>((const char *) (row + block) + AHEAD);
+            const Superblock weights = read(row[block]);
+            for (int j = 0; j < N; j++) {
+                const int64_t index  = j * blocks + block;
+                const __m256i minima = _mm256_madd_epi16(weights.minima, load<__m256i>(factors[index].sums));
+                const __m256  sums   = _mm256_cvtepi32_ps(add_lanes(multiply(weights, activations[index].qs), minima));
+                const float   scale  = activations[index].d;
+                totals[j]            = std::fma(_mm256_cvtss_f32(sums), weights.d * scale, totals[j]);
+                totals[j] = std::fma(-_mm_cvtss_f32(_mm256_extractf128_ps(sums, 1)), weights.least * scale, totals[j]);
+            }
+        }
+        for (int j = 0; j < N; j++) {
+            products[j * PART_ROWS] = totals[j];
+        }
     }
 
-    static __m256i multiply_row(const Superblock & weights, const block_q8_K & activations) {
-        __m256i       sum  = _mm256_setzero_si256();
-        __m256i       pick = _mm256_set1_epi16(0x0100);  // the bytes of the first number of each half
+    // Each lane of the lower half is the sum of `a`, each of the upper that of `b`.
+    static __m256i add_lanes(__m256i a, __m256i b) {
+        const __m256i fours = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+        const __m256i twos  = _mm256_add_epi32(fours, _mm256_shuffle_epi32(fours, 0x4E));
+        return _mm256_add_epi32(twos, _mm256_shuffle_epi32(twos, 0xB1));
+    }
+
+    // The sum of the lanes is that of the products.
+    static __m256i multiply(const Superblock & weights, const int8_t * activations) {
+        __m256i sums[2] = {};  // the additions of one would wait for each other
+        __m256i pick    = _mm256_set1_epi16(0x0100);  // the bytes of the first number of each half
         for (int i = 0; i < BLOCKS; i++) {
-            const __m256i values = _mm256_loadu_si256((const __m256i *) activations.qs + i);
-            const __m256i pairs  = _mm256_maddubs_epi16(weights.bytes[i], values);
-            sum  = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_shuffle_epi8(weights.scales, pick)));
-            pick = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
+            const __m256i pairs = _mm256_maddubs_epi16(weights.bytes[i], load<__m256i>(activations + 32 * i));
+            sums[i % 2]         = add_pairs(sums[i % 2], pairs, _mm256_shuffle_epi8(weights.scales, pick));
+            pick                = _mm256_add_epi8(pick, _mm256_set1_epi8(2));
         }
-        return sum;
+        return _mm256_add_epi32(sums[0], sums[1]);
     }
 };
 
