@@ -190,8 +190,7 @@ class ModelOptions(DeviceOptions):
         bool,
         Field(
             description="Let llama.cpp reorder weights for its kernels, if it has some for this CPU and quantisation."
-            " Without it, K-quants on x86 CPUs with AVX-512 prefill a quarter faster and generate several answers at"
-            " once a third slower."
+            " jan-serve's own kernels for x86 CPUs take weights as they are stored."
         ),
         Flag(MEMORY_GROUP),
     ] = True
