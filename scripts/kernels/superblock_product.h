@@ -284,7 +284,7 @@ template <class Block> struct SuperblockProduct {
 #    endif
     }
 
-    // The products of a row; those of a token are PART_ROWS behind those of the one before.
+    // `products[j * PART_ROWS]` gets the product of a row of weights with row j of activations.
     template <int N>
     static void multiply_row(const Block * row, int64_t blocks, const block_q8_K * activations, const Factor * factors,
                              float * products) {
