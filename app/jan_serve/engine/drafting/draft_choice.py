@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
+from math import inf
 
 import msgspec
 
@@ -32,6 +33,11 @@ def expected_tokens(candidate: DraftCandidate) -> float:
     """How many tokens of a draft as long as possible would be accepted."""
     share, limit = candidate.share, max(0, candidate.limit)
     return limit if share >= 1.0 else share * (1.0 - share**limit) / (1.0 - share)
+
+
+def expected_run(candidate: DraftCandidate) -> float:
+    """How many tokens are right in a row before a wrong one, in this draft and those after it."""
+    return candidate.share / (1.0 - candidate.share) if candidate.share < 1.0 else inf
 
 
 def dealt(limits: Sequence[int], room: int) -> list[int]:

@@ -10,7 +10,13 @@ import numpy as np
 
 from jan_serve.engine.cache.prefix_mark import PrefixMark
 from jan_serve.engine.drafting.draft import Draft
-from jan_serve.engine.drafting.draft_choice import DraftCandidate, dealt, draft_lengths, expected_tokens
+from jan_serve.engine.drafting.draft_choice import (
+    DraftCandidate,
+    dealt,
+    draft_lengths,
+    expected_run,
+    expected_tokens,
+)
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.draft_record import DraftRecord
 from jan_serve.engine.drafting.graph_padding import GraphPadding
@@ -154,8 +160,10 @@ class Drafter:
         # Where the first token is right, the next steps keep the size: there is no way back yet.
         way_back = 0.0 if is_kept else 1.0 - max(candidate.share for candidate in candidates)
         change_s = way_back * self._costs.decode.change_s(num_tokens)
-        curve = self._costs.draft_curve(num_tokens, kept if is_kept else 0)
-        if curve is None:
+        run = max(expected_run(candidate) for candidate in candidates)
+        curve = self._costs.draft_curve(num_tokens, kept if is_kept else 0, run)
+        room = min(room, self._costs.decode.reach - num_tokens)
+        if curve is None or room <= 0:
             return [0] * len(candidates)
         lengths = draft_lengths(
             candidates, num_tokens, curve, room, noise=self._costs.decode.noise, change_s=change_s

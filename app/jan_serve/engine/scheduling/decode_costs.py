@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from math import inf, sqrt
+from math import sqrt
 from statistics import median_low
 from typing import Final, TypeAlias
 
@@ -13,6 +13,8 @@ Curve: TypeAlias = Callable[[int], float]
 """Seconds of a step by its rows."""
 
 _SAMPLES: Final = 5
+_FEW: Final = 2
+"""A size with fewer samples is compared with the last `_RATIOS` steps, and not only with `_SAMPLES` of them."""
 _RATIOS: Final = 16
 _RECENT: Final = 24
 _FORGET: Final = 512
@@ -93,7 +95,11 @@ class DecodeCosts:
         samples = self._samples[rows]
         while samples and self._now - samples[0][0] >= _RECENT:
             samples.popleft()
-        samples.append((self._now, seconds / self._level))
+        level = self._level
+        if len(samples) < _FEW and self._ratios:
+            # Beside a few slow steps this one would look cheap, and the size would be believed cheap after them.
+            level = min(level, median_low(self._ratios))
+        samples.append((self._now, seconds / level))
         self._cost[rows] = median_low(sample for _, sample in samples)
 
     def _observe_change(self, seconds: float) -> None:
@@ -131,6 +137,11 @@ class DecodeCosts:
         """The size of the latest steps if another one would cost a change; otherwise 0."""
         return self._rows if self._change and self._rows <= self.largest else 0
 
+    @property
+    def reach(self) -> int:
+        """Rows that a step with drafts may have: twice the largest size seen, so that a mistake costs little."""
+        return 2 * max([_MIN_SPAN, *self._known[-1:]])
+
     def has_settled(self, rows: int) -> bool:
         """Whether the cost of this size is that of steps after the first two, and not of one that was disturbed."""
         return self._is_known(rows) and self._settled[rows] >= _MIN_SETTLED
@@ -152,16 +163,17 @@ class DecodeCosts:
         """
         return self._line(prefill_token_s) if self._known else None
 
-    def draft_curve(self, prefill_token_s: float, num_tokens: int, kept: int = 0) -> Curve | None:
+    def draft_curve(
+        self, prefill_token_s: float, num_tokens: int, kept: int = 0, run: float = 0.0
+    ) -> Curve | None:
         """As `curve`, of a step that has `num_tokens` rows without drafts; with any, it is one after a change.
 
-        Infinite beyond twice the largest size seen, so that a mistake costs little. kept: the step is padded to so many
-        rows.
+        kept: the step is padded to so many rows. From there, the cost of a change to a larger size is shared by the
+        steps of that size that write `run` tokens.
         """
         line = self.curve(prefill_token_s)
         if line is None:
             return None
-        last, slower = 2 * max(self._known[-1], _MIN_SPAN), 1.0 + self._change
         kept_s = line(kept) if kept else 0.0
 
         def seconds(rows: int) -> float:
@@ -169,7 +181,8 @@ class DecodeCosts:
                 return kept_s
             if rows == num_tokens:
                 return line(rows)
-            return slower * line(rows) if rows <= last else inf
+            share = min(1.0, _SETTLING * rows / run) if kept and run else 1.0
+            return (1.0 + self._change * share) * line(rows)
 
         return seconds
 

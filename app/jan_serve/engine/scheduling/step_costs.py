@@ -46,9 +46,9 @@ class StepCosts:
         """Of steps that only decode; None before the first measurement. See DecodeCosts.curve."""
         return self.decode.curve(self._prefill.base_s)
 
-    def draft_curve(self, num_tokens: int, kept: int = 0) -> Curve | None:
+    def draft_curve(self, num_tokens: int, kept: int = 0, run: float = 0.0) -> Curve | None:
         """See DecodeCosts.draft_curve."""
-        return self.decode.draft_curve(self._prefill.base_s, num_tokens, kept)
+        return self.decode.draft_curve(self._prefill.base_s, num_tokens, kept, run)
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float, depth: float = 0.0) -> None:
         """Learn from a step with these numbers of decode and prefill rows; depth: the prefill's, on average."""

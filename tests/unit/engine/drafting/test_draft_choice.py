@@ -8,7 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from jan_serve.engine.drafting.draft_choice import DraftCandidate, draft_lengths, expected_tokens
+from jan_serve.engine.drafting.draft_choice import (
+    DraftCandidate,
+    draft_lengths,
+    expected_run,
+    expected_tokens,
+)
 
 Seconds = npt.NDArray[np.float64]
 
@@ -93,3 +98,8 @@ def test_no_other_choice_gives_more_for_its_time(curve: Seconds) -> None:
 )
 def test_expected_tokens(share: float, limit: int, expected: float) -> None:
     assert expected_tokens(DraftCandidate(share, limit)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0.0), (0.5, 1.0), (0.9, 9.0), (1.0, np.inf)])
+def test_right_tokens_in_a_row(share: float, expected: float) -> None:
+    assert expected_run(DraftCandidate(share, 4)) == pytest.approx(expected)

@@ -18,8 +18,8 @@ def curve(costs: DecodeCosts, token_s: float = TOKEN_S) -> list[float]:
     return [round(found(rows), 6) for rows in range(costs.largest + 1)]
 
 
-def with_drafts(costs: DecodeCosts, sizes: list[int], kept: int = 0) -> list[float]:
-    found = costs.draft_curve(TOKEN_S, 1, kept)
+def with_drafts(costs: DecodeCosts, sizes: list[int], kept: int = 0, run: float = 0.0) -> list[float]:
+    found = costs.draft_curve(TOKEN_S, 1, kept, run)
     assert found is not None
     return [found(rows) for rows in sizes]
 
@@ -157,7 +157,29 @@ def test_what_is_padded_costs_as_much_as_the_size_that_is_kept() -> None:
     assert costs.captured_rows == 4
     assert costs.change_back_s(1) == pytest.approx(4.0)
     assert with_drafts(costs, [1, 2, 4], kept=4) == pytest.approx([1.2] * 3)
-    assert with_drafts(costs, [5, 9], kept=4) == [pytest.approx(3.8), inf]
+    assert with_drafts(costs, [5], kept=4) == [pytest.approx(3.8)]
+    settled = 3.8 / 3.0
+    assert with_drafts(costs, [5], kept=4, run=2.0) == [pytest.approx(3.8)]
+    assert with_drafts(costs, [5], kept=4, run=40.0) == [pytest.approx(settled * (1.0 + 2.0 * 2 * 5 / 40))]
+    assert with_drafts(costs, [5], kept=4, run=inf) == [pytest.approx(settled)]
+
+
+def test_a_step_with_drafts_has_at_most_twice_the_largest_size_seen() -> None:
+    costs = DecodeCosts(64)
+    assert costs.reach == 6, "three rows tell the cost of one"
+    for rows, reach in ((1, 6), (4, 8), (20, 40)):
+        costs.observe(rows, 1.0)
+        assert costs.reach == reach
+
+
+def test_a_size_seen_among_disturbed_steps_does_not_look_cheap_after_them() -> None:
+    costs = DecodeCosts(8)
+    for seconds in [1.0] * 8 + [4.0] * 3:
+        costs.observe(1, seconds)
+    costs.observe(4, 4.0)
+    for _ in range(3):
+        costs.observe(1, 1.0)
+    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((1.0, 4.0))
 
 
 def test_a_deeper_context_after_a_prefill_is_no_change() -> None:
