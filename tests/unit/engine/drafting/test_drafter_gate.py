@@ -189,7 +189,7 @@ def test_hardly_an_answer_costs_more_whatever_disturbs_the_clock(
 
 @pytest.mark.parametrize(("noise", "seed"), [("spikes", 89), ("other programs", 56), ("other programs", 151)])
 def test_a_disturbed_trial_on_a_device_with_graphs_costs_little(noise: str, seed: int) -> None:
-    """Trials of twice the largest size and more were above 1.09 here."""
+    """A trial of more than twice the rows of the largest step makes these answers take 1.09 and more."""
     stream = Stream(partly(seed), Graphs(), NOISES[noise](seed))
     assert stream.write(500) <= 1.03 * (500 * 0.0012 + 2 * 0.0024)
 
