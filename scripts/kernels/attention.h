@@ -126,6 +126,15 @@ inline void read_row(ggml_type type, const char * from, float * to, int64_t widt
     }
 }
 
+// The cells of a stream that decodes beside others lie far apart, so that processors do not foresee the next one.
+inline void prefetch_row(const char * row, size_t size) {
+#if defined(__GNUC__)
+    for (size_t line = 0; line < size; line += 64) {
+        __builtin_prefetch(row + line);
+    }
+#endif
+}
+
 // Write eight rows of floats, `width` apart, as eight neighbouring columns of a matrix whose rows are `pitch` long.
 inline void as_eight_columns(float * to, int64_t pitch, const float * from, int64_t width) {
     int64_t i = 0;
@@ -302,20 +311,38 @@ class GroupedAttention {
     void attend(int64_t unit, int64_t part, int64_t parts) {
         begin(unit);
         const int64_t packs = is_plain.size();
-        for (int64_t pack = packs * part / parts; pack < packs * (part + 1) / parts; pack++) {
-            add_cells(&cells[pack * CELLS], std::min<int64_t>(CELLS, cells.size() - pack * CELLS), is_plain[pack]);
+        const int64_t first = packs * part / parts;
+        const int64_t last  = packs * (part + 1) / parts;
+        const auto    count = [&](int64_t pack) { return pack < last ? std::min<int64_t>(CELLS, cells.size() - pack * CELLS) : 0; };
+        prefetch(k, cells.data() + first * CELLS, count(first));
+        for (int64_t pack = first; pack < last; pack++) {
+            add_cells(cells.data() + pack * CELLS, count(pack), count(pack + 1), is_plain[pack]);
         }
         if (sinks && part == 0) {
             add_sinks();
         }
     }
 
-    void add_cells(const int32_t * from, int64_t count, bool plain) {
-        const int64_t DK    = k->ne[0];
-        const int64_t DV    = v->ne[0];
-        const int64_t i3    = block->sequence / (q->ne[3] / k->ne[3]);
-        const char *  start = (const char *) k->data + shared * k->nb[2] + i3 * k->nb[3];
-        as_columns(keys, CELLS, k->type, start, k->nb[1], from, count, DK, values);
+    // The rows of keys or values that belong to the unit.
+    const char * rows_of(const ggml_tensor * x) const {
+        const int64_t i3 = block->sequence / (q->ne[3] / k->ne[3]);
+        return (const char *) x->data + shared * x->nb[2] + i3 * x->nb[3];
+    }
+
+    void prefetch(const ggml_tensor * x, const int32_t * from, int64_t count) const {
+        const char * start = rows_of(x);
+        const size_t size  = ggml_row_size(x->type, x->ne[0]);
+        for (int64_t i = 0; i < count; i++) {
+            prefetch_row(start + from[i] * x->nb[1], size);
+        }
+    }
+
+    // `next`: how many cells follow these. Memory reads what comes next while the products are computed.
+    void add_cells(const int32_t * from, int64_t count, int64_t next, bool plain) {
+        const int64_t DK = k->ne[0];
+        const int64_t DV = v->ne[0];
+        as_columns(keys, CELLS, k->type, rows_of(k), k->nb[1], from, count, DK, values);
+        prefetch(v, from, count);
         std::fill_n(scores, rows * CELLS, 0.0f);
         simd_gemm(scores, queries, keys, rows, DK, CELLS);
         ggml_vec_scale_f32(rows * CELLS, scores, scale);
@@ -329,10 +356,11 @@ class GroupedAttention {
             }
             weigh(row);
         }
-        start = (const char *) v->data + shared * v->nb[2] + i3 * v->nb[3];
+        const char * start = rows_of(v);
         for (int64_t i = 0; i < count; i++) {
             read_row(v->type, start + from[i] * v->nb[1], values + i * DV, DV);
         }
+        prefetch(k, from + CELLS, next);
         std::fill_n(values + count * DV, (CELLS - count) * DV, 0.0f);
         simd_gemm(mixed, scores, values, rows, CELLS, DV);
     }

@@ -18,12 +18,26 @@ inline __m256i half_bytes(const uint8_t * packed) {
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), _mm256_set1_epi8(15));
 }
 
+// Vector i gets values 4 i to 4 i + 3 of the same block of each row, from halves of bytes. Sixteen values are in lower halves.
+template <class Block> JAN_SERVE_INLINE void load_halves(const Block * const * rows, int64_t block, Ints * fours) {
+    load_fours([&](int row) { return rows[row][block].qs; }, fours);
+    const Ints lower = JAN_SERVE_OP(set1_epi8)(15);
+    for (int i = 0; i < 4; i++) {
+        fours[4 + i] = bits_and(JAN_SERVE_OP(srli_epi16)(fours[i], 4), lower);
+        fours[i]     = bits_and(fours[i], lower);
+    }
+}
+
 template <> struct Bytes<block_q4_0> {
     static constexpr int32_t OFFSET    = 8;
     static constexpr bool    IS_SIGNED = false;
     static constexpr bool    IS_SHORT  = true;
 
     static __m256i of(const block_q4_0 & block) { return half_bytes(block.qs); }
+
+    static JAN_SERVE_INLINE void of_rows(const block_q4_0 * const * rows, int64_t block, const Heads &, Ints * fours) {
+        load_halves(rows, block, fours);
+    }
 };
 
 template <> struct Bytes<block_q5_0> {
@@ -40,6 +54,18 @@ template <> struct Bytes<block_q5_0> {
         const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), places), bit);
         return _mm256_or_si256(half_bytes(block.qs), _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8(16)));
     }
+
+    static JAN_SERVE_INLINE void of_rows(const block_q5_0 * const * rows, int64_t block, const Heads & heads, Ints * fours) {
+        load_halves(rows, block, fours);
+        const Ints fifths = heads.fours<offsetof(block_q5_0, qh)>();
+        for (int byte = 0; byte < 4; byte++) {
+            // Each byte of a lane gets the one of `qh` that holds the bits of these eight values.
+            const __m128i places = _mm_add_epi8(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C), _mm_set1_epi8(byte));
+            const Ints    spread = JAN_SERVE_OP(shuffle_epi8)(fifths, of_parts([&](int) { return places; }));
+            fours[2 * byte]      = add_sixteen(fours[2 * byte], spread, each_lane(0x08040201));
+            fours[2 * byte + 1]  = add_sixteen(fours[2 * byte + 1], spread, each_lane((int32_t) 0x80402010));
+        }
+    }
 };
 
 // Signed bytes. Products of a pair of unsigned ones do not fit into 16 bits; VNNI adds them in 32.
@@ -54,16 +80,39 @@ struct SignedBytes {
     static constexpr bool IS_SHORT = false;
 
     static __m256i moved(__m256i bytes) { return OFFSET ? _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) : bytes; }
+
+    static void move(Ints * fours) {
+        for (int i = 0; i < (OFFSET ? 8 : 0); i++) {
+            fours[i] = bits_xor(fours[i], JAN_SERVE_OP(set1_epi8)(-128));
+        }
+    }
 };
 
 template <> struct Bytes<block_q8_0> : SignedBytes {
     static __m256i of(const block_q8_0 & block) { return moved(_mm256_loadu_si256((const __m256i *) block.qs)); }
+
+    static JAN_SERVE_INLINE void of_rows(const block_q8_0 * const * rows, int64_t block, const Heads &, Ints * fours) {
+        load_fours([&](int row) { return rows[row][block].qs; }, fours);
+        load_fours([&](int row) { return rows[row][block].qs + 16; }, fours + 4);
+        move(fours);
+    }
 };
 
 template <> struct Bytes<block_iq4_nl> : SignedBytes {
+    static __m128i values() {
+        return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+    }
+
     static __m256i of(const block_iq4_nl & block) {
-        const __m128i values = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-        return moved(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), half_bytes(block.qs)));
+        return moved(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values()), half_bytes(block.qs)));
+    }
+
+    static JAN_SERVE_INLINE void of_rows(const block_iq4_nl * const * rows, int64_t block, const Heads &, Ints * fours) {
+        load_halves(rows, block, fours);
+        for (int i = 0; i < 8; i++) {
+            fours[i] = JAN_SERVE_OP(shuffle_epi8)(of_parts([](int) { return values(); }), fours[i]);
+        }
+        move(fours);
     }
 };
 
@@ -97,19 +146,13 @@ template <class Block> struct BlockProduct {
 
     // Prefetches SHARE bytes of `next` for each row.
     template <size_t SHARE> static void pack(const Block * const * rows, int64_t block, Panel * panel, const char * next) {
-        for (int64_t part = 0; part < PARTS; part++) {
-            prefetch<PART_ROWS * SHARE>(next + part * PART_ROWS * SHARE);
-            const Block * const * part_rows = rows + part * PART_ROWS;
-            __m256i               bytes[PART_ROWS];
-            for (int row = 0; row < PART_ROWS; row++) {
-                bytes[row] = Bytes<Block>::of(part_rows[row][block]);
-            }
-            transpose(bytes);
-            for (int four = 0; four < 8; four++) {
-                _mm256_storeu_si256((__m256i *) panel->bytes + PARTS * four + part, bytes[four]);
-            }
-            _mm256_storeu_ps(panel->scales + part * PART_ROWS, scales_of(part_rows, block));
-        }
+        prefetch<PANEL_ROWS * SHARE>(next);
+        const Heads heads([&](int row) { return rows[row] + block; });
+        Ints        fours[QK8_0 / 4];
+        Bytes<Block>::of_rows(rows, block, heads, fours);
+        memcpy(panel->bytes, fours, sizeof(fours));
+        const Floats scales = as_floats(heads.fours<offsetof(Block, d)>());
+        memcpy(panel->scales, &scales, sizeof(scales));
     }
 
     // `sums` get the products of a panel with a block of each of N rows of activations.

@@ -118,6 +118,96 @@ template <class Vector> inline Vector load(const void * lanes) {
     return vector;
 }
 
+#    ifdef JAN_SERVE_WIDE
+#        define JAN_SERVE_OP(name) _mm512_##name
+
+inline Ints bits_and(Ints a, Ints b) {
+    return _mm512_and_si512(a, b);
+}
+
+inline Ints bits_xor(Ints a, Ints b) {
+    return _mm512_xor_si512(a, b);
+}
+
+// Adds 16 to the bytes of which the other vector has one of these bits.
+inline Ints add_sixteen(Ints bytes, Ints others, Ints bits) {
+    return _mm512_mask_add_epi8(bytes, _mm512_test_epi8_mask(others, bits), bytes, _mm512_set1_epi8(16));
+}
+
+inline Floats as_floats(Ints halves) {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(halves));
+}
+
+// The vector whose part of 128 bits number i is `at(i)`.
+template <class At> JAN_SERVE_INLINE Ints of_parts(At && at) {
+    const Ints first = _mm512_inserti32x4(_mm512_castsi128_si512(at(0)), at(1), 1);
+    return _mm512_inserti32x4(_mm512_inserti32x4(first, at(2), 2), at(3), 3);
+}
+#    else
+#        define JAN_SERVE_OP(name) _mm256_##name
+
+inline Ints bits_and(Ints a, Ints b) {
+    return _mm256_and_si256(a, b);
+}
+
+inline Ints bits_xor(Ints a, Ints b) {
+    return _mm256_xor_si256(a, b);
+}
+
+inline Ints add_sixteen(Ints bytes, Ints others, Ints bits) {
+    const Ints is_set = _mm256_cmpeq_epi8(_mm256_and_si256(others, bits), bits);
+    return _mm256_add_epi8(bytes, _mm256_and_si256(is_set, _mm256_set1_epi8(16)));
+}
+
+// The lower halves of the lanes.
+inline Floats as_floats(Ints halves) {
+    const Ints packed = _mm256_packus_epi32(_mm256_and_si256(halves, _mm256_set1_epi32(0xFFFF)), _mm256_setzero_si256());
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
+
+template <class At> JAN_SERVE_INLINE Ints of_parts(At && at) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(at(0)), at(1), 1);
+}
+#    endif
+
+// Vector i gets the bytes 4 i to 4 i + 3 of each row, of sixteen. `at(row)`: where they are.
+template <class At> JAN_SERVE_INLINE void load_fours(At && at, Ints * fours) {
+    Ints rows[4];
+    for (int row = 0; row < 4; row++) {
+        rows[row] = of_parts([&](int part) { return _mm_loadu_si128((const __m128i *) at(4 * part + row)); });
+    }
+    const Ints a = JAN_SERVE_OP(unpacklo_epi32)(rows[0], rows[1]);
+    const Ints b = JAN_SERVE_OP(unpacklo_epi32)(rows[2], rows[3]);
+    const Ints c = JAN_SERVE_OP(unpackhi_epi32)(rows[0], rows[1]);
+    const Ints d = JAN_SERVE_OP(unpackhi_epi32)(rows[2], rows[3]);
+    fours[0]     = JAN_SERVE_OP(unpacklo_epi64)(a, b);
+    fours[1]     = JAN_SERVE_OP(unpackhi_epi64)(a, b);
+    fours[2]     = JAN_SERVE_OP(unpacklo_epi64)(c, d);
+    fours[3]     = JAN_SERVE_OP(unpackhi_epi64)(c, d);
+}
+
+// The first eight bytes of each row. `at(row)`: where they are.
+struct Heads {
+    Ints a, b;
+
+    template <class At> JAN_SERVE_INLINE explicit Heads(At && at) {
+        const auto two = [&](int row) {
+            const __m128i low = _mm_loadl_epi64((const __m128i *) at(row));
+            return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(low), (const __m64 *) at(row + 1)));
+        };
+        a = of_parts([&](int part) { return two(4 * part); });
+        b = of_parts([&](int part) { return two(4 * part + 2); });
+    }
+
+    // Lane i gets four bytes of row i, from its byte FIRST on.
+    template <int FIRST> Ints fours() const {
+        const Ints   first  = JAN_SERVE_OP(srli_epi64)(a, 8 * FIRST);
+        const Ints   second = JAN_SERVE_OP(srli_epi64)(b, 8 * FIRST);
+        const Floats found  = JAN_SERVE_OP(shuffle_ps)(load<Floats>(&first), load<Floats>(&second), 0x88);
+        return load<Ints>(&found);
+    }
+};
+
 // The same four bytes in each lane.
 inline Ints four_bytes(const int8_t * bytes) {
     int32_t four;

@@ -1,10 +1,15 @@
-"""Chooses the lengths of the drafts of a step: most expected tokens per second, at steps not much longer. Pure."""
+"""Chooses the lengths of the drafts of a step, so that the streams are fastest by the geometric mean. Pure.
+
+A draft makes one stream faster, and the longer step all others slower. Of several streams, a choice is best that no other
+one exceeds in the sum of the streams' relative gains: proportional fairness (Kelly, 1997). Of one stream, it is the one
+with the most expected tokens per second.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
-from math import inf
+from math import inf, log, log1p
 
 import msgspec
 
@@ -12,8 +17,6 @@ from jan_serve.engine.scheduling.decode_costs import Curve
 
 # Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
-# A longer step makes the other streams stutter: when it takes 1.4 times as long, all streams together must gain 10 %.
-_SMOOTHNESS = 0.3
 # A token that is less likely to be accepted is not looked at.
 _MIN_CHANCE = 0.001
 
@@ -64,26 +67,31 @@ def draft_lengths(
     candidates: one for each stream of the step. seconds: of a step by its rows. noise: how uncertain they are, as a
     share. change_s: how much longer the steps after one with drafts take.
     """
-    # A token counts only if all before it are accepted, so its probability falls along its draft.
-    chances = [(-each.share, index) for index, each in enumerate(candidates) if each.limit > 0]
-    heapify(chances)
-    weight = 1.0 if len(candidates) == 1 else 1.0 + _SMOOTHNESS
-    best_rate = (_MARGIN + 2.0 * noise) * num_tokens / seconds(num_tokens) ** weight if chances else 0.0
-    lengths, best = [0] * len(candidates), [0] * len(candidates)
-    gained, spent_s = float(num_tokens), change_s
+    # Each stream: the tokens that it may expect, and the probability of one more, which counts only if all before it are
+    # accepted. The smaller the gain, the later it comes.
+    expected = [1.0] * len(candidates)
+    chances = [each.share for each in candidates]
+    gains = [(-log1p(each.share), index) for index, each in enumerate(candidates) if each.limit > 0]
+    heapify(gains)
+    streams = len(candidates)
+    least = streams * log(_MARGIN + 2.0 * noise) - streams * log(seconds(num_tokens)) if gains else 0.0
+    lengths, best = [0] * streams, [0] * streams
+    gained, spent_s = 0.0, change_s
     for rows in range(num_tokens + 1, num_tokens + 1 + max_tokens):
-        if not chances or -chances[0][0] < _MIN_CHANCE:
+        if not gains or chances[gains[0][1]] < _MIN_CHANCE:
             break
-        chance, index = chances[0]
+        gain, index = gains[0]
         candidate = candidates[index]
-        gained -= chance
+        gained -= gain
         spent_s += candidate.token_s
         lengths[index] += 1
-        rate = gained / (seconds(rows) + spent_s) ** weight
-        if rate > best_rate:
-            best_rate, best = rate, lengths.copy()
+        step_s = seconds(rows) + spent_s
+        if gained - streams * log(step_s) > least:
+            least, best = gained - streams * log(step_s), lengths.copy()
         if lengths[index] < candidate.limit:
-            heapreplace(chances, (chance * candidate.share, index))
+            expected[index] += chances[index]
+            chances[index] *= candidate.share
+            heapreplace(gains, (-log1p(chances[index] / expected[index]), index))
         else:
-            heappop(chances)
+            heappop(gains)
     return best

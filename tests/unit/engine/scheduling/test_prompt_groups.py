@@ -58,6 +58,6 @@ def test_of_groups_that_are_alike_those_that_end_first_are_taken() -> None:
 def test_before_the_first_decode_a_cpu_is_assumed() -> None:
     sizes = [
         group_size([Item(float(tokens), 64)] * 8, lambda streams: guessed_decode_s(1.0, streams))
-        for tokens in (100, 300, 1000)
+        for tokens in (100, 300, 1000, 5000)
     ]
-    assert sizes == [8, 4, 1]
+    assert sizes == [8, 8, 4, 1]
