@@ -1,7 +1,7 @@
 """Chooses the lengths of the drafts of a step, so that the streams are fastest by the geometric mean. Pure.
 
-A draft makes one stream faster, and the longer step all others slower. So the choice has the largest sum of the streams'
-relative gains: proportional fairness (Kelly, 1997). Of one stream, it has the most expected tokens per second.
+A draft makes one stream faster, and the longer step all others slower. So the choice has the largest sum of relative
+gains: proportional fairness (Kelly, 1997). Of one stream, it has the most expected tokens per second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jan_serve.engine.scheduling.decode_costs import Curve
 
 # Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
-# A longer step makes the other streams stutter. When it takes 1.2 times as long, each stream must write 1.44 times as much.
+# Each stream waits for a longer step: one that takes 1.2 times as long must give each 1.44 times the tokens.
 _SMOOTHNESS = 2.0
 # A token that is less likely to be accepted is not looked at.
 _MIN_CHANCE = 0.001
@@ -68,8 +68,8 @@ def draft_lengths(
     candidates: one for each stream of the step. seconds: of a step by its rows. noise: how uncertain they are, as a
     share. change_s: how much longer the steps after one with drafts take.
     """
-    # Each stream: the tokens that it may expect, and the probability of one more, which counts only if all before it are
-    # accepted. The smaller the gain, the later it comes.
+    # Of each stream: the tokens that it may expect, and the probability of one more, which counts only if all before it
+    # are accepted. So the gains of a stream fall along its draft.
     expected = [1.0] * len(candidates)
     chances = [each.share for each in candidates]
     gains = [(-log1p(each.share), index) for index, each in enumerate(candidates) if each.limit > 0]

@@ -69,9 +69,7 @@ def test_lengths(
         ([DraftCandidate(0.95, 3)] + [DraftCandidate(0.0, 0)] * 7, [0] * 8),
     ],
 )
-def test_streams_gain_by_the_geometric_mean(
-    candidates: list[DraftCandidate], expected: list[int]
-) -> None:
+def test_streams_gain_by_the_geometric_mean(candidates: list[DraftCandidate], expected: list[int]) -> None:
     """Eight rows take 66 ms, thirteen 95, sixty-four 200, as a model of 0.5 B on two cores."""
     curve = np.interp(np.arange(129), [0, 1, 8, 13, 64], [0.0, 24.0, 66.0, 95.0, 200.0])
     assert draft_lengths(candidates, len(candidates), curve.item, 64) == expected
