@@ -126,7 +126,7 @@ inline void read_row(ggml_type type, const char * from, float * to, int64_t widt
     }
 }
 
-// The cells of a stream that decodes beside others lie far apart, so that processors do not foresee the next one.
+// Processors do not foresee the next cell of a stream that decodes beside others: its cells lie far apart.
 inline void prefetch_row(const char * row, size_t size) {
 #if defined(__GNUC__)
     for (size_t line = 0; line < size; line += 64) {
@@ -337,7 +337,7 @@ class GroupedAttention {
         }
     }
 
-    // `next`: how many cells follow these. Memory reads what comes next while the products are computed.
+    // next: how many cells follow these. Memory reads what comes next while the products are computed.
     void add_cells(const int32_t * from, int64_t count, int64_t next, bool plain) {
         const int64_t DK = k->ne[0];
         const int64_t DV = v->ne[0];

@@ -10,7 +10,8 @@
 namespace jan_serve {
 
 // How a type's block of 32 values becomes bytes: a value is its byte, less OFFSET, times the block's scale. IS_SIGNED: bytes
-// are signed. IS_SHORT: four products of pairs fit into 16 bits.
+// are signed. IS_SHORT: four products of pairs fit into 16 bits. `of`: the bytes of a block. `of_rows`: those of a panel, four
+// of each row to a vector.
 template <class Block> struct Bytes;
 
 inline __m256i half_bytes(const uint8_t * packed) {
@@ -18,13 +19,13 @@ inline __m256i half_bytes(const uint8_t * packed) {
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), _mm256_set1_epi8(15));
 }
 
-// Vector i gets values 4 i to 4 i + 3 of the same block of each row, from halves of bytes. Sixteen values are in lower halves.
+// Vector i gets values 4 i to 4 i + 3 of a block of each row. Lower halves of bytes hold the first sixteen values.
 template <class Block> JAN_SERVE_INLINE void load_halves(const Block * const * rows, int64_t block, Ints * fours) {
     load_fours([&](int row) { return rows[row][block].qs; }, fours);
     const Ints lower = JAN_SERVE_OP(set1_epi8)(15);
     for (int i = 0; i < 4; i++) {
-        fours[4 + i] = bits_and(JAN_SERVE_OP(srli_epi16)(fours[i], 4), lower);
-        fours[i]     = bits_and(fours[i], lower);
+        fours[4 + i] = JAN_SERVE_BITS(and)(JAN_SERVE_OP(srli_epi16)(fours[i], 4), lower);
+        fours[i]     = JAN_SERVE_BITS(and)(fours[i], lower);
     }
 }
 
@@ -83,7 +84,7 @@ struct SignedBytes {
 
     static void move(Ints * fours) {
         for (int i = 0; i < (OFFSET ? 8 : 0); i++) {
-            fours[i] = bits_xor(fours[i], JAN_SERVE_OP(set1_epi8)(-128));
+            fours[i] = JAN_SERVE_BITS(xor)(fours[i], JAN_SERVE_OP(set1_epi8)(-128));
         }
     }
 };

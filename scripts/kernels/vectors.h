@@ -120,46 +120,32 @@ template <class Vector> inline Vector load(const void * lanes) {
 
 #    ifdef JAN_SERVE_WIDE
 #        define JAN_SERVE_OP(name) _mm512_##name
+#        define JAN_SERVE_BITS(name) _mm512_##name##_si512
 
-inline Ints bits_and(Ints a, Ints b) {
-    return _mm512_and_si512(a, b);
-}
-
-inline Ints bits_xor(Ints a, Ints b) {
-    return _mm512_xor_si512(a, b);
-}
-
-// Adds 16 to the bytes of which the other vector has one of these bits.
+// Adds 16 to each byte for which `others` has the bit that `bits` has.
 inline Ints add_sixteen(Ints bytes, Ints others, Ints bits) {
     return _mm512_mask_add_epi8(bytes, _mm512_test_epi8_mask(others, bits), bytes, _mm512_set1_epi8(16));
 }
 
+// The half floats in the lower halves of the lanes.
 inline Floats as_floats(Ints halves) {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(halves));
 }
 
-// The vector whose part of 128 bits number i is `at(i)`.
+// Its 128 bits number i are `at(i)`.
 template <class At> JAN_SERVE_INLINE Ints of_parts(At && at) {
     const Ints first = _mm512_inserti32x4(_mm512_castsi128_si512(at(0)), at(1), 1);
     return _mm512_inserti32x4(_mm512_inserti32x4(first, at(2), 2), at(3), 3);
 }
 #    else
 #        define JAN_SERVE_OP(name) _mm256_##name
-
-inline Ints bits_and(Ints a, Ints b) {
-    return _mm256_and_si256(a, b);
-}
-
-inline Ints bits_xor(Ints a, Ints b) {
-    return _mm256_xor_si256(a, b);
-}
+#        define JAN_SERVE_BITS(name) _mm256_##name##_si256
 
 inline Ints add_sixteen(Ints bytes, Ints others, Ints bits) {
     const Ints is_set = _mm256_cmpeq_epi8(_mm256_and_si256(others, bits), bits);
     return _mm256_add_epi8(bytes, _mm256_and_si256(is_set, _mm256_set1_epi8(16)));
 }
 
-// The lower halves of the lanes.
 inline Floats as_floats(Ints halves) {
     const Ints packed = _mm256_packus_epi32(_mm256_and_si256(halves, _mm256_set1_epi32(0xFFFF)), _mm256_setzero_si256());
     return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
@@ -170,7 +156,7 @@ template <class At> JAN_SERVE_INLINE Ints of_parts(At && at) {
 }
 #    endif
 
-// Vector i gets the bytes 4 i to 4 i + 3 of each row, of sixteen. `at(row)`: where they are.
+// Of sixteen bytes of each row, vector i gets bytes 4 i to 4 i + 3. `at(row)`: where those of a row are.
 template <class At> JAN_SERVE_INLINE void load_fours(At && at, Ints * fours) {
     Ints rows[4];
     for (int row = 0; row < 4; row++) {
@@ -186,7 +172,7 @@ template <class At> JAN_SERVE_INLINE void load_fours(At && at, Ints * fours) {
     fours[3]     = JAN_SERVE_OP(unpackhi_epi64)(c, d);
 }
 
-// The first eight bytes of each row. `at(row)`: where they are.
+// The first eight bytes of a block of each row. `at(row)`: where the block is.
 struct Heads {
     Ints a, b;
 

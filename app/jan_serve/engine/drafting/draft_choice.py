@@ -1,7 +1,8 @@
-"""Chooses the lengths of the drafts of a step, so that the streams are fastest by the geometric mean. Pure.
+"""Chooses the lengths of the drafts of a step. Pure.
 
-A draft makes one stream faster, and the longer step all others slower. So the choice has the largest sum of relative
-gains: proportional fairness (Kelly, 1997). Of one stream, it has the most expected tokens per second.
+One stream gets the most expected tokens per second. Of several, a draft makes one faster, and the longer step the others
+slower. They get the largest geometric mean of their expected tokens (proportional fairness; Kelly, 1997), divided by a
+power of the step's time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from jan_serve.engine.scheduling.decode_costs import Curve
 
 # Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
 _MARGIN = 1.02
-# Each stream waits for a longer step: one that takes 1.2 times as long must give each 1.44 times the tokens.
-_SMOOTHNESS = 2.0
+# Each of several streams waits for the step: one that takes 1.2 times as long must give them 1.44 times the tokens.
+_TIME_POWER = 2.0
 # A token that is less likely to be accepted is not looked at.
 _MIN_CHANCE = 0.001
 
@@ -72,19 +73,20 @@ def draft_lengths(
     # are accepted. So the gains of a stream fall along its draft.
     expected = [1.0] * len(candidates)
     chances = [each.share for each in candidates]
+    # Negative, so that the largest comes first.
     gains = [(-log1p(each.share), index) for index, each in enumerate(candidates) if each.limit > 0]
     heapify(gains)
     streams = len(candidates)
-    weight = _SMOOTHNESS * streams if streams > 1 else 1.0
+    weight = _TIME_POWER * streams if streams > 1 else 1.0
     best_gain = streams * log(_MARGIN + 2.0 * noise) - weight * log(seconds(num_tokens)) if gains else 0.0
     lengths, best = [0] * streams, [0] * streams
     gained, spent_s = 0.0, change_s
     for rows in range(num_tokens + 1, num_tokens + 1 + max_tokens):
         if not gains or chances[gains[0][1]] < _MIN_CHANCE:
             break
-        lost, index = gains[0]
+        negative_gain, index = gains[0]
         candidate = candidates[index]
-        gained -= lost
+        gained -= negative_gain
         spent_s += candidate.token_s
         lengths[index] += 1
         gain = gained - weight * log(seconds(rows) + spent_s)

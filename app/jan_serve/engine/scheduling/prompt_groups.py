@@ -60,7 +60,8 @@ def group_size(items: Sequence[Item], decode_s: Callable[[int], float]) -> int:
 def guessed_decode_s(token_s: float, streams: int) -> float:
     """Of a step while none is known: as on a CPU, from what a token of a prompt takes.
 
-    Measured with 0.5 B and 0.9 B weights and AVX2 or AVX-512: a step takes 8 to 12 tokens, a stream 2.4 to 3.5 more.
+    Measured with 0.5 B and 0.9 B weights and AVX2 or AVX-512: as long as 8 to 12 tokens of a prompt, and 2.4 to 3.5 for
+    each stream.
     """
     return token_s * (8.0 + 2.5 * streams)
 
