@@ -151,7 +151,11 @@ template <class Block> struct BlockProduct {
         const Heads heads([&](int row) { return rows[row] + block; });
         Ints        fours[QK8_0 / 4];
         Bytes<Block>::of_rows(rows, block, heads, fours);
-        memcpy(panel->bytes, fours, sizeof(fours));
+        // In a loop, gcc copies the vectors through memory.
+#    pragma GCC unroll 8
+        for (int four = 0; four < QK8_0 / 4; four++) {
+            JAN_SERVE_BITS(storeu)((Ints *) panel->bytes + four, fours[four]);
+        }
         const Floats scales = as_floats(heads.fours<offsetof(Block, d)>());
         memcpy(panel->scales, &scales, sizeof(scales));
     }
