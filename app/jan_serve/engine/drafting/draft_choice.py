@@ -1,8 +1,8 @@
 """Chooses the lengths of the drafts of a step. Pure.
 
 One stream gets the most expected tokens per second. Of several, a draft makes one faster, and the longer step slows
-the others. They get the largest geometric mean of their expected tokens (proportional fairness; Kelly, 1997), divided by
-a power of the step's time.
+the others. They get the largest geometric mean of their expected tokens (proportional fairness; Kelly, 1997) for a
+power of the step's time.
 """
 
 from __future__ import annotations
