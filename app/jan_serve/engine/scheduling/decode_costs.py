@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from math import sqrt
@@ -25,7 +25,11 @@ _MIN_SETTLED: Final = 2
 _MIN_CHANGE: Final = 0.5
 """How much longer the first steps after a change take, as a share, if it is not noise."""
 _MIN_CHANGES: Final = 4
-"""So many first steps must agree on it."""
+"""So many first steps must agree on it, or five of six, or most of more."""
+_HARDLY: Final = 1.1
+"""A size that seems to cost less than so many times what a smaller one does is doubted."""
+_FAR: Final = 1.5
+"""Or more than so many times what a smaller one does in proportion."""
 _MIN_SPAN: Final = 3
 """Rows between two sizes that tell the cost of a row."""
 
@@ -40,6 +44,9 @@ class DecodeCosts:
 
     Where the first two steps of another size take longer, that is the cost of a change, and a size costs what the steps
     after them take.
+
+    A size not seen lately that seems to cost hardly more than a smaller one, or far more than in proportion, is
+    believed five steps later: another program may have ended or begun, which the level does not know at once.
     """
 
     def __init__(self, largest: int) -> None:
@@ -61,9 +68,15 @@ class DecodeCosts:
         self._excess: deque[float] = deque(maxlen=_RATIOS)
         """How much longer the first steps of a size took than the next one, as a share."""
         self._first_s: list[float] = []
-        """The latest steps of that size before it settled."""
+        """The steps of that size since it began, up to the first that has settled."""
+        self._first: list[deque[float]] = [deque(maxlen=_SAMPLES) for _ in range(largest + 1)]
+        """What these steps took, by size, relative to the level."""
         self._change = 0.0
         """How much longer each of the first steps after a change takes, as a share; 0 if that may be noise."""
+        self._doubted: list[float] = []
+        """Seconds of the doubted steps of one size."""
+        self._doubted_rows = self._doubted_steps = 0
+        """That size, and the steps since the first of them."""
 
     def interrupt(self) -> None:
         """The next step follows one that was no decode."""
@@ -78,14 +91,43 @@ class DecodeCosts:
             return
         is_known = self._is_known(rows)
         is_settled = self._in_a_row > _SETTLING
+        if not is_settled:
+            self._first[rows].append(seconds / self._level)
         if self._change and is_known and self._settled[rows] and not is_settled:
             return
+        self._believe_doubted()
+        is_doubted = self._is_doubtful(rows, seconds) and not (self._change and is_known and is_settled)
         is_unsure = self._settled[rows] < _MIN_SETTLED
         if self._change and is_settled and is_unsure and seconds < self._cost[rows] * self._level:
             self._samples[rows].clear()
         elif is_known:
             self._ratios.append(seconds / self._cost[rows])
             self._level = median_low(list(self._ratios)[-_SAMPLES:])
+        if not is_doubted:
+            self._learn(rows, seconds, is_settled=is_settled)
+        elif rows == self._doubted_rows or not self._doubted:
+            self._doubted_rows = rows
+            self._doubted.append(seconds)
+
+    def _is_doubtful(self, rows: int, seconds: float) -> bool:
+        """Whether this size was not seen lately and seems too cheap or too dear beside a smaller one."""
+        if self._is_known(rows) and self._now - self._samples[rows][-1][0] < _RECENT - 1:
+            return False
+        smaller = [size for size in self._known if size < rows]
+        if not smaller or not self._ratios:
+            return False
+        smaller_s = self._cost[smaller[-1]] * self._level
+        return not _HARDLY * smaller_s <= seconds <= _FAR * smaller_s * rows / smaller[-1]
+
+    def _believe_doubted(self) -> None:
+        """Learn doubted steps once the level has followed the steps after the first of them."""
+        self._doubted_steps = self._doubted_steps + 1 if self._doubted else 0
+        if self._doubted_steps >= _SAMPLES:
+            self._learn(self._doubted_rows, median_low(self._doubted), is_settled=False)
+            self._doubted = []
+
+    def _learn(self, rows: int, seconds: float, *, is_settled: bool) -> None:
+        is_known = self._is_known(rows)
         self._settled[rows] = min(_MIN_SETTLED, (self._settled[rows] if is_known else 0) + is_settled)
         self._now += 1
         self._seen[rows] = self._now
@@ -103,15 +145,26 @@ class DecodeCosts:
         self._cost[rows] = median_low(sample for _, sample in samples)
 
     def _observe_change(self, seconds: float) -> None:
-        """Compare first steps with the one after them: other sizes, or those before a prefill, tell nothing."""
+        """Compare first steps with those after them: other sizes, or those before a prefill, tell nothing.
+
+        The faster of two is taken, since one may have been disturbed.
+        """
         if self._in_a_row == 1:
             self._first_s.clear()
-        if self._in_a_row <= _SETTLING:
+        if self._in_a_row <= _SETTLING + 1:
             self._first_s.append(seconds)
-        elif self._in_a_row == _SETTLING + 1 and seconds > 0.0:
-            self._excess.extend(first_s / seconds - 1.0 for first_s in self._first_s)
-            share = median_low(self._excess) if len(self._excess) >= _MIN_CHANGES else 0.0
+        elif self._in_a_row == _SETTLING + 2 and (settled_s := min(self._first_s[-1], seconds)) > 0.0:
+            self._excess.extend(first_s / settled_s - 1.0 for first_s in self._first_s[:_SETTLING])
+            share = self._agreed_excess()
             self._change = share if share > _MIN_CHANGE else 0.0
+
+    def _agreed_excess(self) -> float:
+        """The least of four; of six, the next; of more, the median."""
+        count = len(self._excess)
+        if count < _MIN_CHANGES:
+            return 0.0
+        few = (count - _MIN_CHANGES) // 2
+        return sorted(self._excess)[few if count < 2 * _MIN_CHANGES else (count - 1) // 2]
 
     @property
     def noise(self) -> float:
@@ -175,6 +228,9 @@ class DecodeCosts:
         if line is None:
             return None
         kept_s = line(kept) if kept else 0.0
+        sizes = [
+            size for size in range(num_tokens + 1, self.largest + 1) if self._change and self._first[size]
+        ]
 
         def seconds(rows: int) -> float:
             if num_tokens <= rows <= kept:
@@ -182,9 +238,20 @@ class DecodeCosts:
             if rows == num_tokens:
                 return line(rows)
             share = min(1.0, _SETTLING * rows / run) if kept and run else 1.0
-            return (1.0 + self._change * share) * line(rows)
+            row_s = line(rows)
+            return row_s + share * self._more_s(rows, row_s, sizes)
 
         return seconds
+
+    def _more_s(self, rows: int, seconds: float, sizes: list[int]) -> float:
+        """What a first step takes more than `seconds`: no less than one of the largest known size up to this one.
+
+        sizes: those whose first steps were seen.
+        """
+        # Steps are padded to powers of two.
+        index = bisect_right(sizes, 1 << (rows - 1).bit_length())
+        first_s = median_low(self._first[sizes[index - 1]]) * self._level if index else 0.0
+        return max(self._change * seconds, first_s - seconds)
 
     def _line(self, prefill_token_s: float) -> Curve:
         known = self._known

@@ -46,6 +46,11 @@ class Graphs:
         return 0.0034 + 0.0002 * rows if self._since < 2 else 0.0012 + 0.00002 * (rows - 1)
 
 
+GRAPH_TOKEN_S = 0.0012
+GRAPH_FIRST_S = 2 * 0.0024
+"""What the first two steps take more."""
+
+
 def quiet(_step: int, _rows: int) -> float:
     return 1.0
 
@@ -126,6 +131,11 @@ class Stream:
             self._step()
         return self.seconds - before
 
+    def ratio(self, token_s: float, first_s: float = 0.0) -> float:
+        """True seconds of 500 tokens, and of what the last draft wrote beyond, to those without drafts."""
+        before = self.sequence.num_generated
+        return self.write(500) / (first_s + token_s * (self.sequence.num_generated - before))
+
     def _step(self) -> None:
         draft = self.drafter.drafts([self.sequence], 1, 100)[0]
         rows = 1 + (0 if draft is None else len(draft.tokens))
@@ -156,7 +166,7 @@ def test_drafts_cost_at_most_three_percent_of_500_tokens(seconds_of: Seconds, te
     ratios: list[float] = []
     for seed in range(10):
         stream = Stream(TEXTS[text](seed), seconds_of, NOISES[noise](seed))
-        ratios.append(stream.write(500) / (500 * seconds_of(1)))
+        ratios.append(stream.ratio(seconds_of(1)))
     assert max(ratios) <= 1.03, sorted(round(r, 3) for r in ratios)
 
 
@@ -167,31 +177,55 @@ def test_what_a_draft_does_to_the_steps_after_it_counts(text: str, most: float, 
     ratios: list[float] = []
     for seed in range(10):
         stream = Stream(TEXTS[text](seed), Graphs(), NOISES[noise](seed))
-        ratios.append(stream.write(500) / (500 * 0.0012 + 2 * 0.0024))
+        ratios.append(stream.ratio(GRAPH_TOKEN_S, GRAPH_FIRST_S))
     assert max(ratios) <= most, sorted(round(r, 3) for r in ratios)
 
 
 @pytest.mark.parametrize(
-    ("device", "token_s"), [(Graphs, 0.0012), (lambda: proportional, 0.024)], ids=["graphs", "proportional"]
+    ("device", "token_s", "first_s", "most"),
+    [(Graphs, GRAPH_TOKEN_S, GRAPH_FIRST_S, 1.041), (lambda: proportional, 0.024, 0.0, 1.03)],
+    ids=["graphs", "proportional"],
 )
 def test_hardly_an_answer_costs_more_whatever_disturbs_the_clock(
-    device: Callable[[], Seconds], token_s: float
+    device: Callable[[], Seconds], token_s: float, first_s: float, most: float
 ) -> None:
     """Where drafts pay least. Some trials are disturbed so much that they say the opposite of the truth."""
     ratios: list[float] = []
     for noise in ("jitter", "spikes", "other programs"):
         for seed in range(100):
-            stream = Stream(partly(seed), device(), NOISES[noise](seed))
-            ratios.append(stream.write(500) / (500 * token_s))
+            ratios.append(Stream(partly(seed), device(), NOISES[noise](seed)).ratio(token_s, first_s))
     assert sum(ratio > 1.03 for ratio in ratios) <= 1
-    assert max(ratios) <= 1.04
+    assert max(ratios) <= most
 
 
-@pytest.mark.parametrize(("noise", "seed"), [("spikes", 89), ("other programs", 56), ("other programs", 151)])
-def test_a_disturbed_trial_on_a_device_with_graphs_costs_little(noise: str, seed: int) -> None:
-    """A trial of more than twice the rows of the largest step makes these answers take 1.09 and more."""
-    stream = Stream(partly(seed), Graphs(), NOISES[noise](seed))
-    assert stream.write(500) <= 1.03 * (500 * 0.0012 + 2 * 0.0024)
+@pytest.mark.parametrize(
+    ("text", "noise", "seed"),
+    [
+        ("partly", "spikes", 89),
+        ("partly", "other programs", 56),
+        ("partly", "other programs", 151),
+        ("partly", "spikes", 1188),
+        ("partly", "spikes", 1061),
+        ("free", "other programs", 1106),
+    ],
+)
+def test_disturbed_trials_on_a_device_with_graphs_cost_little(text: str, noise: str, seed: int) -> None:
+    """Of more rows than was ever seen, or where a disturbed step tells what a size or a change costs."""
+    stream = Stream(TEXTS[text](seed), Graphs(), NOISES[noise](seed))
+    assert stream.ratio(GRAPH_TOKEN_S, GRAPH_FIRST_S) <= 1.03
+
+
+@pytest.mark.parametrize(
+    ("noise", "seed"),
+    [
+        ("spikes", 1270),  # two slow steps after each of two drafts look like a device that captures steps
+        ("spikes", 1007),
+        ("other programs", 1188),  # a trial just when another program ends looks three times faster
+        ("other programs", 179),
+    ],
+)
+def test_what_disturbs_the_clock_by_chance_makes_no_draft_that_does_not_pay(noise: str, seed: int) -> None:
+    assert Stream(partly(seed), proportional, NOISES[noise](seed)).ratio(0.024) <= 1.03
 
 
 @pytest.mark.parametrize("seed", [92, 189, 195])
@@ -247,7 +281,7 @@ def test_a_draft_model_that_knows_nothing_costs_at_most_three_percent(is_sure: b
 def test_drafts_of_repeating_text_stay_in_use_whatever_the_clock_says(noise: str) -> None:
     for seed in range(5):
         stream = Stream(repeating(seed), cheap, NOISES[noise](seed))
-        assert stream.write(1000) < 0.4 * 1000 * cheap(1)
+        assert stream.write(1000) < 0.2 * 1000 * cheap(1)
 
 
 @pytest.mark.parametrize("steps", [1, 5, 20])

@@ -31,12 +31,12 @@ def test_a_new_size_is_kept_until_its_cost_is_known_if_its_draft_was_right() -> 
     costs = costs_of(change=2.0)
     padding = GraphPadding(costs)
     for accepted, expected in ((0, [1]), (1, [16, 16, 16, 1])):
-        costs.observe(16, 0, 40.0)
+        costs.observe(16, 0, 7.0)
         padding.rows(1)
         padding.accept(accepted)
         for rows in expected:
             assert padding.rows(1) == rows
-            costs.observe(rows, 0, 40.0)
+            costs.observe(rows, 0, 7.0)
 
 
 def test_sizes_are_powers_of_two_where_they_are_captured() -> None:

@@ -222,3 +222,62 @@ def test_one_disturbed_step_does_not_tell_what_a_size_costs() -> None:
     costs.observe(4, 1.2)
     assert costs.has_settled(4)
     assert costs.seconds(4) == pytest.approx(1.2)
+
+
+def test_a_step_just_when_another_program_ends_does_not_make_its_size_look_cheap() -> None:
+    costs = DecodeCosts(8)
+    for _ in range(8):
+        costs.observe(1, 3.0)
+    costs.observe(4, 2.0)  # three times faster from here on: four rows cost as much as two
+    for _ in range(5):
+        costs.observe(1, 1.0)
+    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((1.0, 2.0))
+
+
+def test_a_size_that_costs_hardly_more_is_believed_after_five_steps() -> None:
+    costs = DecodeCosts(8)
+    for _ in range(8):
+        costs.observe(1, 1.0)
+    for number in range(6):
+        assert costs.seconds(4) == pytest.approx(4.0), f"in proportion, after {number}"
+        costs.observe(4, 1.05)
+    assert costs.seconds(4) == pytest.approx(1.05)
+
+
+def test_one_disturbed_first_step_of_a_size_is_forgotten_beside_others() -> None:
+    costs = DecodeCosts(8)
+    for _ in range(8):
+        costs.observe(1, 1.0)
+    for seconds in (12.0, 1.2, 1.2):
+        costs.observe(4, seconds)
+    assert costs.seconds(4) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(("slow_runs", "captured"), [(1, 0), (2, 0), (3, 1)])
+def test_the_first_steps_after_a_change_must_agree(slow_runs: int, captured: int) -> None:
+    """Four of four, or five of six."""
+    costs = DecodeCosts(8)
+    for run in range(3):
+        slow = 3.0 if run < slow_runs else 1.0
+        costs.interrupt()
+        for seconds in (slow, slow, 1.0, 1.0):
+            costs.observe(1, seconds)
+    assert costs.captured_rows == captured
+
+
+def test_a_disturbed_third_step_does_not_hide_what_a_change_costs() -> None:
+    costs = DecodeCosts(8)
+    for third in (4.0, 1.0):
+        costs.interrupt()
+        for seconds in (3.0, 3.0, third, 1.0):
+            costs.observe(1, seconds)
+    assert costs.captured_rows == 1
+
+
+def test_a_first_step_of_a_larger_size_costs_at_least_what_one_of_a_smaller_size_did() -> None:
+    costs = DecodeCosts(64)
+    after_changes(costs, slow=3.0)
+    for seconds in (9.0, 9.0, 1.5, 1.5):
+        costs.observe(16, seconds)
+    assert with_drafts(costs, [9, 16, 30]) == pytest.approx([9.0] * 3)
+    assert with_drafts(costs, [4, 8])[0] < 9.0
