@@ -26,9 +26,9 @@ _MIN_CHANGE: Final = 0.5
 """How much longer the first steps after a change take, as a share, if it is not noise."""
 _MIN_CHANGES: Final = 4
 """So many first steps must agree on it, or five of six, or most of more."""
-_HARDLY: Final = 1.1
+_TOO_CHEAP: Final = 1.1
 """A size that seems to cost less than so many times what a smaller one does is doubted."""
-_FAR: Final = 1.5
+_TOO_DEAR: Final = 1.5
 """Or more than so many times what a smaller one does in proportion."""
 _MIN_SPAN: Final = 3
 """Rows between two sizes that tell the cost of a row."""
@@ -66,11 +66,11 @@ class DecodeCosts:
         self._settled = [0] * (largest + 1)
         """How many of the steps that tell the cost came after the first two of their size, up to `_MIN_SETTLED`."""
         self._excess: deque[float] = deque(maxlen=_RATIOS)
-        """How much longer the first steps of a size took than the next one, as a share."""
-        self._first_s: list[float] = []
-        """The steps of that size since it began, up to the first that has settled."""
-        self._first: list[deque[float]] = [deque(maxlen=_SAMPLES) for _ in range(largest + 1)]
-        """What these steps took, by size, relative to the level."""
+        """How much longer the first steps of a size took than the faster of the next two, as a share."""
+        self._run_s: list[float] = []
+        """Seconds of the steps since that size began, up to the first that has settled."""
+        self._first_costs: list[deque[float]] = [deque(maxlen=_SAMPLES) for _ in range(largest + 1)]
+        """What the first steps of each size cost, relative to the level."""
         self._change = 0.0
         """How much longer each of the first steps after a change takes, as a share; 0 if that may be noise."""
         self._doubted: list[float] = []
@@ -92,7 +92,7 @@ class DecodeCosts:
         is_known = self._is_known(rows)
         is_settled = self._in_a_row > _SETTLING
         if not is_settled:
-            self._first[rows].append(seconds / self._level)
+            self._first_costs[rows].append(seconds / self._level)
         if self._change and is_known and self._settled[rows] and not is_settled:
             return
         self._believe_doubted()
@@ -117,7 +117,7 @@ class DecodeCosts:
         if not smaller or not self._ratios:
             return False
         smaller_s = self._cost[smaller[-1]] * self._level
-        return not _HARDLY * smaller_s <= seconds <= _FAR * smaller_s * rows / smaller[-1]
+        return not _TOO_CHEAP * smaller_s <= seconds <= _TOO_DEAR * smaller_s * rows / smaller[-1]
 
     def _believe_doubted(self) -> None:
         """Learn doubted steps once the level has followed the steps after the first of them."""
@@ -150,11 +150,11 @@ class DecodeCosts:
         The faster of two is taken, since one may have been disturbed.
         """
         if self._in_a_row == 1:
-            self._first_s.clear()
+            self._run_s.clear()
         if self._in_a_row <= _SETTLING + 1:
-            self._first_s.append(seconds)
-        elif self._in_a_row == _SETTLING + 2 and (settled_s := min(self._first_s[-1], seconds)) > 0.0:
-            self._excess.extend(first_s / settled_s - 1.0 for first_s in self._first_s[:_SETTLING])
+            self._run_s.append(seconds)
+        elif self._in_a_row == _SETTLING + 2 and (settled_s := min(self._run_s[-1], seconds)) > 0.0:
+            self._excess.extend(first_s / settled_s - 1.0 for first_s in self._run_s[:_SETTLING])
             share = self._agreed_excess()
             self._change = share if share > _MIN_CHANGE else 0.0
 
@@ -225,12 +225,10 @@ class DecodeCosts:
         steps of that size that write `run` tokens.
         """
         line = self.curve(prefill_token_s)
-        if line is None:
-            return None
+        if line is None or not self._change:
+            return line
         kept_s = line(kept) if kept else 0.0
-        sizes = [
-            size for size in range(num_tokens + 1, self.largest + 1) if self._change and self._first[size]
-        ]
+        sizes = [size for size in range(num_tokens + 1, self.largest + 1) if self._first_costs[size]]
 
         def seconds(rows: int) -> float:
             if num_tokens <= rows <= kept:
@@ -250,7 +248,7 @@ class DecodeCosts:
         """
         # Steps are padded to powers of two.
         index = bisect_right(sizes, 1 << (rows - 1).bit_length())
-        first_s = median_low(self._first[sizes[index - 1]]) * self._level if index else 0.0
+        first_s = median_low(self._first_costs[sizes[index - 1]]) * self._level if index else 0.0
         return max(self._change * seconds, first_s - seconds)
 
     def _line(self, prefill_token_s: float) -> Curve:

@@ -248,9 +248,11 @@ def test_one_disturbed_first_step_of_a_size_is_forgotten_beside_others() -> None
     costs = DecodeCosts(8)
     for _ in range(8):
         costs.observe(1, 1.0)
-    for seconds in (12.0, 1.2, 1.2):
-        costs.observe(4, seconds)
-    assert costs.seconds(4) == pytest.approx(1.2)
+    costs.observe(4, 12.0)
+    assert costs.seconds(4) == pytest.approx(4.0), "in proportion"
+    for _ in range(7):
+        costs.observe(4, 1.2)
+        assert costs.seconds(4) == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(("slow_runs", "captured"), [(1, 0), (2, 0), (3, 1)])
