@@ -1,4 +1,4 @@
-"""Published chat templates, if this machine has them, and answers cut out of their output."""
+"""Published chat templates, and answers cut out of their output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from jan_serve.core.messages import Tool
 
 VARIABLE = "JAN_SERVE_TEMPLATES"
 _ROOT = Path(__file__).parents[4]
-_PATTERN = "llama_cpp_python-*/vendor/llama.cpp/models/templates"
 
 # What ends a turn. An engine stops there, so no answer holds it.
 _ENDS = (
@@ -49,19 +48,14 @@ class RealTemplate(NamedTuple):
     source: str
 
 
-def folder() -> Path | None:
-    """The folder of templates: from the environment, or from the source distribution unpacked below `.cache`."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    cache = _ROOT / ".cache"
-    return next(iter([*cache.glob(_PATTERN), *cache.glob(f"*/{_PATTERN}")]), None)
+def folder() -> Path:
+    """The folder of templates: the one that the environment names, else the one beside the tests."""
+    return Path(os.environ.get(VARIABLE) or _ROOT / "tests" / "data" / "chat_templates")
 
 
 def templates() -> Iterator[RealTemplate]:
     """All of them, by name."""
-    where = folder()
-    for path in sorted(where.glob("*.jinja")) if where is not None else ():
+    for path in sorted(folder().glob("*.jinja")):
         yield RealTemplate(path.stem, path.read_text(encoding="utf-8"))
 
 
