@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -94,6 +96,117 @@ def test_the_last_question_comes_back_with_the_arrow_key(tab: Tab) -> None:
     tab.wait_for_answer()
     expect(tab.page.locator(".bubble")).to_have_text("one more")
     assert [message["content"] for message in asked[-1]["messages"]] == ["one more"]
+
+
+def new_chat(tab: Tab) -> None:
+    tab.page.keyboard.press("Alt+n")
+
+
+def other_chat(tab: Tab) -> None:
+    tab.page.locator(".open-chat", has_text="another").click()
+
+
+def deleted_chat(tab: Tab) -> None:
+    tab.page.evaluate("window.confirm = () => true")
+    tab.page.get_by_role("button", name="Delete one").click()
+
+
+def texts(request: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in request["messages"]]
+
+
+@pytest.mark.parametrize(
+    ("leave", "before"),
+    [(new_chat, []), (other_chat, ["another", "ok"]), (deleted_chat, [])],
+)
+def test_what_is_edited_stays_with_its_chat(
+    tab: Tab, leave: Callable[[Tab], None], before: list[str]
+) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    for question in ("another", "one"):
+        new_chat(tab)
+        tab.ask(question)
+        tab.wait_for_answer()
+    tab.question.press("ArrowUp")
+    expect(tab.page.get_by_text("Editing your last question")).to_be_visible()
+    leave(tab)
+    expect(tab.question).to_have_value("")
+    expect(tab.page.get_by_text("Editing your last question")).to_have_count(0)
+    tab.ask("fresh")
+    tab.wait_for_answer()
+    expect(tab.page.locator(".bubble").last).to_have_text("fresh")
+    assert texts(asked[-1]) == [*before, "fresh"]
+    if leave is deleted_chat:
+        return
+    tab.page.locator(".open-chat", has_text="one").click()
+    expect(tab.question).to_have_value("one")
+    expect(tab.page.get_by_text("Editing your last question")).to_be_visible()
+    tab.question.fill("one more")
+    tab.question.press("Enter")
+    expect(tab.page.locator(".bubble")).to_have_text("one more")
+    tab.wait_for_answer()
+    assert texts(asked[-1]) == ["one more"]
+
+
+def test_what_is_typed_and_attached_stays_with_its_chat(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    tab.ask("one")
+    tab.wait_for_answer()
+    tab.question.fill("half a question")
+    note = FilePayload(name="note.txt", mimeType="text/plain", buffer=b"a note")
+    tab.page.locator("input[type=file]").set_input_files([note])
+    attached = tab.page.locator(".attached")
+    expect(attached.get_by_text("note.txt")).to_be_visible()
+    new_chat(tab)
+    expect(tab.question).to_have_value("")
+    expect(attached).to_have_count(0)
+    tab.question.fill("another half")
+    tab.show("Models")
+    tab.show("Chat")
+    expect(tab.question).to_have_value("another half")
+    new_chat(tab)
+    expect(tab.question).to_have_value("another half")
+    tab.page.locator(".open-chat", has_text="one").click()
+    expect(tab.question).to_have_value("half a question")
+    expect(attached.get_by_text("note.txt")).to_be_visible()
+    tab.question.press("Enter")
+    tab.wait_for_answer()
+    assert texts(asked[-1]) == ["one", "ok", "note.txt:\n\na note\n\nhalf a question"]
+
+
+def test_another_model_may_answer_an_edited_question_with_a_file(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    tab.ask("one")
+    tab.wait_for_answer()
+    tab.question.press("ArrowUp")
+    tab.page.get_by_label("Model", exact=True).select_option("second")
+    note = FilePayload(name="note.txt", mimeType="text/plain", buffer=b"a note")
+    tab.page.locator("input[type=file]").set_input_files([note])
+    expect(tab.page.locator(".attached").get_by_text("note.txt")).to_be_visible()
+    tab.question.press("Enter")
+    tab.wait_for_answer()
+    assert (asked[-1]["model"], texts(asked[-1])) == ("second", ["note.txt:\n\na note\n\none"])
+
+
+def test_a_question_that_another_tab_dropped_is_not_edited(tab: Tab) -> None:
+    asked = tab.answer_chats_with({"content": "ok"})
+    tab.ask("one")
+    tab.wait_for_answer()
+    tab.ask("two")
+    expect(tab.answers).to_have_count(2)
+    tab.wait_for_answer()
+    tab.question.press("ArrowUp")
+    other = tab.page.context.new_page()
+    other.goto(tab.url)
+    Tab(other, tab.url).answer_chats_with({"content": "ok"})
+    other.locator(".open-chat").click()
+    other.get_by_role("button", name="Regenerate").first.click()
+    expect(tab.answers).to_have_count(1)
+    expect(tab.page.get_by_text("Editing your last question")).to_have_count(0)
+    tab.question.press("Enter")
+    expect(tab.answers).to_have_count(2)
+    tab.wait_for_answer()
+    assert texts(asked[-1]) == ["one", "ok", "two"]
 
 
 def test_conversations_are_kept_in_the_browser(tab: Tab) -> None:

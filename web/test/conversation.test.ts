@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { chatRequest, newConversation, newMessage, titleOf, toolsOf, withNews } from "../src/state/conversation";
+import { chatRequest, newConversation, newMessage, titleOf, toolsOf, withEdit, withNews } from "../src/state/conversation";
 import type { Conversation, Message } from "../src/state/conversation";
 
 function conversation(messages: Message[], settings: Partial<Conversation["settings"]> = {}): Conversation {
@@ -92,6 +92,21 @@ test("of more pictures than a request may have the newest ones go", () => {
   };
   assert.deepEqual(sent(Array(66).fill(10)), ["[0.png]\n\nwhat?", "[1.png]\n\nwhat?", ...Array(64).fill(2)]);
   assert.deepEqual(sent([12_000_000, 12_000_000, 12_000_000]), ["[0.png]\n\nwhat?", 2, 2]);
+});
+
+test("an edit replaces a question, what follows it, and nothing where there is no such question", () => {
+  const file = (name: string) => ({ kind: "text" as const, name, content: "x" });
+  const first = { ...newMessage("user", "one"), attachments: [file("a")] };
+  const second = newMessage("user", "two");
+  const messages = [first, newMessage("assistant", "ok"), second, newMessage("assistant", "ok")];
+  const shown = (edited: Message[]) => edited.map(({ role, text, attachments }) => [role, text, attachments?.map(({ name }) => name)]);
+  assert.deepEqual(shown(withEdit(messages, first.id, "new", [file("b")])), [["user", "new", ["a", "b"]]]);
+  assert.deepEqual(shown(withEdit(messages, second.id, "new")).at(-1), ["user", "new", undefined]);
+  assert.deepEqual(shown(withEdit(messages, "of another chat", "new")).slice(-2), [
+    ["assistant", "ok", undefined],
+    ["user", "new", undefined],
+  ]);
+  assert.equal(withEdit([], "of another chat", "new")[0]!.role, "user");
 });
 
 test("tools have to be a list", () => {

@@ -1,8 +1,9 @@
 // The field for questions.
-import { useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { ask, edit, isAnswering, open, stop } from "../state/conversations";
 import type { Attachment } from "../state/conversation";
 import { currentModel, seesImages } from "../state/models";
+import { changeUnsent, dropUnsent, unsentIn } from "../state/unsent";
 import { useFocus } from "../ui/focus";
 import { bytes } from "../ui/format";
 import { Icon } from "../ui/icons";
@@ -10,9 +11,10 @@ import { say } from "../ui/notice";
 import { MAX_ATTACHMENTS, readAttachment, sentBytes } from "./attachments";
 
 export function Composer() {
-  const [text, setText] = useState("");
-  const [attached, setAttached] = useState<Attachment[]>([]);
-  const [edited, setEdited] = useState<string | null>(null);
+  const { id, messages } = open.value;
+  const { text, attached, edited: editedId } = unsentIn(id);
+  // Another tab may have dropped the question meanwhile.
+  const edited = messages.find((message) => message.id === editedId);
   const field = useFocus<HTMLTextAreaElement>();
   const picker = useRef<HTMLInputElement>(null);
   const images = seesImages(currentModel.value);
@@ -21,10 +23,8 @@ export function Composer() {
   const send = () => {
     if (!ready || isAnswering.value) return;
     const question = text.trim();
-    setText("");
-    setAttached([]);
-    setEdited(null);
-    void (edited === null ? ask(question, attached) : edit(edited, question));
+    dropUnsent(id);
+    void (edited === undefined ? ask(question, attached) : edit(edited.id, question, attached));
   };
   const key = (event: KeyboardEvent) => {
     // While an input method composes, Enter chooses a candidate.
@@ -33,15 +33,12 @@ export function Composer() {
       event.preventDefault();
       send();
     } else if (event.key === "Escape" && isAnswering.value) stop();
-    else if (event.key === "Escape" && edited !== null) {
-      setEdited(null);
-      setText("");
-    } else if (event.key === "ArrowUp" && text === "" && !isAnswering.value) {
-      const last = open.value.messages.findLast(({ role }) => role === "user");
+    else if (event.key === "Escape" && edited !== undefined) changeUnsent(id, { text: "", edited: null });
+    else if (event.key === "ArrowUp" && text === "" && !isAnswering.value) {
+      const last = messages.findLast(({ role }) => role === "user");
       if (last === undefined) return;
       event.preventDefault();
-      setText(last.text);
-      setEdited(last.id);
+      changeUnsent(id, { text: last.text, edited: last.id });
     }
   };
   const attach = async (files: Iterable<File>) => {
@@ -53,8 +50,10 @@ export function Composer() {
         say(error instanceof Error ? error.message : String(error), true);
       }
     }
-    if (attached.length + added.length > MAX_ATTACHMENTS) say(`${MAX_ATTACHMENTS} files at most go with a question`, true);
-    setAttached((known) => [...known, ...added].slice(0, MAX_ATTACHMENTS));
+    // Reading takes a while: another conversation may be open by then, and other files attached to this one.
+    const all = [...unsentIn(id).attached, ...added];
+    if (all.length > MAX_ATTACHMENTS) say(`${MAX_ATTACHMENTS} files at most go with a question`, true);
+    changeUnsent(id, { attached: all.slice(0, MAX_ATTACHMENTS) });
   };
   const paste = (event: ClipboardEvent) => {
     const files = [...(event.clipboardData?.files ?? [])];
@@ -70,14 +69,14 @@ export function Composer() {
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => (event.preventDefault(), void attach(event.dataTransfer?.files ?? []))}
     >
-      {edited !== null && <p class="hint">Editing your last question. Escape cancels.</p>}
+      {edited !== undefined && <p class="hint">Editing your last question. Escape cancels.</p>}
       {attached.length > 0 && (
         <ul class="attached">
           {attached.map((file, index) => (
             <li key={index}>
               {file.kind === "image" ? <img src={file.content} alt={file.name} /> : <span>{file.name}</span>}
               <span class="hint">{bytes(sentBytes(file))}</span>
-              <button type="button" class="quiet small" aria-label={`Remove ${file.name}`} onClick={() => setAttached(attached.filter((_, at) => at !== index))}>
+              <button type="button" class="quiet small" aria-label={`Remove ${file.name}`} onClick={() => changeUnsent(id, { attached: attached.filter((_, at) => at !== index) })}>
                 <Icon name="close" />
               </button>
             </li>
@@ -90,7 +89,7 @@ export function Composer() {
         </button>
         <input ref={picker} type="file" multiple hidden tabIndex={-1} onChange={(event) => (void attach([...(event.currentTarget.files ?? [])]), (event.currentTarget.value = ""))} />
         <div class="grow" data-text={text}>
-          <textarea ref={field} id="question" rows={1} aria-label="Your question" placeholder="Ask something" value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={key} onPaste={paste} />
+          <textarea ref={field} id="question" rows={1} aria-label="Your question" placeholder="Ask something" value={text} onInput={(event) => changeUnsent(id, { text: event.currentTarget.value })} onKeyDown={key} onPaste={paste} />
         </div>
         {isAnswering.value ? (
           <button type="button" class="primary round" aria-label="Stop" onClick={() => stop()}>

@@ -129,7 +129,7 @@ function Waiting({ model }: { model: string }) {
   if (status?.value === "loading") {
     return (
       <label class="loading">
-        {model} is loaded
+        Loading {model}…
         <progress max={1} {...(status.progress ? { value: status.progress.value } : {})} />
       </label>
     );

@@ -65,6 +65,17 @@ export function titleOf(text: string): string {
   return line.length > TITLE_CHARS ? `${line.slice(0, TITLE_CHARS - 1)}…` : line || "New chat";
 }
 
+/** The messages up to a question, with this text and these attachments added to its own. Asks anew if it is not there. */
+export function withEdit(messages: Message[], id: string, text: string, attachments: Attachment[] = []): Message[] {
+  const at = messages.findIndex((message) => message.id === id);
+  const known = messages[at];
+  const before = known === undefined ? messages : messages.slice(0, at);
+  const asked: Message = { ...(known ?? newMessage("user", text)), text };
+  const attached = [...(known?.attachments ?? []), ...attachments];
+  if (attached.length > 0) asked.attachments = attached;
+  return [...before, asked];
+}
+
 /** The message with a piece added. */
 export function withNews(message: Message, news: ChatNews): Message {
   const changed = { ...message };

@@ -2,10 +2,11 @@
 import { computed, signal } from "@preact/signals";
 import { streamChat } from "../api/chat";
 import { messageOf, wasAborted } from "../api/http";
-import { chatRequest, newConversation, newMessage, titleOf, withNews } from "./conversation";
+import { chatRequest, newConversation, newMessage, titleOf, withEdit, withNews } from "./conversation";
 import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
 import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
 import { currentModel, refreshModels } from "./models";
+import { dropUnsent } from "./unsent";
 
 const SAVE_MS = 1_000;
 const LOOK_MS = 300;
@@ -50,9 +51,11 @@ export function openConversation(id: string): void {
   openId.value = id;
 }
 
+/** Opens the new chat: the one that nothing was asked in yet, with what is typed there, if there is one. */
 export function startConversation(): void {
+  const used = conversations.value.some(({ id }) => id === draft.value.id);
   // The system prompt and the tools are usually reused.
-  draft.value = { ...newConversation(), settings: open.value.settings };
+  draft.value = { ...(used ? newConversation() : draft.value), settings: open.value.settings };
   openId.value = draft.value.id;
 }
 
@@ -64,6 +67,9 @@ export function renameConversation(id: string, title: string): void {
 export async function deleteConversation(id: string): Promise<void> {
   stop(id);
   conversations.value = conversations.value.filter((conversation) => conversation.id !== id);
+  dropUnsent(id);
+  // An answer that is being stopped still writes to this id.
+  if (draft.value.id === id) draft.value = { ...newConversation(), settings: draft.value.settings };
   if (openId.value === id) startConversation();
   window.clearTimeout(saves.get(id));
   saves.delete(id);
@@ -92,12 +98,9 @@ export async function regenerate(id: string): Promise<void> {
   await answer((messages) => messages.slice(0, indexOf(messages, id)));
 }
 
-/** Change a question, drop the messages after it, and answer it. */
-export async function edit(id: string, text: string): Promise<void> {
-  await answer((messages) => {
-    const at = indexOf(messages, id);
-    return [...messages.slice(0, at), { ...messages[at]!, text }];
-  });
+/** Change a question, drop the messages after it, and answer it. Attachments are added to those that it has. */
+export async function edit(id: string, text: string, attachments: Attachment[] = []): Promise<void> {
+  await answer((messages) => withEdit(messages, id, text, attachments));
 }
 
 export function stop(id: string = open.value.id): void {
