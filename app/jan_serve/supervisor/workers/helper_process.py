@@ -208,7 +208,7 @@ class _Helper:
 
     @property
     def ending(self) -> str:
-        """How it ended, and its last words."""
+        """How it ended, and the reason that it gave."""
         words = self._tail.last_words()
         return f"{self.process.status}: {words}" if words else self.process.status
 

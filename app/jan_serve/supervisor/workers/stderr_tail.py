@@ -1,33 +1,23 @@
 """The last lines of the stderr of a worker or a helper, sanitised.
 
-Native code writes there: its text may contain terminal escapes, file paths and addresses. `lines` is for the log;
-`last_words` is for HTTP clients and omits paths, addresses and traceback frames. All of it is read: a full pipe would
-block the child.
+Native code writes there: its text may contain terminal escapes, file paths and addresses. `lines` is for the log,
+`last_words` for HTTP clients. All of it is read: a full pipe would block the child.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from typing import Final
 
 from jan_serve.supervisor.workers.child_process import ChildProcess
+from jan_serve.supervisor.workers.crash_reason import crash_reason
 
 MAX_LINES = 50
 MAX_LINE_CHARS = 400
 _READ: Final = 64 * 1024
 _AFTER_EXIT_S: Final = 0.5
-
-_ABSOLUTE_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\",;()<>]+)+[/\\]([^\s/\\:'\",;()<>]+)")
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_FRAME = re.compile(r'^\s*(Traceback \(|File "|#\d+ |\^+$|~*\^)')
-_INDENTED = re.compile(r"^\s{2,}")
-# llama.cpp's remarks about the model, which it prints at every load: they explain no crash.
-_REMARK = re.compile(
-    r"^\w+: .*(will not be utilized|n_ctx|not marked as EOG|special_eo[sg]|control-looking token)"
-)
 
 
 def sanitise(text: str) -> str:
@@ -67,15 +57,9 @@ class StderrTail:
         """Oldest first."""
         return tuple(self._lines)
 
-    def last_words(self, count: int = 3) -> str:
-        """The last `count` lines that may explain its end, joined with " | "; "" if there are none."""
-        omitted = (_FRAME, _INDENTED, _REMARK)
-        lines = [line for line in self._lines if not any(pattern.match(line) for pattern in omitted)]
-        return " | ".join(_public(line) for line in lines[-count:])
-
-
-def _public(line: str) -> str:
-    return _ADDRESS.sub("<address>", _ABSOLUTE_PATH.sub(r"\1", line)).strip()
+    def last_words(self) -> str:
+        """See `crash_reason`."""
+        return crash_reason(self.lines)
 
 
 class StderrReader:

@@ -65,7 +65,7 @@ class WorkerState(StrEnum):
 
 
 class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker ended. requested: by `stop`. words: its last stderr lines, safe to show.
+    """How a worker ended. requested: by `stop`. words: the reason on its stderr, safe to show.
 
     status: "exit status 3", "signal SIGSEGV". stall: the reason, if it was killed for one.
     """
