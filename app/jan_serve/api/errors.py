@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from jan_serve.core.public_text import public_text
 from jan_serve.errors import (
     DeadlineExceeded,
     EngineCrashed,
@@ -66,8 +67,9 @@ STATUS_OF: Final[tuple[tuple[type[JanServeError], int], ...]] = (
 )
 """The first match decides, so subclasses precede their base."""
 
-_SPEAKING: Final = (EngineFailure,)
-"""Errors with status 500 whose message may be shown to the client."""
+_SPEAKING: Final = (EngineFailure, SettingsError)
+"""Errors with status 500 whose message may be shown to the client: without it, a load that the settings refuse could
+not be told from a fault of the server."""
 
 _RETRY_AFTER_CRASH_S: Final = 1.0
 _MAX_KEY_CHARS: Final = 100
@@ -143,7 +145,7 @@ def problem_of(error: JanServeError) -> Problem:
     return Problem(
         status=status_of(error),
         code=error.code,
-        message=INTERNAL_MESSAGE if _is_hidden(error) else error.message,
+        message=_shown(error),
         param=error.param,
         headers=_retry_header(error),
         error=error,
@@ -151,10 +153,17 @@ def problem_of(error: JanServeError) -> Problem:
 
 
 def logged_problem(error: JanServeError, request_id: str) -> Problem:
-    """As `problem_of`. The message of an internal failure goes to the log, under the request id."""
-    if _is_hidden(error):
+    """As `problem_of`. What it leaves out of a message goes to the log, under the request id."""
+    if _is_hidden(error) or isinstance(error, SettingsError):
         logger.error("request %s failed: %s", request_id, error.message)
     return problem_of(error)
+
+
+def _shown(error: JanServeError) -> str:
+    if _is_hidden(error):
+        return INTERNAL_MESSAGE
+    # The owner of the machine needs the whole path of a file in the settings, and finds it in the log.
+    return public_text(error.message) if isinstance(error, SettingsError) else error.message
 
 
 def _is_hidden(error: JanServeError) -> bool:

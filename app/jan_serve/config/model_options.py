@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from jan_serve.config.device_options import DeviceOptions
 from jan_serve.config.flags import MEMORY_GROUP, MODEL_GROUP, Flag
+from jan_serve.core.kv_types import is_quantised
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
@@ -199,3 +200,12 @@ class ModelOptions(DeviceOptions):
         Field(description="Request huge pages (Linux): a few percent faster on CPUs."),
         Flag(MEMORY_GROUP),
     ] = True
+
+    @field_validator("type_v")
+    @classmethod
+    def _check_flash_attention(cls, type_v: KvType, others: ValidationInfo) -> KvType:
+        if is_quantised(type_v) and others.data.get("flash_attn") == "off":
+            raise ValueError(
+                "must be f32, f16 or bf16 where flash_attn is off: quantised values require flash attention"
+            )
+        return type_v

@@ -16,3 +16,7 @@ BYTES_PER_ELEMENT: Final = {
     "iq4_nl": 18 / 32,
 }
 """By llama.cpp's name; blocks of 32 elements include their scales."""
+
+
+def is_quantised(kv_type: str) -> bool:
+    return kv_type not in ("f32", "f16", "bf16")

@@ -28,6 +28,7 @@ from jan_serve.errors import (
     ModelFailed,
     Overloaded,
     ProtocolError,
+    SettingsError,
     error_from_payload,
 )
 
@@ -86,6 +87,15 @@ def test_when_to_come_back(error: JanServeError, status: int, retry_after: str |
 def test_our_own_failures_say_nothing_of_the_inside() -> None:
     for problem in (problem_of(ProtocolError("frame at 0x7f00 in /home/x")), internal_problem()):
         assert (problem.status, problem.message) == (500, INTERNAL_MESSAGE)
+
+
+def test_a_wrong_setting_tells_its_reason_but_no_path(caplog: pytest.LogCaptureFixture) -> None:
+    reason = "require_accelerator: llama.cpp finds no accelerator that may be used (device: any; found: none)"
+    problem = problem_of(SettingsError(reason))
+    assert (problem.status, problem.code, problem.message) == (500, "settings_error", reason)
+    error = SettingsError("template: /home/me/chat.jinja cannot be read: Permission denied")
+    assert logged_problem(error, "req_7").message == "template: chat.jinja cannot be read: Permission denied"
+    assert caplog.messages == [f"request req_7 failed: {error.message}"]
 
 
 def test_what_an_answer_hides_is_in_the_log_under_its_request(caplog: pytest.LogCaptureFixture) -> None:

@@ -45,6 +45,18 @@ MISTAKES = [
         "[models.x]\nlora = [{name='a', file='poet.gguf'}, {name='A', file='poet.gguf'}]",
         r":1: models\.x two LoRA adapters are named 'a'",
     ),
+    (
+        "[models.x]\nflash_attn = 'off'\ntype_v = 'q8_0'",
+        r":3: models\.x\.type_v must be .* flash_attn is off: .* \(it is 'q8_0'\)",
+    ),
+    (
+        "flash_attn = 'off'\n[models.x]\ntype_v = 'q4_0'",
+        r":3: models\.x\.type_v must be .* flash_attn is off",
+    ),
+    (
+        "type_v = 'q8_0'\n[models.x]\nflash_attn = 'off'",
+        r":2: models\.x\.type_v must be .* flash_attn is off",
+    ),
     ("[models.x]\ntemplate = 'no.jinja'", r":2: models\.x\.template: there is no file .*no\.jinja"),
     ("[models.x]\naliases = ['y']\n[models.Y]\npin = true", r":2: .*'y' is a name of 'Y' already"),
     ("[models.x]\naliases = ['a']\n[models.y]\naliases = ['b', 'A']", r":4: .*'A' is a name of 'x' already"),

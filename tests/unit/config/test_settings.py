@@ -50,6 +50,10 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"n_gpu_layers": "-3"}, "greater than or equal to 0"),
     ({"flash_attn": "maybe"}, "'auto', 'on' or 'off'"),
     ({"type_k": "q3"}, "'f32', 'f16'"),
+    *(
+        ({"flash_attn": "off", "type_v": kind}, f"--type-v: type_v must be .* flash_attn is off.*{kind}")
+        for kind in ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+    ),
     ({"n_ctx": 1}, "greater than or equal to 64"),
     ({"sse_ping_s": 0}, "greater than 0"),
     ({"drain_timeout_s": float("nan")}, "must be less than or equal to 3600"),
@@ -63,6 +67,13 @@ WRONG_FLAGS: list[tuple[dict[str, Any], str]] = [
 def test_wrong_flags_are_named(config_file: Path, flags: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         load_settings(flags)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+def test_values_that_need_no_flash_attention(config_file: Path, kind: str) -> None:
+    settings = load_settings({"flash_attn": "off", "type_v": kind, "type_k": "q8_0"}).settings
+    assert (settings.type_v, settings.type_k) == (kind, "q8_0")
+    assert load_settings({"type_v": "q8_0"}).settings.flash_attn == "auto"
 
 
 @pytest.mark.parametrize("value", ["lots", "-1", -1, True, "8XB"])

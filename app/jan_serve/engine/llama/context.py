@@ -9,10 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import extension, lib
+from jan_serve.engine.llama.context_error import context_error
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
-from jan_serve.errors import EngineFailure, InsufficientMemory, SettingsError
+from jan_serve.errors import EngineFailure, SettingsError
 
 Tokens = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -182,7 +184,7 @@ class LlamaContext:
         head_of: LlamaContext | None = None,
         max_rollback: int = 0,
     ) -> None:
-        """Allocate `n_ctx` cells. Raises InsufficientMemory if llama.cpp cannot.
+        """Allocate `n_ctx` cells. Raises InsufficientMemory, SettingsError or ModelFailed if llama.cpp cannot.
 
         head_of: this context computes the head of that context's model, which predicts further tokens (MTP).
         max_rollback: the most tokens that `truncate` shall drop from a recurrent sequence, of its latest batch without
@@ -212,13 +214,10 @@ class LlamaContext:
         self.abort_flag = AbortFlag()
         params.abort_callback = self.abort_flag.callback
         params.abort_callback_data = self.abort_flag.data
-        pointer = lib.llama_init_from_model(model.pointer, params)
+        with backend.last_error() as error:
+            pointer = lib.llama_init_from_model(model.pointer, params)
         if not pointer:
-            raise InsufficientMemory(
-                f"llama.cpp could not create a context of {n_ctx} tokens (type_k {type_k}, type_v {type_v},"
-                f" flash_attn {flash_attn}): not enough memory, or the model does not support this combination",
-                retry_after=None,
-            )
+            raise context_error(error.lines, n_ctx=n_ctx, type_k=type_k, type_v=type_v, flash_attn=flash_attn)
         self.pointer: Any = pointer
         self._threads = threads
         threads.attach(pointer)

@@ -24,8 +24,8 @@ _REASON: Final = re.compile(
     | \berrors?:\s | \berror\sloading\b | ^Fatal\b
     | ^(?:\w+(?:\.|::))*\w+(?:Error|Exception)(?::|$)
     | \bno\s(?:such|module)\b
-    | out\sof\smemory | outofmemory | insufficient\smemory | bad_alloc | \bcannot\s(?:allocate|open)\b | \bcould\snot\sallocate
-    | failed\sto\s(?:re)?alloc | unable\sto\s(?:re)?alloc | \balloc\w*\s.*\bfailed\b
+    | out\sof\smemory | outofmemory | insufficient\smemory | bad_alloc | \bcannot\s(?:allocate|open)\b
+    | failed\sto\s(?:re)?alloc | (?:unable\sto|could\snot)\s(?:re)?alloc | \balloc\w*\s.*\bfailed\b
     | ^(?:free|malloc|realloc|munmap_chunk)\(\):\s | ^(?:double\sfree|corrupted\s) | stack\ssmashing
     """,
     re.VERBOSE | re.IGNORECASE,

@@ -23,7 +23,7 @@ from jan_serve.engine.llama.context import (
 )
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
-from jan_serve.errors import InsufficientMemory, SettingsError
+from jan_serve.errors import InsufficientMemory, JanServeError, SettingsError
 from tests.support.models import EXACT
 
 pytestmark = pytest.mark.integration
@@ -310,13 +310,25 @@ def test_outputs_that_a_context_does_not_have(open_model: Callable[[str], LlamaM
             context.token_embeddings(1, 64)
 
 
-def test_a_combination_that_llama_cpp_refuses_names_itself(open_model: Callable[[str], LlamaModel]) -> None:
-    refused = r"context of 256 tokens \(type_k f16, type_v q8_0, flash_attn off\)"
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"type_v": "q8_0"},
+            "type_v, flash_attn: values of type q8_0 require flash attention, and flash_attn is off",
+        ),
+        ({"n_batch": 0, "n_ubatch": 0}, "n_batch and n_ubatch cannot both be zero"),
+    ],
+)
+def test_a_combination_that_llama_cpp_refuses_names_itself(
+    open_model: Callable[[str], LlamaModel], fields: dict[str, Any], message: str
+) -> None:
     with (
-        pytest.raises(InsufficientMemory, match=refused),
-        context_of(open_model("exact_llama"), type_k="f16", type_v="q8_0"),
+        pytest.raises(JanServeError, match=message) as caught,
+        context_of(open_model("exact_llama"), **fields),
     ):
         pass
+    assert not isinstance(caught.value, InsufficientMemory)
 
 
 def test_an_unknown_type_of_the_cache(open_model: Callable[[str], LlamaModel]) -> None:

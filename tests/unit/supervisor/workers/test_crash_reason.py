@@ -9,7 +9,7 @@ from jan_serve.supervisor.workers.crash_reason import crash_reason
 LOG = """\
 llama_context: n_ctx_seq (512) < n_ctx_train (2048) -- the full capacity of the model will not be utilized
 load: special_eos_id is not in special_eog_ids - the tokenizer config may be incorrect
-load: control-looking token:      2 '</s>' was not control-type; this is probably a bug in the model. its type will be overridden
+load: control-looking token:      2 '</s>' was not control-type; its type will be overridden
 init: embeddings required but some input tokens were not marked as outputs -> overriding
 llama_kv_cache: the V embeddings have different sizes across layers and FA is not enabled - padding V cache to 1024
 sched_reserve: Flash Attention was auto, set to enabled
@@ -41,11 +41,11 @@ TAILS = [
         "CUDA error: out of memory | ggml-cuda.cu:96: CUDA error",
     ),
     (
-        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+        "alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
         "ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000\n"
         "sched_reserve: graph nodes = 966",
-        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of"
-        " memory | ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000",
+        "alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory"
+        " | ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000",
     ),
     (
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
