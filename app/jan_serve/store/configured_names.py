@@ -18,13 +18,14 @@ NO_PROJECTOR: Final = "none"
 class ConfiguredNames(msgspec.Struct, frozen=True):
     """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models.
 
-    projector: a file, "none", or None for the one that is found.
+    projector: a file, "none", or None for the one that is found. has_template: a chat template is set.
     """
 
     aliases: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     adapter_files: tuple[Path, ...] = ()
     projector: str | None = None
+    has_template: bool = False
 
 
 Names = Mapping[str, ConfiguredNames]
@@ -69,7 +70,9 @@ def _with_table(entry: ModelEntry, table: str | None, names: Names) -> ModelEntr
     if table is None:
         return entry
     own = names[table]
-    found = msgspec.structs.replace(entry, table=table, aliases=own.aliases, adapters=own.adapters)
+    found = msgspec.structs.replace(
+        entry, table=table, aliases=own.aliases, adapters=own.adapters, has_template=own.has_template
+    )
     if own.projector is None:
         return found
     return msgspec.structs.replace(

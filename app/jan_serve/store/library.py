@@ -25,7 +25,7 @@ from jan_serve.store.index import ModelIndex, ModelRecord
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.name_matching import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
-from jan_serve.store.resolve import ModelResolver, check_name
+from jan_serve.store.resolve import ModelResolver, as_configured, check_name
 from jan_serve.store.variants import VariantIndex, is_named
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class ModelLibrary:
     def details(self, name: str) -> tuple[ListedModel, GgufHeader]:
         """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
         entry = self._resolver.resolve_with_adapter(name)[0]
-        facts = self._resolver.facts(entry)
+        facts = self._resolver.effective_facts(entry)
         listed = msgspec.structs.replace(self._listed(entry), facts=facts, problem=None)
         return listed, read_gguf_header(entry.path)
 
@@ -282,6 +282,8 @@ class ModelLibrary:
         record = entry.record
         read = self._facts.get(_stamp(entry))
         facts = read or (record.facts if record is not None else None)
+        if isinstance(facts, HeaderFacts):
+            facts = as_configured(facts, entry)
         is_in_folder = entry.origin == "models folder"
         return ListedModel(
             name=entry.name,

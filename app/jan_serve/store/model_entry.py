@@ -14,8 +14,9 @@ class ModelEntry(msgspec.Struct, frozen=True, cache_hash=True):
 
     size_bytes and modified_ns (nanoseconds since 1970) are those of a split model's first file. record: from the index;
     None if the user added the file and nothing read it yet. table: its name in the configuration, which also gives
-    aliases and adapters (names of LoRA adapters). variants: names of its variants. variant_adapters: LoRA adapters of
-    variants, by their names. projectors: files that may be its projector, the likeliest first.
+    aliases, adapters (names of LoRA adapters) and whether a chat template is set (has_template). variants: names of its
+    variants. variant_adapters: LoRA adapters of variants, by their names. projectors: files that may be its projector,
+    the likeliest first.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ModelEntry(msgspec.Struct, frozen=True, cache_hash=True):
     variants: tuple[str, ...] = ()
     variant_adapters: tuple[tuple[str, Path], ...] = ()
     projectors: tuple[Path, ...] = ()
+    has_template: bool = False
 
     @property
     def all_aliases(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
 from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
+from jan_serve.store.last_model import LastModel
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.model_folder import ModelFolder, entry_of_file
 from jan_serve.store.name_matching import (
@@ -96,6 +97,7 @@ class ModelResolver:
         self._projector_faults = ProjectorFaults(models_dir)
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._folder = ModelFolder(models_dir, index)
+        self._last = LastModel(models_dir)
         self._scan = SharedScan(self._scan_entries)
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
@@ -193,29 +195,46 @@ class ModelResolver:
         own = [entry for entry in entries if entry.origin != "built in"]
         if len(own) == 1:
             return DefaultModel(own[0], "the only model in the models folder")
+        chosen = self._likeliest(own)
+        if chosen is not None:
+            return chosen
         built_in = next((entry for entry in entries if entry.origin == "built in"), None)
-        only = self._only_servable(own)
-        if only is not None:
-            return DefaultModel(only, "the only model in the models folder that can be served")
         if own:
             return DefaultModel(
-                built_in, f"{len(own)} models are in the models folder and none is configured"
+                built_in, f"{len(own)} models are in the models folder and none can be served"
             )
         return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
 
-    def _only_servable(self, entries: Sequence[ModelEntry]) -> ModelEntry | None:
-        """None for none and for several. Reads headers of which the index has no facts, until there are two models."""
+    def _likeliest(self, entries: Sequence[ModelEntry]) -> DefaultModel | None:
+        """A model that chats, else one that writes text, else any; of these the one used last, else the newest file.
+
+        Of the headers that the index lacks, it reads as few as that takes. None if no model can be served.
+        """
+        last = self._last.name()
+        order = sorted(entries, key=lambda entry: (entry.name != last, -entry.modified_ns, entry.name))
         found: ModelEntry | None = None
-        for entry in entries:
+        least, n_servable = _N_KINDS, 0
+        for entry in order:
             try:
-                if entry.record is None or entry.record.facts is None:
-                    self.model_file(entry.path, entry.name)
+                kind = _kind(self.effective_facts(entry))
             except (InvalidModel, ModelNotFound):
                 continue
-            if found is not None:
-                return None
-            found = entry
-        return found
+            n_servable += 1
+            if kind < least:
+                found, least = entry, kind
+            if least == 0 and (n_servable > 1 or entry.name == last):
+                break
+        if found is None:
+            return None
+        if n_servable == 1 and found.name != last:
+            return DefaultModel(found, "the only model in the models folder that can be served")
+        reason = "used last" if found.name == last else f"the newest of {len(entries)} models"
+        return DefaultModel(found, reason if least == 0 else f"{reason}; none of them chats")
+
+    def note_use(self, entry: ModelEntry) -> None:
+        """The model was loaded to write text. The built-in one leaves the default to another."""
+        if entry.origin == "models folder":
+            self._last.note(entry.name)
 
     def model_file(self, path: Path, name: str) -> ModelFile:
         """The header facts of the file of `name`. Blocks on the disk.
@@ -249,6 +268,10 @@ class ModelResolver:
         facts = self.model_file(entry.path, entry.name).facts(self._thinks)
         self.keep_facts(entry, facts)
         return facts
+
+    def effective_facts(self, entry: ModelEntry) -> HeaderFacts:
+        """As `facts`, with what the configuration adds."""
+        return as_configured(self.facts(entry), entry)
 
     def keep_facts(self, entry: ModelEntry, facts: HeaderFacts) -> None:
         """Write facts from the model's header to the index, if that has it."""
@@ -330,6 +353,21 @@ class ModelResolver:
         return (
             msgspec.structs.replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
         )
+
+
+def as_configured(facts: HeaderFacts, entry: ModelEntry) -> HeaderFacts:
+    """A configured chat template counts as the model's own."""
+    if not entry.has_template or facts.has_chat_template:
+        return facts
+    return msgspec.structs.replace(facts, has_chat_template=True)
+
+
+_N_KINDS: Final = 3
+
+
+def _kind(facts: HeaderFacts) -> int:
+    """0: it chats, 1: it continues text, 2: it makes embeddings or scores."""
+    return 2 if not facts.writes_text else 1 if facts.is_base else 0
 
 
 def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:

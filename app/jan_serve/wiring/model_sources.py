@@ -105,15 +105,20 @@ class ModelSources:
         return source.projector
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
-        """Log why the model is served for text only, if it has a projector; lists say so from then on."""
+        """Log why the model is served for text only, if it has a projector; lists say so from then on.
+
+        A model that writes text becomes the one that was used last.
+        """
+        with self._lock:
+            entry = self._entries.get(source.name)
+        if entry is not None and not facts.is_embedding_model:
+            self._resolver.note_use(entry)
         fault = facts.projector_fault
         if fault:
             logger.warning("%s is served for text only: %s", source.name, fault)
         if source.projector is not None:
             self._resolver.note_projector(Path(source.projector), fault)
             return
-        with self._lock:
-            entry = self._entries.get(source.name)
         if entry is None or not entry.projectors:
             return
         for each in self._resolver.unfitting_projectors(entry, facts.n_embd):
@@ -262,6 +267,7 @@ def configured_names(book: ModelBook) -> Mapping[str, ConfiguredNames]:
             tuple(adapter.name for adapter in table.lora),
             tuple(adapter.file for adapter in table.lora),
             table.projector,
+            has_template=table.template is not None,
         )
         for name, table in book.tables().items()
     }

@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
-from jan_serve.store.index import ModelIndex
+from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.store.index import STATE_FOLDER, ModelIndex
+from jan_serve.store.last_model import LastModel
 from jan_serve.store.resolve import ModelResolver
-from tests.unit.store.gguf_builder import GgufBytes, string_key
+from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key
 
 FILES = (
     "Qwen3-0.6B-Q8_0.gguf",
@@ -188,7 +190,7 @@ def test_default_without_configuration(tmp_path: Path, builtin: tuple[str, Path]
     assert "only model" in resolver.default().reason
     (models / "two.gguf").write_bytes(b"GGUF")
     assert resolver.resolve(None).name == "jan-tiny"
-    assert "2 models" in resolver.default().reason
+    assert resolver.default().reason == "2 models are in the models folder and none can be served"
     assert not resolver.default().is_expected
     (models / "jan-tiny.gguf").write_bytes(b"GGUF")
     assert resolver.resolve("jan-tiny").path == models / "jan-tiny.gguf"
@@ -207,7 +209,87 @@ def test_a_damaged_file_is_no_choice(tmp_path: Path, builtin: tuple[str, Path]) 
         "the only model in the models folder that can be served",
     )
     (models / "more.gguf").write_bytes(GgufBytes().build())
-    assert resolver.resolve(None).name == "jan-tiny"
+    assert resolver.resolve(None).name in ("good", "more")
+
+
+TEMPLATE = string_key("tokenizer.chat_template", "{{ messages }}")
+BASE, CHATS = GgufBytes(), GgufBytes(keys=[TEMPLATE])
+EMBEDS = GgufBytes(keys=[TEMPLATE, uint_key("llama.pooling_type", 1)])
+Kinds = dict[str, GgufBytes | None]
+"""None: a damaged file. The first is the oldest."""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "last", "name", "reason"),
+    [
+        ({"a": CHATS, "b": CHATS, "c": CHATS}, None, "c", "the newest of 3 models"),
+        ({"a": CHATS, "b": CHATS, "c": CHATS}, "b", "b", "used last"),
+        ({"a": CHATS, "b": CHATS, "c": BASE}, None, "b", "the newest of 3 models"),
+        ({"a": CHATS, "b": BASE, "c": EMBEDS}, "b", "a", "the newest of 3 models"),
+        ({"a": CHATS, "b": EMBEDS}, "b", "a", "the newest of 2 models"),
+        ({"a": CHATS, "b": CHATS}, "gone", "b", "the newest of 2 models"),
+        ({"a": CHATS, "b": None}, None, "a", "the only model in the models folder that can be served"),
+        ({"a": CHATS, "b": None}, "b", "a", "the only model in the models folder that can be served"),
+        ({"a": BASE, "b": EMBEDS}, None, "a", "the newest of 2 models; none of them chats"),
+        ({"a": BASE, "b": BASE, "c": EMBEDS}, "a", "a", "used last; none of them chats"),
+        ({"a": EMBEDS, "b": EMBEDS}, None, "b", "the newest of 2 models; none of them chats"),
+    ],
+)
+def test_the_default_of_several_models_is_never_the_built_in_one(
+    tmp_path: Path, builtin: tuple[str, Path], kinds: Kinds, last: str | None, name: str, reason: str
+) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for age, (each, content) in enumerate(kinds.items()):
+        path = models / f"{each}.gguf"
+        path.write_bytes(b"nonsense" if content is None else content.build())
+        os.utime(path, ns=(age * 10**9, age * 10**9))
+    resolver = ModelResolver(models, builtin=builtin, index=ModelIndex(models))
+    if last in kinds:
+        resolver.note_use(resolver.resolve(last))
+    elif last is not None:
+        LastModel(models).note(last)
+    resolver.note_use(resolver.resolve("jan-tiny"))
+    for each in (resolver, ModelResolver(models, builtin=builtin, index=ModelIndex(models))):
+        found = each.default()
+        assert found.entry is not None
+        assert (found.entry.name, found.reason, found.is_expected) == (name, reason, False)
+
+
+def test_models_of_the_same_age_have_one_default(tmp_path: Path, builtin: tuple[str, Path]) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for name in ("b", "a", "c"):
+        (models / f"{name}.gguf").write_bytes(CHATS.build())
+        os.utime(models / f"{name}.gguf", ns=(0, 0))
+    assert ModelResolver(models, builtin=builtin).resolve(None).name == "a"
+
+
+def test_a_configured_template_makes_a_base_model_chat(tmp_path: Path, builtin: tuple[str, Path]) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for age, (name, content) in enumerate({"base": BASE, "chats": CHATS}.items()):
+        (models / f"{name}.gguf").write_bytes(content.build())
+        os.utime(models / f"{name}.gguf", ns=(-age * 10**9, -age * 10**9))
+    assert ModelResolver(models, builtin=builtin).resolve(None).name == "chats"
+    names = {"base": ConfiguredNames(has_template=True)}
+    resolver = ModelResolver(models, builtin=builtin, names=lambda: names)
+    assert resolver.resolve(None).name == "base"
+    facts = resolver.effective_facts(resolver.resolve("base"))
+    assert not facts.is_base
+
+
+@pytest.mark.parametrize("content", [b"\xff\x00nonsense", b"", b"a" * 10_000, b"../../etc/passwd"])
+def test_a_damaged_note_of_the_last_model_chooses_nothing(
+    tmp_path: Path, builtin: tuple[str, Path], content: bytes
+) -> None:
+    models = tmp_path / "models"
+    (models / STATE_FOLDER).mkdir(parents=True)
+    for age, name in enumerate(("a", "b")):
+        (models / f"{name}.gguf").write_bytes(CHATS.build())
+        os.utime(models / f"{name}.gguf", ns=(age * 10**9, age * 10**9))
+    (models / STATE_FOLDER / "last-model").write_bytes(content)
+    assert ModelResolver(models, builtin=builtin).resolve(None).name == "b"
 
 
 def test_no_model_at_all(tmp_path: Path) -> None:

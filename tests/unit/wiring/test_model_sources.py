@@ -265,3 +265,14 @@ def test_a_projector_of_another_width_is_named_at_the_load(
     ]
     sources.loaded(sources.resolve("one"), fake_facts())
     assert len(caplog.records) == 1
+
+
+def test_the_model_that_wrote_text_last_is_the_default(sources: ModelSources, config: Path) -> None:
+    for name in ("two", "one"):
+        sources.loaded(sources.resolve(name), fake_facts())
+        found = build_resolver(load_settings().settings).default()
+        assert found.entry is not None
+        assert (found.entry.name, found.reason) == (name, "used last; none of them chats")
+    sources.loaded(sources.resolve("two"), fake_facts(is_embedding_model=True))
+    sources.loaded(sources.resolve("jan-tiny"), fake_facts())
+    assert sources.resolve(None).name == "one"

@@ -23,6 +23,16 @@ class HeaderFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     n_embd: int | None = None
     pooling: str | None = None
 
+    @property
+    def writes_text(self) -> bool:
+        """It pools nothing, so that it is not for embeddings or scores alone."""
+        return self.pooling in (None, "none")
+
+    @property
+    def is_base(self) -> bool:
+        """It continues text: it has no chat template, with which it could chat."""
+        return self.writes_text and not self.has_chat_template
+
 
 class ListedModel(msgspec.Struct, frozen=True, cache_hash=True):
     """A model on this machine. size_bytes: all its files. source: `hub`, `ollama` …, `folder`, `built in`, `--model`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter
@@ -33,8 +34,14 @@ def add_model_routes(router: APIRouter, services: Services) -> None:
         """Get a model by name or alias."""
         for card in await cards():
             if name == card["id"] or name in card.get("aliases", ()):
-                return json_reply(card)
+                return json_reply(await asyncio.to_thread(with_template, card, name))
         raise ModelNotFound(name)
+
+    def with_template(card: ModelData, name: str) -> ModelData:
+        """The name may be that of a variant, which has a chat template of its own."""
+        if "meta" not in card or services.preparer.template_overrides()(card["id"], name) is None:
+            return card
+        return {**card, "meta": {**card["meta"], "has_chat_template": True}}
 
 
 def _bare(name: str) -> ModelData:
