@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,14 +17,15 @@ from jan_serve.logs.log_lines import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
-    from rich.table import Table
 
 _UNBOUNDED: Final = 100_000
 _PAIR: Final = 2
 _GAP: Final = 3
 """Between the columns of a table."""
-_SHORT: Final = 8
-"""A table may break longer words, such as paths."""
+_PAD: Final = 2
+"""Between a name and its value."""
+_SHORT: Final = 16
+"""A table may break longer words, such as paths, in columns that hold no names."""
 
 
 def _printable_lines(text: str) -> str:
@@ -32,29 +33,45 @@ def _printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.splitlines())
 
 
-def _min_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Width in characters at which a table breaks no short word."""
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Set[str], most: int) -> list[int]:
+    """Width of each column within `most` characters in all; empty if they do not fit.
+
+    Cells of the columns in `whole` stay on one line. Others are wrapped at spaces; only long words, such as paths, are
+    broken.
+    """
     from rich.cells import cell_len
 
-    widths = (
-        max(min(cell_len(word), _SHORT) for cell in column for word in cell.split() or [""])
-        for column in zip(columns, *rows, strict=True)
-    )
-    return sum(widths) + _GAP * len(columns)
+    widths: list[int] = []
+    least: list[int] = []
+    for name, *cells in zip(columns, *rows, strict=True):
+        width = max(cell_len(cell) for cell in (name, *cells))
+        words = [cell_len(word) for cell in cells for word in cell.split()]
+        shortest = max([min(max(words, default=0), _SHORT), *(cell_len(word) for word in name.split())])
+        widths.append(width)
+        least.append(width if name in whole else shortest)
+    most -= _GAP * len(columns)
+    if sum(least) > most:
+        return []
+    while sum(widths) > most:
+        # The widest one gives way, as far as the next one is narrower.
+        index = max(
+            (at for at in range(len(widths)) if widths[at] > least[at]), key=lambda at: widths[at] - least[at]
+        )
+        widths[index] -= 1
+    return widths
 
 
-def _records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """One line with name and value for each cell that is not empty; an empty line after each row."""
-    from rich.table import Column, Table
-    from rich.text import Text
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most this width, or of one longer word: a name or a path can be copied."""
+    from rich.cells import cell_len
 
-    table = Table.grid(Column(style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
-    for row in rows:
-        for name, cell in zip(columns, row, strict=True):
-            if cell:
-                table.add_row(name, Text(cell, overflow="fold"))
-        table.add_row("", "")
-    return table
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def _printable_layout(text: str) -> str:
@@ -114,7 +131,8 @@ class Output:
         """One line of the result."""
         from rich.text import Text
 
-        self._out.print(Text(printable(text)))
+        # A line that the terminal wraps can be copied; rich would break it.
+        self._out.print(Text(printable(text)), soft_wrap=True)
 
     def raw(self, text: str) -> None:
         """Text for a pipe: escaped only on a terminal."""
@@ -148,21 +166,75 @@ class Output:
         self._out.print(Text.assemble(*((printable(text), style) for text, style in parts)), soft_wrap=True)
 
     def table(
-        self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        title: str | None = None,
+        whole: Sequence[str] = (),
+        optional: Sequence[str] = (),
     ) -> None:
-        """The result as a table. Never truncates a cell: if the table is too wide, it prints one cell per line."""
+        """The result as a table. Never truncates a cell, and keeps those of the first column on one line each.
+
+        On a terminal that is too narrow, it leaves out `optional` columns, in this order, or else prints one cell per
+        line. whole: further columns whose cells stay on one line.
+        """
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
         cells = [[printable(cell) for cell in row] for row in rows]
-        if len(columns) > _PAIR and _min_width(columns, cells) > self._out.width:
-            self._out.print(_records(columns, cells))
+        kept, widths = list(range(len(columns))), list[int]()
+        for name in ("", *optional):
+            kept = [at for at in kept if columns[at] != name or not name]
+            widths = _widths(
+                [columns[at] for at in kept],
+                [[row[at] for at in kept] for row in cells],
+                {columns[0], *whole},
+                self._out.width,
+            )
+            if widths:
+                break
+        if not widths:
+            self._records(columns, cells, {columns[0], *whole})
             return
-        table = Table(*columns, box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+        for at, width in zip(kept, widths, strict=True):
+            table.add_column(columns[at], width=width)
         for row in cells:
-            table.add_row(*(Text(cell, overflow="fold") for cell in row))
+            table.add_row(*(Text(row[at], overflow="fold") for at in kept))
         self._out.print(table)
+
+    def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Set[str]) -> None:
+        """One line with name and value for each cell that is not empty; an empty line after each row.
+
+        Of two columns, the first one names the value.
+        """
+        from rich.cells import cell_len
+
+        if len(columns) == _PAIR:
+            self._named_lines([tuple(columns), *((name, value) for name, value in rows)], whole=set())
+            return
+        left = max(cell_len(name) for name in columns) + _PAD
+        for row in rows:
+            self._named_lines([pair for pair in zip(columns, row, strict=True) if pair[1]], whole, left)
+            self._out.print()
+
+    def _named_lines(self, pairs: Sequence[tuple[str, str]], whole: Set[str], left: int = 0) -> None:
+        """left: width of the names. A value of `whole` that does not fit beside its name has a line of its own."""
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        left = left or max((cell_len(name) for name, _ in pairs), default=0) + _PAD
+        for name, value in pairs:
+            lines = [value] if name in whole else _wrapped(value, self._out.width - left)
+            if name in whole and left + cell_len(value) > self._out.width:
+                self._out.print(Text(name, "bold"))
+                self._out.print(Text(value), soft_wrap=True)
+                continue
+            for label, line in zip((name, *[""] * len(lines)), lines, strict=False):
+                text = Text.assemble((label, "bold"), " " * (left - cell_len(label)), line)
+                self._out.print(text, soft_wrap=True)
 
     def progress(self, *columns: str | ProgressColumn) -> Progress | None:
         """A progress display on standard error that vanishes when it ends. None if that is no terminal."""

@@ -70,9 +70,22 @@ def test_a_second_start_reports_that_it_already_runs(tiny_llama: Path, tmp_path:
     port = str(free_port())
     with serving(tmp_path, "--port", port, "--model", str(tiny_llama)) as first:
         first.url()
-        with serving(tmp_path, "--port", port, "--model", str(tiny_llama)) as second:
+        with serving(tmp_path, "--port", port) as second:
             assert second.wait() == 0
-        assert second.lines == [f"jan-serve is already running on port {port} (pid {first.process.pid})."]
+        running = f"jan-serve is already running on port {port} (pid {first.process.pid})"
+        assert second.lines == [f"{running}."]
+        stop = "Stop that server first, or choose another port with --port."
+        load = f"`jan-serve load jan-tiny --url http://127.0.0.1:{port}` loads the model there."
+        (tmp_path / "other.toml").write_text("")
+        for flags, hint in (
+            (("--model", "jan-tiny"), f"{load} {stop}"),
+            (("--model", str(tiny_llama)), stop),
+            (("--n-ctx", "512"), stop),
+            (("--config", "other.toml"), stop),
+        ):
+            with serving(tmp_path, "--port", port, *flags) as third:
+                assert third.wait() == 2
+            assert third.lines == [f"error: {running}: {flags[0]} of this command cannot change it", hint]
 
 
 def test_a_port_of_another_program(tmp_path: Path, tiny_llama: Path) -> None:
@@ -106,7 +119,7 @@ def test_of_two_starts_at_once_exactly_one_serves(tiny_llama: Path, tmp_path: Pa
         with serving(tmp_path, *flags) as one, serving(tmp_path, *flags) as other:
             wait_until(lambda: ended(one) + ended(other) > 0, 20)
             winner, loser = (other, one) if ended(one) else (one, other)
-            assert loser.wait() == 0
+            assert loser.wait() == 2
             assert "already running" in loser.log
             assert ask(winner.url(), "/health")["pid"] == winner.process.pid
 

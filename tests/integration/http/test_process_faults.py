@@ -196,7 +196,7 @@ def test_a_second_start_does_not_disturb_the_first(tmp_path: Path, exact_llama: 
             start_stream(connection, healthy.url, CANARY, max_tokens=300)
             port = str(urlsplit(healthy.url).port)
             with serving(tmp_path, "--port", port, "--model", str(exact_llama)) as second:
-                assert second.wait() == 0
+                assert second.wait() == 2
             assert f"already running on port {port}" in second.log
             assert_clean_log(second)
             assert rest_of_stream(connection)[-1] == "[DONE]"

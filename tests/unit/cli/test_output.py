@@ -41,8 +41,41 @@ def test_a_narrow_terminal(
 
 @pytest.mark.usefixtures("at_width")
 def test_names_are_not_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "".join(printed(capsys, 20, monkeypatch)).replace(" ", "")
-    assert "a-model-with-a-long-name" in text
+    assert "a-model-with-a-long-name" in printed(capsys, 20, monkeypatch)
+
+
+@pytest.mark.usefixtures("at_width")
+def test_optional_columns_give_way_in_their_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def columns_at(width: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        Output().table(COLUMNS, ROWS, optional=("device", "context", "memory"))
+        return next(line for line in capsys.readouterr().out.splitlines() if line.strip()).split()
+
+    assert columns_at(80) == ["model", "status", "memory", "context", "device"]
+    assert columns_at(60) == ["model", "status", "memory", "context"]
+    assert columns_at(50) == ["model", "status", "memory"]
+    assert columns_at(40) == ["model", "status"]
+    assert columns_at(35) == ["model", "jan-tiny"]
+
+
+@pytest.mark.usefixtures("at_width")
+@pytest.mark.parametrize("width", range(20, 120, 7))
+def test_cells_are_whole_at_every_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    rows = [
+        (f"org/a-name-of-some-{'l' * n}ength", "said in so many words", "x" * n, "模型")
+        for n in range(1, 60, 9)
+    ]
+    monkeypatch.setenv("COLUMNS", str(width))
+    Output().table(("name", "a note", "code", "wide"), rows)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    for name, *_ in rows:
+        assert any(name in line for line in lines)
+    for words in lines:
+        assert len(words) <= width or max(map(len, words.split())) > width - 10, words
 
 
 def test_without_a_terminal_a_row_is_a_line(

@@ -59,7 +59,12 @@ def nodes(
 
 def print_nodes(nodes: list[dict[str, Any]], output: Output) -> None:
     """nodes: of /extras/nodes."""
-    output.table(("node", "state", "models", "requests", "cached", "speed"), [_row(node) for node in nodes])
+    output.table(
+        ("node", "state", "models", "requests", "cached", "speed"),
+        [_row(node) for node in nodes],
+        whole=("models",),
+        optional=("speed", "cached", "requests"),
+    )
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url
 from jan_serve.cli.server.memory_meter import free_memory, is_cpu_only
 from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, ModelBook, Settings
+from jan_serve.config.settings_loader import find_config
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
 from jan_serve.daemon.idle_stop import IdleStop
 from jan_serve.daemon.notify import systemd_notifier
@@ -46,15 +47,37 @@ if TYPE_CHECKING:
 def serve(loaded: LoadedSettings) -> int:
     """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once.
 
-    If another jan-serve has the port, the command says so, and its exit status is 0.
+    If another jan-serve has the port, the command says so. Its exit status is 0, or 2 with flags other than --port,
+    which that server does not have.
     """
     output = Output()
     with from_manager() as (inherited, observer):
         try:
             return serve_on(loaded, output, inherited, observer)
         except AlreadyServing as running:
+            flags = _flags_in_vain(loaded)
+            if flags:
+                raise _runs_otherwise(loaded, running, flags) from None
             output.note(f"jan-serve is {running}.")
             return 0
+
+
+def _flags_in_vain(loaded: LoadedSettings) -> list[str]:
+    """The flags of this command that say more than which port."""
+    flags = [
+        origin for field, origin in loaded.origins.items() if origin.startswith("--") and field != "port"
+    ]
+    return flags if loaded.config_file == find_config()[0] else ["--config", *flags]
+
+
+def _runs_otherwise(loaded: LoadedSettings, running: AlreadyServing, flags: Sequence[str]) -> CommandError:
+    settings = loaded.settings
+    hints = ["Stop that server first, or choose another port with --port."]
+    if "--model" in flags and settings.model is not None and not settings.model.lower().endswith(".gguf"):
+        place = f" --url http://127.0.0.1:{settings.port}" if "port" in loaded.origins else ""
+        hints.insert(0, f"`jan-serve load {settings.model}{place}` loads the model there.")
+    message = f"jan-serve is {running}: {', '.join(flags)} of this command cannot change it"
+    return CommandError(message, " ".join(hints), WRONG_USE)
 
 
 @contextmanager

@@ -171,6 +171,7 @@ def _print(
             )
             for row in rows
         ],
+        optional=("from", "size"),
     )
     if hint and any(row["state"] == ImportState.NEW.value for row in rows):
         output.note(

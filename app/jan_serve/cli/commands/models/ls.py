@@ -23,14 +23,18 @@ _SOURCES: Final = {
 def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json: JsonOption = False) -> None:
     """List the local models with the names that requests use."""
     settings, resolver = store_names(config, models_dir)
-    rows = [_describe(resolver, entry) for entry in resolver.entries()]
+    entries = resolver.entries()
+    names = [_other_names(entry) for entry in entries]
+    rows = [_describe(resolver, entry) for entry in entries]
     default = resolver.default()
     output = Output()
     if as_json:
+        for row, others in zip(rows, names, strict=True):
+            row["note"] = "; ".join(filter(None, (others, row["note"])))
         output.json({"models": rows, "default": default.entry.name if default.entry else None})
         return
     output.table(
-        ("model", "size", "quantisation", "architecture", "context", "source", "note"),
+        ("model", "size", "quantisation", "architecture", "context", "source", "other names", "note"),
         [
             (
                 row["name"],
@@ -39,10 +43,13 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
                 row["architecture"],
                 str(row["n_ctx_train"] or ""),
                 row["source"],
+                others,
                 row["note"],
             )
-            for row in rows
+            for row, others in zip(rows, names, strict=True)
         ],
+        whole=("other names",),
+        optional=("source", "architecture", "context", "other names", "quantisation"),
     )
     if default.entry is not None:
         output.note(f"Default model: {default.entry.name} ({default.reason}).")
@@ -53,7 +60,7 @@ def ls(config: ConfigOption = None, models_dir: ModelsDirOption = None, as_json:
 _SENSES: Final = {"vision": "sees", "audio": "hears"}
 
 
-def _note(entry: ModelEntry) -> str:
+def _other_names(entry: ModelEntry) -> str:
     parts = (
         ("also", entry.all_aliases),
         ("variants", entry.variants),
@@ -79,23 +86,26 @@ def _describe(resolver: ModelResolver, entry: ModelEntry) -> dict[str, Any]:
         "n_ctx_train": None,
         "n_parameters": None,
         "modalities": ["text"],
-        "note": _note(entry),
+        "has_chat_template": None,
+        "note": "",
     }
     try:
-        facts = resolver.facts(entry)
+        facts = resolver.effective_facts(entry)
         projector = resolver.projector(entry)
         if record is None and PartName.parse(entry.path.name) is not None:
             row["size_bytes"] = resolver.model_file(entry.path, entry.name).file_bytes
     except JanServeError as error:
         return row | {"note": f"cannot be served: {error.message}"}
     senses = projector.senses if projector is not None else ()
+    notes = [*(["base"] if facts.is_base else []), *(_SENSES[sense] for sense in senses)]
     return row | {
         "quantisation": facts.quantisation,
         "architecture": facts.architecture,
         "n_ctx_train": facts.n_ctx_train,
         "n_parameters": facts.n_parameters or None,
         "modalities": ["text", *senses],
-        "note": "; ".join(filter(None, (row["note"], *(_SENSES[sense] for sense in senses)))),
+        "has_chat_template": facts.has_chat_template,
+        "note": "; ".join(notes),
     }
 
 

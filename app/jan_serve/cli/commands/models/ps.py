@@ -44,6 +44,7 @@ def ps(
                 )
                 for model in shown
             ],
+            optional=("device", "context", "unloads", "requests"),
         )
         for model in shown:
             note_placement(output, model)

@@ -178,6 +178,7 @@ def _show_catalogue(output: Output, as_json: bool) -> None:
             )
             for entry in entries
         ],
+        optional=("licence", "kinds", "note", "size"),
     )
     output.note(
         "`jan-serve pull NAME` downloads a model. NAME can also be any GGUF repository of the hub, as org/repo."
