@@ -269,18 +269,24 @@ class InvalidState(InvalidRequest):
 
 
 class ModelNotFound(JanServeError):
-    """There is no model of that name. near: similar names."""
+    """There is no model of that name. near: similar names. can_pull: the catalogue has it."""
 
     code = "model_not_found"
 
-    def __init__(self, name: str, near: Sequence[str] = (), *, param: str | None = "model") -> None:
-        hint = f" Did you mean {', '.join(near)}?" if near else " `jan-serve ls` lists the models."
-        super().__init__(f"The model `{name}` does not exist.{hint}", param=param)
+    def __init__(
+        self, name: str, near: Sequence[str] = (), *, can_pull: bool = False, param: str | None = "model"
+    ) -> None:
+        self.remedy = f"`jan-serve pull {name}` downloads it." if can_pull else ""
+        hint = self.remedy
+        if not can_pull:
+            hint = f"Did you mean {', '.join(near)}?" if near else "`jan-serve ls` lists the models."
+        super().__init__(f"The model `{name}` does not exist{' here' * can_pull}. {hint}", param=param)
         self.name = name
         self.near = tuple(near)
+        self.can_pull = can_pull
 
     def payload(self) -> dict[str, Any]:
-        return {"name": self.name, "near": list(self.near), "param": self.param}
+        return {"name": self.name, "near": list(self.near), "can_pull": self.can_pull, "param": self.param}
 
 
 class ModelInUse(JanServeError):

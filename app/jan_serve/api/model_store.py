@@ -10,6 +10,7 @@ from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_details import ModelDetails
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
+from jan_serve.errors import ModelNotFound
 
 
 class ModelStore(Protocol):
@@ -17,6 +18,10 @@ class ModelStore(Protocol):
 
     async def models(self) -> Sequence[ListedModel]:
         """All of them, within milliseconds; never waits for a load."""
+        ...
+
+    async def unknown(self, name: str) -> ModelNotFound:
+        """The error for a name that no list has, with a remedy."""
         ...
 
     async def details(self, name: str) -> ModelDetails:

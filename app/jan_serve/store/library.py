@@ -158,6 +158,10 @@ class ModelLibrary:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
         return self._resolver.resolve_with_adapter(name)[0].name
 
+    def unknown(self, name: str) -> ModelNotFound:
+        """See ModelResolver.unknown."""
+        return self._resolver.unknown(name)
+
     def details(self, name: str) -> tuple[ListedModel, GgufHeader]:
         """A model and the header of its first file. Raises as `find`, and InvalidModel for a file that is damaged."""
         entry = self._resolver.resolve_with_adapter(name)[0]

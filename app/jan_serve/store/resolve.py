@@ -78,11 +78,12 @@ class ModelResolver:
         variants: VariantIndex | None = None,
         names: Callable[[], Mapping[str, ConfiguredNames]] | None = None,
         thinks: Callable[[str], bool] | None = None,
+        can_pull: Callable[[str], bool] | None = None,
     ) -> None:
         """default: --model, a path or a name. builtin: name and file of the shipped model. index: gives sources and
         aliases; without it, models have only their names. variants: their names also mean their models. names: returns
         the current configuration, by full model name; called for each list. thinks: whether a chat template writes
-        thoughts; without it, facts do not say so.
+        thoughts; without it, facts do not say so. can_pull: whether the catalogue has a name; asked for unknown ones.
 
         Raises ModelNotFound if `default` is unknown, SettingsError if it is a path without a GGUF file.
         """
@@ -91,6 +92,7 @@ class ModelResolver:
         self._index = index
         self._variants = variants
         self._thinks = thinks
+        self._can_pull = can_pull
         self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
@@ -147,7 +149,7 @@ class ModelResolver:
             return self._resolve_default()
         check_name(name)
         entries = self.entries()
-        return _only(name, best_matches(name, entries), entries)
+        return self._only(name, best_matches(name, entries), entries)
 
     def variant_finder(self) -> Callable[[str], Variant | None]:
         """Finds the variant of a name, as they are now."""
@@ -163,7 +165,7 @@ class ModelResolver:
         matches = deletion_matches(name, entries)
         if len(matches) > 1:
             raise _ambiguous(name, [f"{entry.name}{_SUFFIX}" for entry in matches])
-        return _only(name, matches, entries)
+        return self._only(name, matches, entries)
 
     def resolve_with_adapter(self, name: str | None) -> tuple[ModelEntry, str | None]:
         """Model and LoRA adapter of a name, which may be `MODEL:ADAPTER`, an adapter's name, or as in `resolve`.
@@ -183,7 +185,7 @@ class ModelResolver:
                 )
             if adapters:
                 return adapters[0]
-        entry = _only(name, best_matches(name, entries), entries)
+        entry = self._only(name, best_matches(name, entries), entries)
         own = (each for each, _ in entry.variant_adapters if is_named(each, name))
         return entry, next(own, None)
 
@@ -342,6 +344,20 @@ class ModelResolver:
             raise ModelNotFound("default", tuple(entry.name for entry in self.entries()[:3]))
         return chosen.entry
 
+    def _only(self, name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
+        """The only match. Raises InvalidRequest for several, ModelNotFound with similar names for none."""
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise _ambiguous(name, [entry.name for entry in matches])
+        raise self.unknown(name, entries)
+
+    def unknown(self, name: str, entries: Sequence[ModelEntry] | None = None) -> ModelNotFound:
+        """The error for a name that no model has, with similar names and whether the catalogue has it."""
+        known = [entry.name for entry in (self.entries() if entries is None else entries)]
+        can_pull = self._can_pull is not None and self._can_pull(name)
+        return ModelNotFound(name, tuple(_near(without_suffix(name), known)), can_pull=can_pull)
+
     def _entry_of_path(self, text: str) -> ModelEntry | None:
         """--model as an existing file, named by its path in the models folder or, elsewhere, its stem."""
         path = user_path(text).absolute()
@@ -368,16 +384,6 @@ _N_KINDS: Final = 3
 def _kind(facts: HeaderFacts) -> int:
     """0: it chats, 1: it continues text, 2: it makes embeddings or scores."""
     return 2 if not facts.writes_text else 1 if facts.is_base else 0
-
-
-def _only(name: str, matches: Sequence[ModelEntry], entries: Sequence[ModelEntry]) -> ModelEntry:
-    """The only match. Raises InvalidRequest for several, ModelNotFound with similar names for none."""
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise _ambiguous(name, [entry.name for entry in matches])
-    known = [entry.name for entry in entries]
-    raise ModelNotFound(name, tuple(_near(without_suffix(name), known)))
 
 
 def _ambiguous(name: str, candidates: Sequence[str]) -> InvalidRequest:

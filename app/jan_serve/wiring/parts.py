@@ -40,7 +40,12 @@ def build_resolver(settings: Settings, book: ModelBook | None = None) -> ModelRe
         variants=VariantIndex(settings.models_dir),
         names=lambda: configured_names(tables),
         thinks=_thinks,
+        can_pull=_can_pull,
     )
+
+
+def _can_pull(name: str) -> bool:
+    return Catalogue.read(catalogue_file()).has(name)
 
 
 def _thinks(template: str) -> bool:

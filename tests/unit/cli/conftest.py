@@ -26,9 +26,9 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServedApp]:
-    """Real routes with fake engines: the models `alpha`, `beta-7b` and one that cannot be loaded."""
+    """Real routes with fake engines: the models `alpha`, `beta-7b`, a base model and one that cannot be loaded."""
     folder = tmp_path_factory.mktemp("served")
-    for name in ("alpha", "beta-7b", "fail-load"):
+    for name in ("alpha", "beta-7b", "fail-load", "no-template"):
         add_model(folder, name)
     with served_app(folder, model="alpha") as served:
         yield served

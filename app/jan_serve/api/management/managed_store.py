@@ -14,6 +14,7 @@ from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_details import MetadataValue, ModelDetails, TensorFacts
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PulledFile, PullStep
+from jan_serve.errors import ModelNotFound
 from jan_serve.generation.closing import closing
 from jan_serve.store.blobs import digest_of
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader
@@ -31,6 +32,9 @@ class ManagedStore:
 
     async def models(self) -> Sequence[ListedModel]:
         return await self._library.models()
+
+    async def unknown(self, name: str) -> ModelNotFound:
+        return await asyncio.to_thread(self._library.unknown, name)
 
     async def details(self, name: str) -> ModelDetails:
         listed, header = await asyncio.to_thread(self._library.details, name)

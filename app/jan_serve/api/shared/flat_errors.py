@@ -60,7 +60,7 @@ def render_error(problem: Problem) -> Response:
 def _message(problem: Problem) -> str:
     match problem.error:
         case ModelNotFound() as error:
-            return f"The model {error.name!r} does not exist."
+            return f"The model {error.name!r} does not exist. {error.remedy}".rstrip()
         case ContextLengthExceeded() as error:
             return (
                 f"{error.which}Input length ({error.n_prompt}) must be smaller than the model context length"

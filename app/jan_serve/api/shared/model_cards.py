@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from jan_serve.api.model_store import ModelStore
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.errors import ModelNotFound
 
 OWNER: Final = "jan-serve"
 
@@ -37,4 +39,11 @@ def meta(model: ListedModel, state: ModelStatus | None) -> dict[str, Any]:
         }
     if state is not None and state.facts is not None:
         facts |= {"n_vocab": state.facts.n_vocab, "n_embd": state.facts.n_embd, "n_ctx": state.facts.n_ctx}
+        # The header may not be read yet, and the configuration may add a template.
+        facts["has_chat_template"] = facts.get("has_chat_template") or bool(state.facts.chat_templates)
     return facts
+
+
+async def unknown_model(name: str, store: ModelStore | None) -> ModelNotFound:
+    """The error for a name that no list has, with a remedy if models are managed."""
+    return ModelNotFound(name) if store is None else await store.unknown(name)

@@ -14,6 +14,7 @@ from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
 from jan_serve.cli.chat.image_url import image_url
 from jan_serve.cli.chat.parameters import PARAMETERS, parameter
+from jan_serve.cli.client.base_model import note_base_model
 from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -134,6 +135,7 @@ def _model(session: ChatSession, rest: str) -> None:
     full_name = ready_model(session.client, rest, session.output)
     session.conversation.model = rest  # the name as typed, which may select an adapter
     session.output.note(f"The model is {full_name}.")
+    note_base_model(session.client, (rest, full_name), session.output)
 
 
 def _models(session: ChatSession, rest: str) -> None:

@@ -58,6 +58,14 @@ class OtherProgram(CommandError):
             )
 
 
+class UnknownModel(CommandError):
+    """The server has no model of that name. Its message may give the remedy."""
+
+    def __init__(self, message: str) -> None:
+        known = "jan-serve ls" in message or "jan-serve pull" in message
+        super().__init__(message, None if known else "`jan-serve ls` lists the models.", WRONG_USE)
+
+
 class ServerClient:
     """Every method blocks, and raises CommandError on any failure. program: what should answer."""
 
@@ -184,7 +192,9 @@ class ServerClient:
             return self._no_route(status)
         if not isinstance(message, str):
             return self._unexpected(f"HTTP status {status}")
-        next_step, exit_status = _next_step(status, str(code), message, headers)
+        if code == ModelNotFound.code:
+            return UnknownModel(message)
+        next_step, exit_status = _next_step(status, str(code), headers)
         return CommandError(message, next_step, exit_status)
 
     def _wrong_key(self) -> CommandError:
@@ -260,10 +270,8 @@ def _reason(error: Exception) -> str:
     return text.split("] ", 1)[1] if text.startswith("[Errno") and "] " in text else text
 
 
-def _next_step(status: int, code: str, message: str, headers: Mapping[str, str]) -> tuple[str | None, int]:
+def _next_step(status: int, code: str, headers: Mapping[str, str]) -> tuple[str | None, int]:
     known = advice(code)
-    if code == ModelNotFound.code:
-        return None if "jan-serve ls" in message else "`jan-serve ls` lists the models.", WRONG_USE
     if known is not None:
         return known
     wait = headers.get("retry-after")

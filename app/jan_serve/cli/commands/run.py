@@ -17,9 +17,11 @@ from jan_serve.cli.chat.image_url import image_url
 from jan_serve.cli.chat.parameters import assignments
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
+from jan_serve.cli.client.base_model import note_base_model
 from jan_serve.cli.client.load_progress import ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.client.server_client import OtherProgram, ServerClient
+from jan_serve.cli.client.pulling import pulled_on_request
+from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
@@ -92,12 +94,14 @@ def run(
             from jan_serve.cli.chat.line_editor import LineEditor
 
             conversation.model, full_name = _ready(client, model, output)
+            note_base_model(client, (conversation.model, full_name), output)
             output.note(f"{full_name}: /help lists the commands, Ctrl-D leaves.")
             session = ChatSession(client, conversation, output, statistics)
             file = loaded.settings.data_dir / "chat-history" if history else None
             chat(session, LineEditor(file, lambda: model_names(client)).read)
             return
-        conversation.model, _ = _ready(client, model, output)
+        conversation.model, full_name = _ready(client, model, output)
+        note_base_model(client, (conversation.model, full_name), output)
         _ask_once(client, conversation.request(question), output, as_json=as_json, statistics=statistics)
 
 
@@ -140,12 +144,22 @@ def _ready(client: ServerClient, model: str | None, output: Output) -> tuple[str
             name = _only_model(client)
         return name, name
     try:
-        return model, ready_model(client, model, output)
+        return model, _loaded(client, model, output)
     except CommandError as error:
         if " " in model:  # probably a prompt
             hint = "The prompt follows the name of a model: `jan-serve run MODEL PROMPT`."
             raise CommandError(error.message, hint, error.status) from None
         raise
+
+
+def _loaded(client: ServerClient, model: str, output: Output) -> str:
+    """Load the model, which the user may have downloaded first. Returns its full name."""
+    try:
+        return ready_model(client, model, output)
+    except UnknownModel:
+        if not pulled_on_request(client, model, output):
+            raise
+    return ready_model(client, model, output)
 
 
 def _only_model(client: ServerClient) -> str:

@@ -145,11 +145,11 @@ def _resolver(loaded: LoadedSettings, settings: Settings, book: ModelBook) -> Mo
     try:
         return build_resolver(settings, book)
     except ModelNotFound as error:
-        raise CommandError(
-            f"{loaded.origins.get('model', 'model')}: {error.message}",
-            f"`jan-serve pull {error.name}` downloads a model of the hub; --models-dir chooses another folder.",
-            WRONG_USE,
-        ) from None
+        hint = "--models-dir chooses another folder."
+        if not error.can_pull:
+            hint = f"`jan-serve pull {error.name}` downloads a model of the hub; {hint}"
+        message = f"{loaded.origins.get('model', 'model')}: {error.message}"
+        raise CommandError(message, hint, WRONG_USE) from None
 
 
 def _membership(settings: Settings, port: int) -> Membership:

@@ -55,6 +55,10 @@ class Catalogue:
         """name: in any case."""
         return self._entries.get(name.casefold())
 
+    def has(self, text: str) -> bool:
+        """Whether `reference` knows it."""
+        return self.find(text.partition(":")[0]) is not None
+
     def reference(self, text: str) -> tuple[HubReference, CatalogueEntry]:
         """Resolve `name` or `name:QUANT`. Raises HubNotFound with similar names."""
         name, _, tag = text.partition(":")

@@ -14,6 +14,7 @@ from jan_serve.api.dialects.openai.jan_extras.routes_models import add_model_rou
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import ModelNotFound
+from jan_serve.generation.template_choice import TemplateOverride
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,15 @@ async def get(path: str, models: FakeModels, listed: tuple[ListedModel, ...] | N
         assert listed is not None
         return listed
 
-    services: Any = SimpleNamespace(models=models, list_models=None if listed is None else list_models)
+    def overrides() -> Any:
+        return lambda model, requested: TemplateOverride("chatml") if requested == "short" else None
+
+    services: Any = SimpleNamespace(
+        models=models,
+        list_models=None if listed is None else list_models,
+        store=None,
+        preparer=SimpleNamespace(template_overrides=overrides),
+    )
     app, router = FastAPI(), APIRouter()
     add_model_routes(router, services)
     app.include_router(router)
@@ -104,3 +113,9 @@ async def test_a_model_is_found_by_its_exact_name_or_alias(name: str, found: str
             await get(f"/v1/models/{name}", FakeModels(), (BASE,))
     else:
         assert (await get(f"/v1/models/{name}", FakeModels(), (BASE,)))["id"] == found
+
+
+@pytest.mark.parametrize(("name", "chats"), [("org/m", False), ("m", False), ("short", True)])
+async def test_a_variant_with_a_template_of_its_own_chats(name: str, chats: bool) -> None:
+    card = await get(f"/v1/models/{name}", Loaded(), (BASE, OTHER))
+    assert card["meta"]["has_chat_template"] is chats

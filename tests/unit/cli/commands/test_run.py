@@ -62,6 +62,29 @@ def test_statistics_go_to_standard_error(ask: Run) -> None:
     assert "prompt tokens" in answer.err
 
 
+NOTICE = "This file has no chat template: it is a base model that continues text, not one that chats.\n"
+
+
+def test_a_base_model_is_announced_once(ask: Run) -> None:
+    answer = ask("run", "no-template", "!say x")
+    assert (answer.status, answer.out, answer.err) == (0, "x\n", NOTICE)
+    answer = ask("run", "no-template", "--json", "!say x")
+    assert (json.loads(answer.out)["text"], answer.err) == ("x", NOTICE)
+
+
+@pytest.mark.parametrize("name", ["qwen3-4b", "Qwen3-4B", "qwen3-4b:Q4_K_M"])
+@pytest.mark.parametrize(
+    "words",
+    [("run", "{}", "hi"), ("load", "{}"), ("load", "--no-wait", "{}"), ("embed", "{}", "text"), ("tokenize", "{}", "text"),
+     ("rerank", "{}", "query", "document"), ("decide", "{}", "state", "--options", "a,b"), ("stop", "{}")],
+)  # fmt: skip
+def test_a_model_of_the_catalogue_that_is_not_here(ask: Run, words: tuple[str, ...], name: str) -> None:
+    answer = ask(*(word.format(name) for word in words), stdin=b"text")
+    pull = f"`jan-serve pull {name}` downloads it."
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == f"error: The model `{name}` does not exist here. {pull}\n"
+
+
 def test_a_failure_within_the_answer(ask: Run) -> None:
     answer = ask("run", "alpha", "!fail-after 2 engine_crashed")
     assert (answer.status, answer.out) == (1, "0 1\n")

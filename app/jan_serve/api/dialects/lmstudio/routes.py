@@ -16,7 +16,6 @@ from jan_serve.api.http.replies import json_reply
 from jan_serve.api.shared.default_errors import ERROR_RESPONSES
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelStatus
-from jan_serve.errors import ModelNotFound
 
 
 def lmstudio_router(services: Services) -> APIRouter:
@@ -39,7 +38,7 @@ def lmstudio_router(services: Services) -> APIRouter:
         for row in await rows():
             if row["id"] == name:
                 return json_reply(row)
-        raise ModelNotFound(name)
+        raise await store.unknown(name)
 
     return router
 

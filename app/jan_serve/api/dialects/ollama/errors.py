@@ -50,7 +50,7 @@ def render_error(problem: Problem) -> Response:
 def _text(problem: Problem) -> str:
     match problem.error:
         case ModelNotFound() as error:
-            return f"model '{error.name}' not found"
+            return f"model '{error.name}' not found" + (f": {error.remedy}" if error.remedy else "")
         case ContextLengthExceeded() as error:
             words = _INPUT_TOO_LONG if error.param == "input" else _TOO_LONG
             return f"{words}: {error.which}{error.n_prompt} tokens, and the context holds {error.n_ctx}"

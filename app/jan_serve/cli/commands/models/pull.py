@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jan_serve.cli.commands.completion import complete_catalogue
+from jan_serve.cli.download_progress import DownloadProgress
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
 from jan_serve.cli.output import Output, size_text
@@ -74,47 +73,6 @@ def pull(
     output.note(f"Ready ({size_text(plan.n_bytes)}). Names for requests: {names}")
 
 
-class _DownloadProgress:
-    """A PullWatcher on standard error: a progress bar on a terminal, else a line per 10 %."""
-
-    def __init__(self, output: Output, name: str, n_total: int) -> None:
-        self._output = output
-        self._name = name
-        self._n_total = n_total
-        self._bar = output.progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._task = self._bar.add_task(name, total=n_total) if self._bar is not None else None
-        self._tenths = -1
-
-    def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def received(self, n_bytes: int) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=n_bytes)
-            return
-        tenths = n_bytes * 10 // self._n_total if self._n_total else 10
-        if tenths != self._tenths:
-            self._tenths = tenths
-            self._output.note(f"{self._name}: {tenths * 10} % of {size_text(self._n_total)}")
-
-    def note(self, text: str) -> None:
-        self._output.note(text)
-
-
 async def _pull(
     settings: Settings, name: str, revision: str | None, with_projector: bool, output: Output
 ) -> tuple[PullPlan, ModelRecord]:
@@ -127,7 +85,7 @@ async def _pull(
     parts = f" ({len(plan.model.files)} files)" if len(plan.model.files) > 1 else ""
     output.note(f"{plan.reference.repo}: {first}{parts}{extra}, {size_text(plan.n_bytes)}")
     make_data_folder(settings)
-    with _DownloadProgress(output, first, plan.n_bytes) as progress:
+    with DownloadProgress(output, first, plan.n_bytes) as progress:
         return plan, await puller.run(plan, progress)
 
 

@@ -12,7 +12,7 @@ from jan_serve.api.dialects.anthropic import limits
 from jan_serve.api.dialects.anthropic.models.render import aliases_of, bare_info, find_info, model_infos, page
 from jan_serve.api.dialects.anthropic.models.wire import ModelInfo, ModelPage
 from jan_serve.api.http.replies import json_reply
-from jan_serve.errors import ModelNotFound
+from jan_serve.api.shared.model_cards import unknown_model
 
 
 def add_model_routes(router: APIRouter, services: Services, prefix: str) -> None:
@@ -39,5 +39,5 @@ def add_model_routes(router: APIRouter, services: Services, prefix: str) -> None
         infos, aliases = await known()
         found = find_info(name, infos, aliases)
         if found is None:
-            raise ModelNotFound(name)
+            raise await unknown_model(name, services.store)
         return json_reply(found)

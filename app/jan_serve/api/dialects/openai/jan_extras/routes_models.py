@@ -11,10 +11,9 @@ from starlette.responses import Response
 from jan_serve.api.dialect import Services
 from jan_serve.api.dialects.openai.jan_extras.wire import ModelData, ModelList
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
+from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta, unknown_model
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_status import ModelStatus
-from jan_serve.errors import ModelNotFound
 
 
 def add_model_routes(router: APIRouter, services: Services) -> None:
@@ -35,7 +34,7 @@ def add_model_routes(router: APIRouter, services: Services) -> None:
         for card in await cards():
             if name == card["id"] or name in card.get("aliases", ()):
                 return json_reply(await asyncio.to_thread(with_template, card, name))
-        raise ModelNotFound(name)
+        raise await unknown_model(name, services.store)
 
     def with_template(card: ModelData, name: str) -> ModelData:
         """The name may be that of a variant, which has a chat template of its own."""
