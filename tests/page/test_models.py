@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from jan_serve.resources import builtin_model, catalogue_file
 from jan_serve.store.hub.catalogue import Catalogue
 from tests.page.fixtures import HOSTILE_NAME
-from tests.page.support import Tab, cancelled
+from tests.page.support import CHATS, Tab, cancelled
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault
 from tests.support.processes import wait_until
 
@@ -32,6 +35,74 @@ def test_the_chosen_model_answers(tab: Tab) -> None:
     tab.page.reload()
     expect(choice).to_have_value("first")
     assert [request["model"] for request in asked] == ["second", "first"]
+
+
+@contextmanager
+def listed_models(tab: Tab, changed: Callable[[dict[str, Any]], None]) -> Generator[None]:
+    """The page starts again and reads the server's list of models with this change."""
+
+    def fulfil(route: Route) -> None:
+        answer = route.fetch()
+        listed = answer.json()
+        changed(listed)
+        route.fulfill(response=answer, json=listed)
+
+    tab.page.route("**/models", fulfil)
+    tab.page.reload()
+    yield
+    # The page asks again and again.
+    tab.page.unroute_all(behavior="ignoreErrors")
+
+
+def row(listed: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(model for model in listed["data"] if model["id"] == name)
+
+
+def test_a_base_model_is_announced_once_a_chat(tab: Tab) -> None:
+    def change(listed: dict[str, Any]) -> None:
+        row(listed, "first")["meta"]["has_chat_template"] = False
+
+    with listed_models(tab, change):
+        tab.answer_chats_with({"content": "ok"})
+        notice = tab.page.get_by_text("This file has no chat template: it is a base model")
+        expect(notice).to_have_count(1)
+        for question in ("one", "two"):
+            tab.ask(question)
+            tab.wait_for_answer()
+        expect(notice).to_have_count(1)
+        tab.page.keyboard.press("Alt+n")
+        expect(notice).to_have_count(1)
+        tab.page.get_by_label("Model", exact=True).select_option("second")
+        expect(notice).to_have_count(0)
+        tab.show("Models")
+        expect(card(tab, "first").locator(".facts")).to_contain_text("base model")
+        expect(card(tab, "second").locator(".facts")).not_to_contain_text("base model")
+
+
+def test_a_model_that_loads_is_said_to_load(tab: Tab) -> None:
+    def change(listed: dict[str, Any]) -> None:
+        row(listed, "first")["status"] = {"value": "loading", "progress": {"value": 0.4}}
+
+    with listed_models(tab, change):
+        tab.page.route(CHATS, lambda route: None)
+        tab.ask("hello")
+        expect(tab.page.get_by_text("Loading first…")).to_be_visible()
+        expect(tab.page.get_by_text("is loaded")).to_have_count(0)
+        expect(tab.answers.get_by_role("progressbar")).to_have_attribute("value", "0.4")
+        tab.page.get_by_role("button", name="Stop").click()
+        expect(tab.answers.get_by_text("Stopped.")).to_be_visible()
+
+
+def test_chats_begin_with_the_default_model_of_the_server(tab: Tab) -> None:
+    choice = tab.page.get_by_label("Model", exact=True)
+    expect(choice).to_have_value("first")
+
+    def change(listed: dict[str, Any]) -> None:
+        assert listed["default"] == "first"
+        listed["default"] = "second"
+
+    with listed_models(tab, change):
+        expect(choice).to_have_value("second")
 
 
 def test_models_are_loaded_and_unloaded(tab: Tab) -> None:

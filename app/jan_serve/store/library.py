@@ -158,6 +158,14 @@ class ModelLibrary:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""
         return self._resolver.resolve_with_adapter(name)[0].name
 
+    def default(self) -> str | None:
+        """The canonical name of the model of requests that name none. None if there is none."""
+        try:
+            entry = self._resolver.default().entry
+        except (InvalidRequest, ModelNotFound):  # the configured one is gone
+            return None
+        return entry.name if entry is not None else None
+
     def unknown(self, name: str) -> ModelNotFound:
         """See ModelResolver.unknown."""
         return self._resolver.unknown(name)

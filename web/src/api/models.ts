@@ -16,7 +16,7 @@ export interface Model {
   architecture: { input_modalities: string[] };
   status: ModelStatus;
   context_length: number | null;
-  meta: { quantization?: string | null; n_params?: number | null; title?: string | null; pooling?: string | null };
+  meta: { quantization?: string | null; n_params?: number | null; title?: string | null; pooling?: string | null; has_chat_template?: boolean };
   running: number;
   queued: number;
   memory: { weights: number; kv_cache: number; resident: number } | null;
@@ -24,8 +24,14 @@ export interface Model {
   placement: { parts: { text: string }[]; advice: string[] } | null;
 }
 
-export async function listModels(signal?: AbortSignal): Promise<Model[]> {
-  return (await getJson<{ data: Model[] }>("models", signal)).data;
+/** default: the model of requests that name none. A proxy has none. */
+export interface ModelList {
+  data: Model[];
+  default?: string | null;
+}
+
+export async function listModels(signal?: AbortSignal): Promise<ModelList> {
+  return getJson<ModelList>("models", signal);
 }
 
 export async function loadModel(name: string): Promise<void> {

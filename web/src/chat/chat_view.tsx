@@ -1,7 +1,7 @@
 // The open conversation.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAnswering, open } from "../state/conversations";
-import { currentModel } from "../state/models";
+import { currentModel, isBase } from "../state/models";
 import { ModelChoice } from "../models/model_choice";
 import { Icon } from "../ui/icons";
 import { ChatSettingsPanel } from "./chat_settings";
@@ -27,6 +27,7 @@ export function ChatView() {
       {settingsOpen && <ChatSettingsPanel />}
       <div class="messages" ref={list} tabIndex={0} role="log" aria-label="Messages" aria-live="off">
         {messages.length === 0 ? <Welcome /> : <h1 class="off-screen">{title}</h1>}
+        {isBase(currentModel.value) && <p class="hint base">This file has no chat template: it is a base model that continues text, not one that chats.</p>}
         {messages.map((message) => (
           <MessageView key={message.id} message={message} isLast={message === last} isWriting={message === last && isAnswering.value} />
         ))}

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { deleteModel, loadModel, unloadModel, type Model } from "../api/models";
 import { messageOf } from "../api/http";
-import { chosenModel, embedsOnly, models, modelsProblem, refreshModels } from "../state/models";
+import { chosenModel, embedsOnly, isBase, models, modelsProblem, refreshModels } from "../state/models";
 import { goTo } from "../state/view";
 import { bytes, parameters } from "../ui/format";
 import { say } from "../ui/notice";
@@ -100,6 +100,7 @@ function facts(model: Model): string[] {
     ...(quantization ? [quantization] : []),
     ...(model.context_length ? [`${model.context_length.toLocaleString("en")} tokens of context`] : []),
     ...(embedsOnly(model) ? ["embeddings"] : []),
+    ...(isBase(model) ? ["base model"] : []),
     ...(model.memory ? [`${bytes(model.memory.resident || model.memory.weights + model.memory.kv_cache)} in memory`] : []),
     ...(model.device ? [model.device] : []),
     model.source,

@@ -9,6 +9,7 @@ const FAST_MS = 700;
 
 export const models = signal<Model[]>([]);
 export const modelsProblem = signal<string | null>(null);
+const defaultModel = signal("");
 export const chosenModel = signal(localStorage.getItem(NAME) ?? "");
 
 effect(() => localStorage.setItem(NAME, chosenModel.value));
@@ -16,10 +17,11 @@ effect(() => localStorage.setItem(NAME, chosenModel.value));
 /** Models that answer chats. */
 export const chatModels = computed(() => models.value.filter((model) => !embedsOnly(model)));
 
-/** The chosen model if it still exists, else a loaded one, else the first. */
+/** The chosen model if it still exists, else the server's default, else a loaded one, else the first. */
 export const currentModel = computed(() => {
-  const found = chatModels.value.find((model) => model.id === chosenModel.value);
-  return found ?? chatModels.value.find((model) => model.status.value === "loaded") ?? chatModels.value[0];
+  const named = (name: string) => chatModels.value.find((model) => model.id === name);
+  const loaded = chatModels.value.find((model) => model.status.value === "loaded");
+  return named(chosenModel.value) ?? named(defaultModel.value) ?? loaded ?? chatModels.value[0];
 });
 
 /** Whether the model is known for embeddings only, by its pooling. */
@@ -28,13 +30,20 @@ export function embedsOnly(model: Model): boolean {
   return typeof pooling === "string" && pooling !== "none";
 }
 
+/** Whether it continues text, for lack of a chat template. Unknown until its header is read. */
+export function isBase(model: Model | undefined): boolean {
+  return model !== undefined && !embedsOnly(model) && model.meta.has_chat_template === false;
+}
+
 export function seesImages(model: Model | undefined): boolean {
   return model?.architecture.input_modalities.includes("image") ?? false;
 }
 
 export async function refreshModels(): Promise<void> {
   try {
-    models.value = await listModels();
+    const listed = await listModels();
+    models.value = listed.data;
+    defaultModel.value = listed.default ?? "";
     modelsProblem.value = null;
   } catch (error) {
     modelsProblem.value = messageOf(error);

@@ -22,14 +22,18 @@ _VALUES: Final[dict[str, wire.StatusValue]] = {
 
 
 def model_list(
-    models: Sequence[ListedModel], states: Sequence[ModelStatus], downloads: Sequence[PullProgress] = ()
+    models: Sequence[ListedModel],
+    states: Sequence[ModelStatus],
+    downloads: Sequence[PullProgress] = (),
+    default: str | None = None,
 ) -> wire.ManagedModels:
-    """All models on disk, in the library's order, then the running downloads."""
+    """All models on disk, in the library's order, then the running downloads. default: the model's name, if any."""
     by_name = {state.name: state for state in states}
     on_disk = {model.name for model in models}
     running = [_downloading(download) for download in downloads if download.name not in on_disk]
     return {
         "object": "list",
+        "default": default,
         "data": [*(_model(model, by_name.get(model.name)) for model in models), *running],
     }
 

@@ -51,7 +51,9 @@ def _list_routes(router: APIRouter, management: Management, pulls: Pulls, stream
     async def list_models() -> Response:
         """Every model on disk with its state, and the running downloads."""
         models = await management.library.models()
-        return json_reply(model_list(models, management.manager.snapshot().models, pulls.downloads()))
+        default = await asyncio.to_thread(management.library.default)
+        states = management.manager.snapshot().models
+        return json_reply(model_list(models, states, pulls.downloads(), default))
 
     @router.get("/models/sse", summary="Events of models", responses=_STREAMED)
     async def watch_models() -> Response:

@@ -142,7 +142,10 @@ class ManagedModel(TypedDict):
 
 
 class ManagedModels(TypedDict):
+    """default: the model of requests that name none."""
+
     object: Literal["list"]
+    default: str | None
     data: list[ManagedModel]
 
 

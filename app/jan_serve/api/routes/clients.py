@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -63,15 +64,16 @@ def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bo
             url=str(request.base_url).rstrip("/"),
             needs_key=needs_key,
             models=known,
-            model=_first(known, model),
+            model=_first(known, model, await asyncio.to_thread(library.default)),
         )
         return json_reply({"data": [client.model_dump() for client in _clients(facts)]})
 
     return router
 
 
-def _first(models: tuple[EditorModel, ...], requested: str | None) -> EditorModel:
+def _first(models: tuple[EditorModel, ...], requested: str | None, default: str | None) -> EditorModel:
     chats = [model for model in models if model.is_chat]
+    chats.sort(key=lambda model: model.name != default)
     found = [model for model in chats if requested is None or model.name == requested]
     if not found:
         raise ModelNotFound(requested or "")

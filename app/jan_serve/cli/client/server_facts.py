@@ -13,9 +13,13 @@ from jan_serve.editors.facts import ServerFacts, editor_model
 def read_facts(
     client: ServerClient, model: str | None, default: str | None, *, needs_key: bool
 ) -> ServerFacts:
-    """model: the one to use; default: the one to use if it can chat. Raises CommandError if no model can chat."""
+    """model: the one to use; default: the one to use if it can chat, else the server's default.
+
+    Raises CommandError if no model can chat.
+    """
     rows = cast(list[dict[str, Any]], client.get("/v1/models")["data"])
     models = tuple(editor_model(row, MAX_DEFAULT_N_CTX) for row in rows)
+    default = default or _server_default(client)
     chats = [each for each in models if each.is_chat]
     first = next((each for each in chats if each.name == (model or default)), None)
     if first is None and model is not None:
@@ -27,3 +31,9 @@ def read_facts(
     if first is None and not chats:
         raise CommandError("the server has no chat model.", "`jan-serve pull --list` suggests some.")
     return ServerFacts(url=client.url, needs_key=needs_key, models=models, model=first or chats[0])
+
+
+def _server_default(client: ServerClient) -> str | None:
+    """A proxy has none, nor has a server of an earlier version."""
+    name = client.get("/models").get("default")
+    return name if isinstance(name, str) else None

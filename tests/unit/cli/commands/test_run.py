@@ -75,7 +75,8 @@ def test_a_base_model_is_announced_once(ask: Run) -> None:
 @pytest.mark.parametrize("name", ["qwen3-4b", "Qwen3-4B", "qwen3-4b:Q4_K_M"])
 @pytest.mark.parametrize(
     "words",
-    [("run", "{}", "hi"), ("load", "{}"), ("load", "--no-wait", "{}"), ("embed", "{}", "text"), ("tokenize", "{}", "text"),
+    [("run", "{}", "hi"), ("load", "{}"), ("load", "--no-wait", "{}"), ("embed", "{}", "text"),
+     ("tokenize", "{}", "text"),
      ("rerank", "{}", "query", "document"), ("decide", "{}", "state", "--options", "a,b"), ("stop", "{}")],
 )  # fmt: skip
 def test_a_model_of_the_catalogue_that_is_not_here(ask: Run, words: tuple[str, ...], name: str) -> None:
