@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -15,7 +16,7 @@ from typing import Final
 from scripts.installer import llama, packages
 from scripts.installer.cache import cache_folder
 from scripts.installer.commands import run, say
-from scripts.installer.errors import of_os_error
+from scripts.installer.errors import InstallError, of_os_error
 
 _SERVING: Final = "constraints.txt"
 _DEVELOPING: Final = "constraints-dev.txt"
@@ -105,8 +106,15 @@ class Environment:
             self._installer.install(f"installing {what}", *options, pins)
         if editable:
             options = ["--quiet", "--no-deps", "--no-build-isolation", "--editable"]
+            self._compile()
             self._installer.install("installing jan-serve", *options, self.checkout)
         stamp.write_text(wanted + "\n", encoding="utf-8")
+
+    def _compile(self) -> None:
+        """The modules of the checkout, which no installer compiles. What stays uncompiled, the first start compiles."""
+        command = [self.python, "-m", "compileall", "-q", "-j", "0", self.checkout / "app"]
+        with contextlib.suppress(InstallError):
+            run("compiling the modules", command, self._kept / "logs" / "compile.log")
 
 
 def _lines(path: Path) -> list[str]:

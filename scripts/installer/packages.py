@@ -97,6 +97,8 @@ class Installer:
         )
         settings = translated(listing.stdout, os.environ)
         own = {"UV_CACHE_DIR": str(self._kept / "uv"), "UV_INDEX_STRATEGY": "unsafe-best-match"}
+        # pip compiles the modules too, so that the first start does not.
+        own["UV_COMPILE_BYTECODE"] = "1"
         return own | {"UV_PYTHON_DOWNLOADS": "never"} | settings
 
 

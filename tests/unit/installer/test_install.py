@@ -28,6 +28,20 @@ def test_serving_installs_only_what_serving_needs_and_does_it_once(checkout: Fak
     assert checkout.calls() == []
 
 
+def test_modules_are_compiled_for_the_first_start(checkout: FakeCheckout) -> None:
+    quiet = {"FAKE_FAILS": "uv pip", "FAKE_SAYS": "uv was not asked to", "FAKE_UNLESS": "UV_COMPILE_BYTECODE"}
+    status, messages = checkout.install(**quiet)
+    assert (status, [line for line in messages if "uv" in line]) == (0, [])
+    app = f"compileall -q -j 0 {checkout.root}/app"
+    assert [call for call in checkout.calls() if "compileall" in call] == [f"python -m {app}"]
+
+
+def test_a_checkout_that_cannot_be_compiled_is_installed(checkout: FakeCheckout) -> None:
+    status, messages = checkout.install(FAKE_FAILS="compileall", FAKE_SAYS="Read-only file system")
+    assert (status, [line for line in messages if "error" in line]) == (0, [])
+    assert "--editable" in checkout.calls()[-1]
+
+
 def test_development_adds_the_rest(checkout: FakeCheckout) -> None:
     checkout.install()
     checkout.calls()
