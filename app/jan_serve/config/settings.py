@@ -196,8 +196,8 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
         str | None,
         Field(
             min_length=1,
-            description="Default model: a name in the models folder or the path of a GGUF file. Default: the only model"
-            " in the folder, else the built-in one.",
+            description="Default model: a name in the models folder or the path of a GGUF file. Default: the model of"
+            " the folder that was used last, else the newest one that chats; without any, the built-in one.",
         ),
         Flag(MODEL_GROUP, metavar="FILE|NAME"),
     ] = None

@@ -87,7 +87,7 @@ def test_a_peer_that_is_silent_from_the_start_is_named(dense: Path, tmp_path: Pa
         url = server.url(180)
         status, text = complete(url, "lent")
         assert status == 500 and "settings_error" in text, text
-        # What only the operator can mend is in the log.
+        assert "require_accelerator: llama.cpp finds no accelerator that may be used" in text
         wait_until(lambda: f"{lender.endpoint}: it does not answer in time" in server.log)
         assert "require_accelerator" in server.log
         assert complete(url, "here")[0] == 200

@@ -184,7 +184,7 @@ class LoadedModels:
         history = self.histories[slot.source.name]
         history.projector_crashes.append(fault)
         next_try = "for text only" if history.projector_fault else "again"
-        logger.warning("%s is loaded %s: %s", slot.source.name, next_try, fault)
+        logger.warning("loading %s %s: %s", slot.source.name, next_try, fault)
         slot.mark_gone()
         self._forget(slot)
 

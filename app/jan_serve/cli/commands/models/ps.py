@@ -50,7 +50,7 @@ def ps(
             note_placement(output, model)
     else:
         output.note(
-            "No model is loaded. A model is loaded at its first request or with `jan-serve load NAME`."
+            "No model is loaded. The first request for a model loads it, and so does `jan-serve load NAME`."
         )
     output.note(f"{url_in_use}: {health['state']}, pid {health['pid']}, up {_duration(health['uptime_s'])}")
 

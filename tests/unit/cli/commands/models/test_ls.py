@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from jan_serve.cli.main import main
 from jan_serve.core.models.variant import Variant
 from jan_serve.resources import builtin_model
 from jan_serve.store.variants import VariantIndex
-from tests.unit.store.gguf_builder import GgufBytes, uint_key
+from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
@@ -54,3 +55,21 @@ def test_the_variants_of_a_model_are_shown(capsys: pytest.CaptureFixture[str], o
     assert (row["aliases"], row["variants"]) == ([], ["short"])
     assert main(["ls"]) == 0
     assert "variants short" in capsys.readouterr().out
+
+
+def test_base_models_are_noted(capsys: pytest.CaptureFixture[str], own_folders: Path) -> None:
+    template = string_key("tokenizer.chat_template", "{{ messages }}")
+    kinds = {"base": [], "chats": [template], "embeds": [uint_key("llama.pooling_type", 1)], "set": []}
+    for name, keys in kinds.items():
+        (own_folders / f"{name}.gguf").write_bytes(GgufBytes(keys=keys).build())
+    with Path(os.environ["JAN_SERVE_CONFIG"]).open("a") as file:
+        file.write('[models.set]\ntemplate = "chatml"\n')
+    assert main(["ls", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {row["name"]: (row["note"], row["has_chat_template"]) for row in shown["models"]} == {
+        "base": ("base", False),
+        "chats": ("", True),
+        "embeds": ("", False),
+        "set": ("", True),
+    }
+    assert shown["default"] in ("chats", "set")
