@@ -213,7 +213,7 @@ class Output:
         from rich.cells import cell_len
 
         if len(columns) == _PAIR:
-            self._named_lines([tuple(columns), *((name, value) for name, value in rows)], whole=set())
+            self._named_lines([(name, value) for name, value in (columns, *rows)], whole=set())
             return
         left = max(cell_len(name) for name in columns) + _PAD
         for row in rows:

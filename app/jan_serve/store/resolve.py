@@ -23,6 +23,7 @@ from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
+from jan_serve.store.default_model import DefaultModel, likeliest
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
 from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
@@ -52,17 +53,6 @@ _SUFFIX: Final = ".gguf"
 _log: Final = logging.getLogger(__name__)
 
 _name_of: Final = operator.attrgetter("name")
-
-
-class DefaultModel(msgspec.Struct, frozen=True):
-    """The model of requests that name none. reason: for people. entry: None if there is no model.
-
-    is_expected: it is configured, or no other model is there, so that it is worth loading before the first request.
-    """
-
-    entry: ModelEntry | None
-    reason: str
-    is_expected: bool = False
 
 
 class ModelResolver:
@@ -197,7 +187,7 @@ class ModelResolver:
         own = [entry for entry in entries if entry.origin != "built in"]
         if len(own) == 1:
             return DefaultModel(own[0], "the only model in the models folder")
-        chosen = self._likeliest(own)
+        chosen = likeliest(own, self._last.name(), self.effective_facts)
         if chosen is not None:
             return chosen
         built_in = next((entry for entry in entries if entry.origin == "built in"), None)
@@ -206,32 +196,6 @@ class ModelResolver:
                 built_in, f"{len(own)} models are in the models folder and none can be served"
             )
         return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
-
-    def _likeliest(self, entries: Sequence[ModelEntry]) -> DefaultModel | None:
-        """A model that chats, else one that writes text, else any; of these the one used last, else the newest file.
-
-        Of the headers that the index lacks, it reads as few as that takes. None if no model can be served.
-        """
-        last = self._last.name()
-        order = sorted(entries, key=lambda entry: (entry.name != last, -entry.modified_ns, entry.name))
-        found: ModelEntry | None = None
-        least, n_servable = _N_KINDS, 0
-        for entry in order:
-            try:
-                kind = _kind(self.effective_facts(entry))
-            except (InvalidModel, ModelNotFound):
-                continue
-            n_servable += 1
-            if kind < least:
-                found, least = entry, kind
-            if least == 0 and (n_servable > 1 or entry.name == last):
-                break
-        if found is None:
-            return None
-        if n_servable == 1 and found.name != last:
-            return DefaultModel(found, "the only model in the models folder that can be served")
-        reason = "used last" if found.name == last else f"the newest of {len(entries)} models"
-        return DefaultModel(found, reason if least == 0 else f"{reason}; none of them chats")
 
     def note_use(self, entry: ModelEntry) -> None:
         """The model was loaded to write text. The built-in one leaves the default to another."""
@@ -376,14 +340,6 @@ def as_configured(facts: HeaderFacts, entry: ModelEntry) -> HeaderFacts:
     if not entry.has_template or facts.has_chat_template:
         return facts
     return msgspec.structs.replace(facts, has_chat_template=True)
-
-
-_N_KINDS: Final = 3
-
-
-def _kind(facts: HeaderFacts) -> int:
-    """0: it chats, 1: it continues text, 2: it makes embeddings or scores."""
-    return 2 if not facts.writes_text else 1 if facts.is_base else 0
 
 
 def _ambiguous(name: str, candidates: Sequence[str]) -> InvalidRequest:

@@ -48,7 +48,10 @@ async def get(path: str, models: FakeModels, listed: tuple[ListedModel, ...] | N
         return listed
 
     def overrides() -> Any:
-        return lambda model, requested: TemplateOverride("chatml") if requested == "short" else None
+        def override(model: str, requested: str) -> TemplateOverride | None:
+            return TemplateOverride("chatml") if requested == "short" else None
+
+        return override
 
     services: Any = SimpleNamespace(
         models=models,

@@ -1,0 +1,62 @@
+"""The model of requests that name none, among several that no setting chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.errors import InvalidModel, ModelNotFound
+from jan_serve.store.model_entry import ModelEntry
+
+
+class DefaultModel(msgspec.Struct, frozen=True):
+    """The model of requests that name none. reason: for people. entry: None if there is no model.
+
+    is_expected: it is configured, or no other model is there, so that it is worth loading before the first request.
+    """
+
+    entry: ModelEntry | None
+    reason: str
+    is_expected: bool = False
+
+
+_CHATS: Final = 0
+_CONTINUES: Final = 1
+_POOLS: Final = 2
+
+
+def _kind(facts: HeaderFacts) -> int:
+    if not facts.writes_text:
+        return _POOLS
+    return _CONTINUES if facts.is_base else _CHATS
+
+
+def likeliest(
+    entries: Sequence[ModelEntry], last: str | None, facts_of: Callable[[ModelEntry], HeaderFacts]
+) -> DefaultModel | None:
+    """A model that chats, else one that continues text, else any; of these the one used last, else the newest file.
+
+    last: name of the model used last. facts_of: reads a header that the index lacks, and raises InvalidModel or
+    ModelNotFound; called as often as it takes. None if no model can be served.
+    """
+    found: ModelEntry | None = None
+    kind, n_servable = _POOLS + 1, 0
+    for entry in sorted(entries, key=lambda entry: (entry.name != last, -entry.modified_ns, entry.name)):
+        try:
+            own_kind = _kind(facts_of(entry))
+        except (InvalidModel, ModelNotFound):
+            continue
+        n_servable += 1
+        if own_kind < kind:
+            found, kind = entry, own_kind
+        if kind == _CHATS and (n_servable > 1 or entry.name == last):
+            break
+    if found is None:
+        return None
+    if n_servable == 1 and found.name != last:
+        return DefaultModel(found, "the only model in the models folder that can be served")
+    reason = "used last" if found.name == last else f"the newest of {len(entries)} models"
+    return DefaultModel(found, reason if kind == _CHATS else f"{reason}; none of them chats")
