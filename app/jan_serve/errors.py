@@ -277,9 +277,8 @@ class ModelNotFound(JanServeError):
         self, name: str, near: Sequence[str] = (), *, can_pull: bool = False, param: str | None = "model"
     ) -> None:
         self.remedy = f"`jan-serve pull {name}` downloads it." if can_pull else ""
-        hint = self.remedy
-        if not can_pull:
-            hint = f"Did you mean {', '.join(near)}?" if near else "`jan-serve ls` lists the models."
+        similar = f"Did you mean {', '.join(near)}?" if near else ""
+        hint = " ".join(filter(None, (similar, self.remedy))) or "`jan-serve ls` lists the models."
         super().__init__(f"The model `{name}` does not exist{' here' * can_pull}. {hint}", param=param)
         self.name = name
         self.near = tuple(near)

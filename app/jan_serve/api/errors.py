@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from jan_serve.core.public_text import public_text
 from jan_serve.errors import (
     DeadlineExceeded,
     EngineCrashed,
@@ -162,8 +161,12 @@ def logged_problem(error: JanServeError, request_id: str) -> Problem:
 def _shown(error: JanServeError) -> str:
     if _is_hidden(error):
         return INTERNAL_MESSAGE
+    if not isinstance(error, SettingsError):
+        return error.message
+    from jan_serve.core.public_text import public_text  # a start without faults does not need it
+
     # The owner of the machine needs the whole path of a file in the settings, and finds it in the log.
-    return public_text(error.message) if isinstance(error, SettingsError) else error.message
+    return public_text(error.message)
 
 
 def _is_hidden(error: JanServeError) -> bool:

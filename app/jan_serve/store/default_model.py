@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel, ModelNotFound
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.index import STATE_FOLDER
+from jan_serve.store.model_entry import DefaultModel, ModelEntry
+
+_MAX_BYTES: Final = 4096
 
 
-class DefaultModel(msgspec.Struct, frozen=True):
-    """The model of requests that name none. reason: for people. entry: None if there is no model.
+class LastModel:
+    """The model that was loaded last to write text, of one models folder. Each method blocks briefly on the disk."""
 
-    is_expected: it is configured, or no other model is there, so that it is worth loading before the first request.
-    """
+    def __init__(self, models_dir: Path) -> None:
+        self._file = models_dir / STATE_FOLDER / "last-model"
+        self._noted: str | None = None
 
-    entry: ModelEntry | None
-    reason: str
-    is_expected: bool = False
+    def name(self) -> str | None:
+        """Its canonical name. None if there is none; the model may be gone."""
+        with contextlib.suppress(OSError), self._file.open("rb") as file:
+            return os.fsdecode(file.read(_MAX_BYTES))
+        return self._noted
+
+    def note(self, name: str) -> None:
+        """Without write access, only this process knows it."""
+        if name != self.name():
+            self._noted = name
+            with contextlib.suppress(OSError):
+                write_atomically(self._file, os.fsencode(name))
 
 
 _CHATS: Final = 0

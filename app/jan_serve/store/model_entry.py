@@ -38,3 +38,14 @@ class ModelEntry(msgspec.Struct, frozen=True, cache_hash=True):
         """The configured ones, then those from the pull or import."""
         recorded = self.record.aliases if self.record is not None else ()
         return tuple(dict.fromkeys((*self.aliases, *recorded)))
+
+
+class DefaultModel(msgspec.Struct, frozen=True):
+    """The model of requests that name none. reason: for people. entry: None if there is no model.
+
+    is_expected: it is configured, or no other model is there, so that it is worth loading before the first request.
+    """
+
+    entry: ModelEntry | None
+    reason: str
+    is_expected: bool = False

@@ -14,8 +14,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,12 +24,10 @@ from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
 from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
-from jan_serve.store.default_model import DefaultModel, likeliest
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
 from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.last_model import LastModel
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.model_entry import DefaultModel, ModelEntry
 from jan_serve.store.model_folder import ModelFolder, entry_of_file
 from jan_serve.store.name_matching import (
     adapter_matches,
@@ -43,6 +42,9 @@ from jan_serve.store.projector_faults import ProjectorFaults
 from jan_serve.store.projectors import projectors_for
 from jan_serve.store.shared_scan import SharedScan
 from jan_serve.store.variants import VariantIndex, is_named
+
+if TYPE_CHECKING:
+    from jan_serve.store.default_model import LastModel
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_CACHED_HEADERS: Final = 64
@@ -89,7 +91,6 @@ class ModelResolver:
         self._projector_faults = ProjectorFaults(models_dir)
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._folder = ModelFolder(models_dir, index)
-        self._last = LastModel(models_dir)
         self._scan = SharedScan(self._scan_entries)
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
@@ -155,7 +156,9 @@ class ModelResolver:
         matches = deletion_matches(name, entries)
         if len(matches) > 1:
             raise _ambiguous(name, [f"{entry.name}{_SUFFIX}" for entry in matches])
-        return self._only(name, matches, entries)
+        if not matches:
+            raise self.unknown(name, entries, can_pull=False)
+        return matches[0]
 
     def resolve_with_adapter(self, name: str | None) -> tuple[ModelEntry, str | None]:
         """Model and LoRA adapter of a name, which may be `MODEL:ADAPTER`, an adapter's name, or as in `resolve`.
@@ -187,7 +190,7 @@ class ModelResolver:
         own = [entry for entry in entries if entry.origin != "built in"]
         if len(own) == 1:
             return DefaultModel(own[0], "the only model in the models folder")
-        chosen = likeliest(own, self._last.name(), self.effective_facts)
+        chosen = self._likeliest(own) if own else None
         if chosen is not None:
             return chosen
         built_in = next((entry for entry in entries if entry.origin == "built in"), None)
@@ -196,6 +199,17 @@ class ModelResolver:
                 built_in, f"{len(own)} models are in the models folder and none can be served"
             )
         return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
+
+    def _likeliest(self, entries: Sequence[ModelEntry]) -> DefaultModel | None:
+        from jan_serve.store.default_model import likeliest  # not needed where there is one model
+
+        return likeliest(entries, self._last.name(), self.effective_facts)
+
+    @cached_property
+    def _last(self) -> LastModel:
+        from jan_serve.store.default_model import LastModel
+
+        return LastModel(self._models_dir)
 
     def note_use(self, entry: ModelEntry) -> None:
         """The model was loaded to write text. The built-in one leaves the default to another."""
@@ -316,10 +330,12 @@ class ModelResolver:
             raise _ambiguous(name, [entry.name for entry in matches])
         raise self.unknown(name, entries)
 
-    def unknown(self, name: str, entries: Sequence[ModelEntry] | None = None) -> ModelNotFound:
-        """The error for a name that no model has, with similar names and whether the catalogue has it."""
+    def unknown(
+        self, name: str, entries: Sequence[ModelEntry] | None = None, *, can_pull: bool = True
+    ) -> ModelNotFound:
+        """The error for a name that no model has, with similar names. can_pull: and whether the catalogue has it."""
         known = [entry.name for entry in (self.entries() if entries is None else entries)]
-        can_pull = self._can_pull is not None and self._can_pull(name)
+        can_pull = can_pull and self._can_pull is not None and self._can_pull(name)
         return ModelNotFound(name, tuple(_near(without_suffix(name), known)), can_pull=can_pull)
 
     def _entry_of_path(self, text: str) -> ModelEntry | None:

@@ -39,8 +39,6 @@ def meta(model: ListedModel, state: ModelStatus | None) -> dict[str, Any]:
         }
     if state is not None and state.facts is not None:
         facts |= {"n_vocab": state.facts.n_vocab, "n_embd": state.facts.n_embd, "n_ctx": state.facts.n_ctx}
-        # The header may not be read yet, and the configuration may add a template.
-        facts["has_chat_template"] = facts.get("has_chat_template") or bool(state.facts.chat_templates)
     return facts
 
 

@@ -13,13 +13,9 @@ from jan_serve.editors.facts import ServerFacts, editor_model
 def read_facts(
     client: ServerClient, model: str | None, default: str | None, *, needs_key: bool
 ) -> ServerFacts:
-    """model: the one to use; default: the one to use if it can chat, else the server's default.
-
-    Raises CommandError if no model can chat.
-    """
+    """model: the one to use; default: the one to use if it can chat. Raises CommandError if no model can chat."""
     rows = cast(list[dict[str, Any]], client.get("/v1/models")["data"])
     models = tuple(editor_model(row, MAX_DEFAULT_N_CTX) for row in rows)
-    default = default or _server_default(client)
     chats = [each for each in models if each.is_chat]
     first = next((each for each in chats if each.name == (model or default)), None)
     if first is None and model is not None:
@@ -33,7 +29,7 @@ def read_facts(
     return ServerFacts(url=client.url, needs_key=needs_key, models=models, model=first or chats[0])
 
 
-def _server_default(client: ServerClient) -> str | None:
-    """A proxy has none, nor has a server of an earlier version."""
+def server_default(client: ServerClient) -> str | None:
+    """The model of requests that name none. A proxy has none."""
     name = client.get("/models").get("default")
     return name if isinstance(name, str) else None

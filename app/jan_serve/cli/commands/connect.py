@@ -11,7 +11,7 @@ import platformdirs
 import typer
 
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.client.server_facts import read_facts
+from jan_serve.cli.client.server_facts import read_facts, server_default
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
@@ -78,7 +78,8 @@ def server_facts(model: str | None, url: str | None, config: Path | None) -> Ser
     loaded = load_settings(config_file=config)
     address = server_address(loaded, url)
     with ServerClient(address) as client:
-        return read_facts(client, model, loaded.settings.model, needs_key=address.key is not None)
+        default = loaded.settings.model or server_default(client)
+        return read_facts(client, model, default, needs_key=address.key is not None)
 
 
 def editor_folders() -> Folders:

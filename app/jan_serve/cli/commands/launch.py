@@ -16,7 +16,7 @@ import typer
 from jan_serve.cli.client.load_progress import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.client.server_facts import read_facts
+from jan_serve.cli.client.server_facts import read_facts, server_default
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
@@ -73,7 +73,8 @@ def launch(
 def _facts(client: ServerClient, model: str | None, loaded: LoadedSettings, output: Output) -> ServerFacts:
     """Loads the model first: its context is known then."""
     needs_key = bool(loaded.settings.api_keys)
-    name = read_facts(client, model, loaded.settings.model, needs_key=needs_key).model.name
+    default = loaded.settings.model or server_default(client)
+    name = read_facts(client, model, default, needs_key=needs_key).model.name
     return read_facts(client, load_model(client, name, output), None, needs_key=needs_key)
 
 

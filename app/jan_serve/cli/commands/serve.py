@@ -28,7 +28,7 @@ from jan_serve.errors import ModelNotFound, SettingsError
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.quick_imports import UNUSED_BY_SERVERS, classes_on_use, quick_imports
-from jan_serve.store.default_model import DefaultModel
+from jan_serve.store.model_entry import DefaultModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources

@@ -12,7 +12,6 @@ from collections import deque
 from typing import Final
 
 from jan_serve.supervisor.workers.child_process import ChildProcess
-from jan_serve.supervisor.workers.crash_reason import crash_reason
 
 MAX_LINES = 50
 MAX_LINE_CHARS = 400
@@ -59,6 +58,8 @@ class StderrTail:
 
     def last_words(self) -> str:
         """See `crash_reason`."""
+        from jan_serve.supervisor.workers.crash_reason import crash_reason  # only ends need it
+
         return crash_reason(self.lines)
 
 
