@@ -23,8 +23,8 @@ _REASON: Final = re.compile(
     | ^abort(?:ed|ing)?\b | \bterminat(?:e\scalled|ing)\b | \bwhat\(\):
     | \berrors?:\s | \berror\sloading\b | ^Fatal\b
     | ^(?:\w+(?:\.|::))*\w+(?:Error|Exception)(?::|$)
-    | \bno\s(?:such|module)\b
-    | out\sof\smemory | outofmemory | insufficient\smemory | bad_alloc | \bcannot\s(?:allocate|open)\b
+    | ^(?:[\w.]+:\s)?cannot\s | \bcannot\sallocate\b | \bno\s(?:such|module)\b
+    | out\sof\smemory | outofmemory | insufficient\smemory | bad_alloc
     | failed\sto\s(?:re)?alloc | (?:unable\sto|could\snot)\s(?:re)?alloc | \balloc\w*\s.*\bfailed\b
     | ^(?:free|malloc|realloc|munmap_chunk)\(\):\s | ^(?:double\sfree|corrupted\s) | stack\ssmashing
     """,

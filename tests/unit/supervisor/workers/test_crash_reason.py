@@ -18,6 +18,7 @@ sched_reserve: resolving fused Gated Delta Net support:
 sched_reserve: layer 0 is assigned to device CPU but the fused Gated Delta Net tensor is assigned to device CUDA0
 sched_reserve: graph splits = 2
 ~llama_context:        CPU compute buffer size is   5.0000 MiB, matches expectation of   5.0000 MiB
+load_tensors: tensor 'token_embd.weight' (q4_K) cannot be used with preferred buffer type CUDA_Host
 set_adapters_lora: adapters = 0x7ffd00
 the 20 layers that the settings put on devices may not fit them
 not enough memory: trying a context of 1024 tokens
@@ -104,6 +105,8 @@ TAILS = [
     ("python: /build/ggml/src/x.c:7: f: Assertion `p' failed.", "python: x.c:7: f: Assertion `p' failed."),
     ("protocol error: a frame of 9 bytes", "protocol error: a frame of 9 bytes"),
     ("Aborted", "Aborted"),
+    ("cannot map /home/me/a.gguf at 0x7f0012345678", "cannot map a.gguf at <address>"),
+    ("mmap: Cannot allocate memory", "mmap: Cannot allocate memory"),
     ("open C:\\Users\\me\\a.gguf: error: access denied", "open a.gguf: error: access denied"),
 ]
 
