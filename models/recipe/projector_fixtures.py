@@ -126,6 +126,57 @@ def write_tiny_hearing_projector(path: Path, *, n_embd: int = 64, seed: int = 0)
     _finish(writer, dims, "ultravox", seed)
 
 
+def write_tiny_conformer(path: Path, *, n_embd: int = 64, seed: int = 0) -> None:
+    """A projector of the type ``lfm2a``, for sound of any length: a cell for each eight frames of 10 ms."""
+    width, ff_width, channels, heads = 512, 64, 8, 8  # libmtmd has this width in its code
+    writer = gguf.GGUFWriter(str(path), "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", "lfm2a")
+    for name, number in {
+        "num_mel_bins": _MEL_BINS,
+        "embedding_length": width,
+        "feed_forward_length": ff_width,
+        "block_count": 1,
+        "projection_dim": n_embd,
+        "attention.head_count": heads,
+    }.items():
+        writer.add_uint32(f"clip.audio.{name}", number)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+    dims: dict[str, tuple[int, ...]] = {
+        "a.pre_encode.out.weight": (width, channels * _MEL_BINS // 8),
+        "a.pre_encode.out.bias": (width,),
+        "a.position_embd.weight": (_SOUND_FRAMES, n_embd),
+        "mm.a.mlp.0.weight": (width,),
+        "mm.a.mlp.0.bias": (width,),
+        "mm.a.mlp.1.weight": (ff_width, width),
+        "mm.a.mlp.1.bias": (ff_width,),
+        "mm.a.mlp.3.weight": (n_embd, ff_width),
+        "mm.a.mlp.3.bias": (n_embd,),
+    }
+    for number, (inputs, side) in {
+        0: (1, 3),
+        2: (1, 3),
+        3: (channels, 1),
+        5: (1, 3),
+        6: (channels, 1),
+    }.items():
+        dims[f"a.conv1d.{number}.weight"] = (channels, inputs, side, side)
+        dims[f"a.conv1d.{number}.bias"] = (channels, 1, 1)
+    block = "a.blk.0."
+    dims |= _block_dims(block, width, ff_width)
+    dims |= {f"{block}{part}": (heads, width // heads) for part in ("pos_bias_u", "pos_bias_v")}
+    dims |= {f"{block}linear_pos.weight": (width, width), f"{block}conv_dw.weight": (width, 9)}
+    dims |= {f"{block}conv_pw1.weight": (2 * width, width), f"{block}conv_pw1.bias": (2 * width,)}
+    dims |= {f"{block}conv_pw2.weight": (width, width), f"{block}conv_pw2.bias": (width,)}
+    dims |= {f"{block}ffn_up_1.weight": (ff_width, width), f"{block}ffn_up_1.bias": (ff_width,)}
+    dims |= {f"{block}ffn_down_1.weight": (width, ff_width), f"{block}ffn_down_1.bias": (width,)}
+    dims[f"{block}conv_dw.bias"] = (width,)
+    for name in ("ffn_norm", "ffn_norm_1", "norm_conv", "conv_norm"):
+        dims |= {f"{block}{name}.weight": (width,), f"{block}{name}.bias": (width,)}
+    _finish(writer, dims, "lfm2a", seed)
+
+
 def _finish(writer: gguf.GGUFWriter, dims: Mapping[str, tuple[int, ...]], kind: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     tensors = {name: _weights(random, name, each) for name, each in dims.items()}

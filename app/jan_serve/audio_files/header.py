@@ -92,11 +92,15 @@ def _wav(data: bytes) -> AudioHeader:
         kind, length = struct.unpack_from("<4sI", data, position)
         position += 8
         if kind == b"fmt ":
-            encoding, channels, rate, _, size, _ = struct.unpack_from("<HHIIHH", data, position)
+            encoding, channels, rate, _, size, bits = struct.unpack_from("<HHIIHH", data, position)
             if encoding == _EXTENSIBLE:
                 (encoding,) = struct.unpack_from("<H", data, position + 24)
             if encoding not in _WAV_ENCODINGS or not channels or size < channels:
                 raise InvalidAudio(f"the WAV audio has an encoding ({encoding}) other than PCM")
+            if size != channels * ceil(bits / 8):  # else the decoder finds another length
+                raise InvalidAudio(
+                    f"the WAV audio has {channels} channels of {bits} bits, and {size} bytes for all of them"
+                )
         elif kind == b"data":
             if not size:
                 break

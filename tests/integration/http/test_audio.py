@@ -120,6 +120,23 @@ def test_hostile_sounds_are_refused_and_the_model_goes_on(client: openai.OpenAI,
     assert chat(client, wav()).choices[0].finish_reason == "length"
 
 
+SHORT = {
+    "a sample": wav([0.1]),
+    "a sample of eight channels, in floats": wav([0.1] * 8, channels=8, encoding=3),
+    "samples that become one": wav([0.1] * 10, rate=192_000),
+    "a sample of flac": flac([0.1]),
+    "two samples": wav([0.1] * 2),
+    "20 ms": wav([0.1] * 320),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_shortest_sounds_are_heard(client: openai.OpenAI, tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.wav").write_bytes(SHORT[name])
+    assert chat(client, SHORT[name]).choices[0].finish_reason == "length"
+    assert client.audio.transcriptions.create(model="ears", file=tmp_path / "a.wav").usage is not None
+
+
 def test_a_damaged_projector_is_the_servers_fault(url: str) -> None:
     image = {"type": "image_url", "image_url": {"url": data_url(picture(20, 20))}}
     body = {

@@ -16,6 +16,7 @@ HEADERS: dict[str, tuple[bytes, AudioHeader]] = {
     "wav": (wav(), AudioHeader("WAV", 16_000, 1, 16_000)),
     "wav, stereo": (wav(channels=2), AudioHeader("WAV", 16_000, 2, 8_000)),
     "wav, floats": (wav(encoding=3), AudioHeader("WAV", 16_000, 1, 16_000)),
+    "wav, 12 bits in 16": (wav()[:34] + b"\x0c\0" + wav()[36:], AudioHeader("WAV", 16_000, 1, 16_000)),
     "wav of a pipe": (wav(claimed=0xFFFFFFFF), AudioHeader("WAV", 16_000, 1, 16_000)),
     "wav of a pipe, without a length": (wav(claimed=0), AudioHeader("WAV", 16_000, 1, 16_000)),
     "flac": (flac(), AudioHeader("FLAC", 16_000, 1, 16_000)),
@@ -54,6 +55,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "255 channels": (wav(channels=255), "255 channels; the limit is 8"),
     "another encoding": (wav(encoding=2), r"an encoding \(2\) other than PCM"),
     "no samples": (wav([]), "no samples"),
+    "frames of 60,000 bytes for a sample of two": (
+        wav()[:32] + (60_000).to_bytes(2, "little") + wav()[34:],
+        "1 channels of 16 bits, and 60000 bytes for all of them",
+    ),
     "no chunk of samples": (wav()[:12] + b"LIST\x04\x00\x00\x00abcd" * 300, "no header"),
     "too many bytes": (wav() + bytes(MAX_FILE_BYTES), "the limit is 26214400"),
 }

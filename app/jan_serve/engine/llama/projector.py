@@ -33,6 +33,19 @@ Positions = npt.NDArray[np.int32]
 _TEXT = 0  # enum mtmd_input_chunk_type
 _KEPT_LAYOUTS = 256
 _LARGEST_SIDE = 4096
+_PIECE_SECONDS = 30
+"""Encoders read a sound in pieces of this length or a multiple of it, so the last piece may be short."""
+_PIECES_PER_SECOND = 10
+"""The shortest piece is a second's part by this. Some encoders assert more than one sample, others 20 ms, or divide by
+the number of frames of 10 ms."""
+
+
+def heard_frames(frames: int, rate: int) -> int:
+    """Samples of a sound whose last piece is not too short, at `rate` samples a second."""
+    whole, rest = divmod(frames, _PIECE_SECONDS * rate)
+    if whole and not rest:
+        return frames
+    return whole * _PIECE_SECONDS * rate + max(rest, rate // _PIECES_PER_SECOND)
 
 
 class MarkupPart(msgspec.Struct, frozen=True, eq=False):
@@ -128,7 +141,7 @@ class Projector:
 
     @contextmanager
     def _chunks(self, piece: MediaPiece) -> Generator[Any]:
-        bitmap = _bitmap(piece)
+        bitmap = _bitmap(piece) if isinstance(piece, ImagePiece) else _sound(piece, self.audio_rate)
         chunks = _lib.mtmd_input_chunks_init()
         try:
             part = _lib.mtmd_input_part(None, bitmap)
@@ -214,23 +227,24 @@ def _position(image: Any, start: int, cell: int) -> tuple[int, int, int, int]:
     return found.t, found.y, found.x, found.z
 
 
-def _bitmap(piece: MediaPiece) -> Any:
-    """A `mtmd_bitmap`, which copies the pixels or samples."""
-    if isinstance(piece, ImagePiece):
-        if piece.pixels and len(piece.pixels) != 3 * piece.width * piece.height:
-            raise EngineFailure("an image does not have as many pixels as its size says")
-        data = (
-            ctypes.cast(ctypes.c_char_p(piece.pixels), _pointer_to(ctypes.c_uint8)) if piece.pixels else None
-        )
-        bitmap = _lib.mtmd_bitmap_init(piece.width, piece.height, data)
-    else:
-        if piece.samples and len(piece.samples) != 4 * piece.frames:
-            raise EngineFailure("a sound does not have as many samples as it says")
-        data = (
-            ctypes.cast(ctypes.c_char_p(piece.samples), _pointer_to(ctypes.c_float))
-            if piece.samples
-            else None
-        )
-        bitmap = _lib.mtmd_bitmap_init_from_audio(piece.frames, data)
+def _bitmap(piece: ImagePiece) -> Any:
+    """A `mtmd_bitmap`, which copies the pixels."""
+    if piece.pixels and len(piece.pixels) != 3 * piece.width * piece.height:
+        raise EngineFailure("an image does not have as many pixels as its size says")
+    data = ctypes.cast(ctypes.c_char_p(piece.pixels), _pointer_to(ctypes.c_uint8)) if piece.pixels else None
+    return _named(_lib.mtmd_bitmap_init(piece.width, piece.height, data), piece)
+
+
+def _sound(piece: AudioPiece, rate: int) -> Any:
+    """A `mtmd_bitmap`, which copies the samples, and silence where they are too few."""
+    if piece.samples and len(piece.samples) != 4 * piece.frames:
+        raise EngineFailure("a sound does not have as many samples as it says")
+    frames = heard_frames(piece.frames, rate)
+    samples = piece.samples and piece.samples.ljust(4 * frames, b"\0")
+    data = ctypes.cast(ctypes.c_char_p(samples), _pointer_to(ctypes.c_float)) if samples else None
+    return _named(_lib.mtmd_bitmap_init_from_audio(frames, data), piece)
+
+
+def _named(bitmap: Any, piece: MediaPiece) -> Any:
     _lib.mtmd_bitmap_set_id(bitmap, piece.digest.encode())
     return bitmap

@@ -9,13 +9,19 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from jan_serve.core.media import ImagePiece
+from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
+from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector, heard_frames
 from jan_serve.errors import EngineFailure, InvalidModel
 from models.recipe.fixtures import write_tiny_llama
-from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector, write_tiny_qwen2vl
+from models.recipe.projector_fixtures import (
+    ProjectorKind,
+    write_tiny_conformer,
+    write_tiny_hearing_projector,
+    write_tiny_projector,
+    write_tiny_qwen2vl,
+)
 from tests.support.images import picture, unseen
 
 pytestmark = pytest.mark.integration
@@ -213,3 +219,34 @@ def test_a_file_that_cannot_be_used_is_refused_with_the_reason(
         Projector(str(path), models["llama"], threads=1, use_gpu=False)
     assert refused.value.message.startswith(f"its projector mmproj.gguf cannot be used: {reason}")
     assert str(tmp_path) not in refused.value.message
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 44_100])
+def test_no_piece_of_a_sound_is_shorter_than_a_tenth_of_a_second(rate: int) -> None:
+    least, piece = rate // 10, 30 * rate
+    for whole in (0, piece, 20 * piece):
+        for frames in range(whole, whole + 1001):
+            found = heard_frames(frames, rate)
+            assert found == frames if frames == whole and whole else found >= max(frames, whole + least)
+            assert found - frames <= least
+    assert heard_frames(least + 1, rate) == least + 1
+    assert heard_frames(piece - 1, rate) == piece - 1
+
+
+@pytest.mark.parametrize("write", [write_tiny_hearing_projector, write_tiny_conformer])
+def test_sounds_of_any_length_are_heard(
+    models: dict[str, LlamaModel], tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    """The second projector has cells for each 80 ms, and asserts 20."""
+    write(tmp_path / "mmproj.gguf")
+    projector = Projector(str(tmp_path / "mmproj.gguf"), models["llama"], threads=1, use_gpu=False)
+    for frames in (1, 2, 3, 100, 159, 160, 161, 319, 320, 321, 800, 1000, 1599, 1600, 1601, 30 * 16_000 - 1):
+        counted = projector.layout(AudioPiece(digest="", frames=frames))
+        cells = [part.num_cells for part in counted if isinstance(part, MediaPart)]
+        samples = np.linspace(-0.1, 0.1, frames, dtype=np.float32).tobytes()
+        with projector.opened(AudioPiece(digest="", frames=frames, samples=samples)) as encode:
+            for number, count in enumerate(cells):
+                rows = encode(number)
+                assert rows.shape == (count, WIDTH)
+                assert np.isfinite(rows).all()
+    projector.close()
