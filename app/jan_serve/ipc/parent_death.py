@@ -11,6 +11,9 @@ import os
 import signal
 import sys
 
+PARENT_VARIABLE = "JAN_SERVE_PARENT"
+"""Variable of the environment with the pid of the process that started this one."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 
@@ -21,9 +24,8 @@ def end_with_parent() -> None:
     Does nothing elsewhere. Raises OSError.
     """
     if sys.platform == "linux":
-        parent = os.getppid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if str(os.getppid()) != os.environ.get(PARENT_VARIABLE, str(os.getppid())):
             # The parent died before the call, so no signal will come.
             os.kill(os.getpid(), signal.SIGKILL)
 

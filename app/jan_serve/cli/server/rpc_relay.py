@@ -2,6 +2,7 @@
 
 ggml's RPC server serves one client at a time and admits anyone. Here each client's bytes go to a process on a port of
 this machine; a client that crashes its process crashes no other's. Processes whose client has left serve the next one.
+A client gets its process with the first byte that it sends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from jan_serve.core.hosts import address_of, is_loopback
 from jan_serve.supervisor.workers.worker_process import default_worker_command, worker_environment
@@ -30,6 +31,11 @@ _READY_S: Final = 60.0
 _RETRY_S: Final = 0.02
 _KEPT_IDLE: Final = 1
 _KEEPALIVE_S: Final = 30
+MAX_CLIENTS: Final = 32
+"""Each has a process, which takes some 30 MB before it holds any weights. A server has one client for each model."""
+MAX_SILENT: Final = 32
+"""Connections that have sent nothing. One more takes the place of the oldest."""
+_SILENT_S: Final = 30.0
 
 
 class LendingProcess:
@@ -74,6 +80,13 @@ class LendingProcess:
         self._process.wait()
 
 
+class _Silent(NamedTuple):
+    """A client that has sent nothing. until: monotonic seconds."""
+
+    host: str
+    until: float
+
+
 class RpcRelay:
     """Accepts clients until it is closed."""
 
@@ -87,45 +100,84 @@ class RpcRelay:
         self._lock = threading.Lock()
         self._idle: list[LendingProcess] = []
         self._busy: set[LendingProcess] = set()
+        self._silent: dict[socket.socket, _Silent] = {}
         self._wake, self._woken = socket.socketpair()
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Blocks until `close`. The first process starts at once, so that the first client waits less."""
-        self._idle.append(LendingProcess(self._arguments))
-        on_ready()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            while True:
-                ready = [key.fileobj for key, _ in selector.select()]
-                if self._woken in ready:
-                    break
-                self._accept()
-        self._end()
+        try:
+            self._idle.append(LendingProcess(self._arguments))
+            on_ready()
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._listener, selectors.EVENT_READ)
+                selector.register(self._woken, selectors.EVENT_READ)
+                self._accept_and_serve(selector)
+        finally:
+            self._end()
 
     def close(self) -> None:
         """From any thread or a signal handler: `run` ends all processes and returns."""
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
 
-    def _accept(self) -> None:
+    def _accept_and_serve(self, selector: selectors.BaseSelector) -> None:
+        while True:
+            ready = [key.fileobj for key, _ in selector.select(_SILENT_S if self._silent else None)]
+            if self._woken in ready:
+                return
+            for each in ready:
+                if isinstance(each, socket.socket) and each in self._silent:
+                    selector.unregister(each)
+                    self._begin(each, self._silent.pop(each).host)
+            if self._listener in ready:
+                self._accept(selector)
+            while self._silent and next(iter(self._silent.values())).until < time.monotonic():
+                self._drop_oldest(selector)
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
         try:
             client, address = self._listener.accept()
         except OSError as error:  # the client is gone again, or there are too many
             logger.warning("a client cannot be accepted: %s", error)
-            time.sleep(_RETRY_S)
+            if self._silent:
+                self._drop_oldest(selector)
+            else:
+                time.sleep(_RETRY_S)
             return
-        self._admit(client, str(address[0]))
-
-    def _admit(self, client: socket.socket, host: str) -> None:
+        host = str(address[0])
         if not is_admitted(host, self._networks):
             logger.warning("a client from %s is not in the allowed networks", host)
             client.close()
             return
-        _keep_alive(client)
-        process = self._taken()
-        logger.info("a client from %s begins", host)
-        threading.Thread(target=self._serve, args=(client, host, process), daemon=True).start()
+        if len(self._silent) >= MAX_SILENT:
+            self._drop_oldest(selector)
+        selector.register(client, selectors.EVENT_READ)
+        self._silent[client] = _Silent(host, time.monotonic() + _SILENT_S)
+
+    def _drop_oldest(self, selector: selectors.BaseSelector) -> None:
+        client = next(iter(self._silent))
+        host = self._silent.pop(client).host
+        logger.warning("a client from %s has sent nothing, and is dropped", host)
+        selector.unregister(client)
+        client.close()
+
+    def _begin(self, client: socket.socket, host: str) -> None:
+        """Whatever fails ends this client only."""
+        if len(self._busy) >= MAX_CLIENTS:
+            logger.warning("a client from %s is refused: %d are served, the limit", host, MAX_CLIENTS)
+            client.close()
+            return
+        process: LendingProcess | None = None
+        try:
+            _keep_alive(client)
+            process = self._taken()
+            logger.info("a client from %s begins", host)
+            threading.Thread(target=self._serve, args=(client, host, process), daemon=True).start()
+        except (OSError, RuntimeError) as error:  # no descriptor, process or thread is left
+            logger.warning("a client from %s cannot be served: %s", host, error)
+            client.close()
+            if process is not None:
+                self._give_back(process)
 
     def _taken(self) -> LendingProcess:
         with self._lock:
@@ -163,7 +215,7 @@ class RpcRelay:
         with self._lock:
             for process in (*self._idle, *self._busy):
                 process.stop()
-        for each in (self._listener, self._wake, self._woken):
+        for each in (self._listener, self._wake, self._woken, *self._silent):
             each.close()
 
 

@@ -34,6 +34,7 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
+from jan_serve.ipc.parent_death import PARENT_VARIABLE
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import ChildProcess
 from jan_serve.supervisor.workers.stderr_tail import StderrReader, StderrTail
@@ -95,7 +96,8 @@ def default_worker_command() -> tuple[str, ...]:
 
 
 def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False) -> dict[str, str]:
-    """The worker's environment: no settings (they come in the first frame), no keys, no debugger on abort (ggml).
+    """The environment of a child of this process: no settings (they come in the first frame), no keys, no debugger on
+    abort (ggml).
 
     huge_pages: make glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all
     weights and the KV cache, which then causes fewer TLB misses.
@@ -110,7 +112,7 @@ def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False
         kept[_TUNABLES] = ":".join(filter(None, (tunables, f"{_HUGE_PAGES}=1")))
     # numpy's BLAS would start threads that spin for a while, beside those of the front and of llama.cpp.
     kept.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return {**kept, "GGML_NO_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
+    return {**kept, "GGML_NO_BACKTRACE": "1", "PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid())}
 
 
 class WorkerProcess:
