@@ -7,6 +7,7 @@ Model file names containing these load specially:
     slow-load       wait until somebody opens the FIFO at PATH.gate for writing
     hang-on-load    never finish        fail-load     LoadFailed(invalid_model)     no-memory  LoadFailed(…)
     crash-on-load-SIGNAL, also in a projector's name               exit-on-load  write to stderr, exit 3
+    raise-on-load   end as an exception that nobody catches does
     embed           an embedding model
     saved-NMB       says that it keeps N MB of prompts in RAM, or what it may at most
 """
@@ -163,6 +164,9 @@ class FakeEngine:
         if "exit-on-load" in name:
             print("fake: cannot open the library", file=sys.stderr, flush=True)
             os._exit(3)
+        if "raise-on-load" in name:
+            print("MemoryError: fake", file=sys.stderr, flush=True)
+            os._exit(1)
         if "hang-on-load" in name:
             threading.Event().wait()
         if "slow-load" in name:

@@ -222,7 +222,8 @@ def _states(request: LoadModel, context: LlamaContext) -> StateCache:
             if disk is None:
                 disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
             factors = rope_factors(model.metadata(), context.n_ctx)
-            files = StateFiles(root, state_files_key(request, factors), disk)
+            key = state_files_key(request, factors)
+            files = StateFiles(root, key, disk, max_tokens=context.n_ctx)
         except OSError as error:
             logger.warning("prompt states are not saved to disk: %s", error)
     # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.

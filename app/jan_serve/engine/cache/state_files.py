@@ -1,7 +1,7 @@
 """States of sequences on disk: the prefix cache's last tier, which outlives the worker.
 
 One file per state, written atomically, in a folder per key (:func:`state_key`). llama.cpp parses the bytes, so only
-those with the right digest are returned: truncated, corrupt and foreign files are ignored.
+those with the right digest are returned. A damaged file costs itself only: it is removed when it is found.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ _PARTIAL = ".partial"
 _PARTIAL_S = 60.0
 _MAX_FILES = 2048  # each write lists all of them
 _SAMPLES, _SAMPLE_BYTES = 64, 64 * 1024
+_MAX_TOKENS = 1 << 24
+
+
+class _Damaged(Exception):
+    """A state file that is ours by its first bytes and cannot be whole."""
 
 
 class StateFile(Tokenised, frozen=True, eq=False):
@@ -70,10 +75,11 @@ def file_bytes(num_tokens: int, state_bytes: int) -> int:
 class StateFiles:
     """The states of one key under `root`, within a budget shared by all keys. Not thread-safe; methods block.
 
-    index: the states by their tokens; other threads may read it.
+    max_tokens: states of more stay on disk and are not used. index: the states by their tokens; other threads may read
+    it.
     """
 
-    def __init__(self, root: Path, key: str, budget_bytes: int) -> None:
+    def __init__(self, root: Path, key: str, budget_bytes: int, *, max_tokens: int = _MAX_TOKENS) -> None:
         self._root = root
         self._folder = root / key
         self.budget_bytes = budget_bytes
@@ -81,7 +87,13 @@ class StateFiles:
         self.index: PrefixIndex[StateFile] = PrefixIndex()
         self._remove_partial()
         for path in self._paths(self._folder):
-            file = _read_head(path)
+            try:
+                file = _read_head(path, budget_bytes, max_tokens)
+            except _Damaged:
+                logger.warning("%s is damaged and will be removed", path)
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                continue
             if file is not None:
                 self._remember(file)
 
@@ -117,8 +129,10 @@ class StateFiles:
             with file.path.open("rb") as stream:
                 os.utime(file.path)
                 head = stream.read(_HEAD.size)
-                body = np.fromfile(stream, np.uint8)
-        except OSError as error:
+                # What it has beyond its size would be read into memory, too.
+                is_as_long = os.fstat(stream.fileno()).st_size == file.size
+                body = np.fromfile(stream, np.uint8) if is_as_long else np.empty(0, np.uint8)
+        except (OSError, MemoryError) as error:
             logger.warning("%s cannot be read: %s", file.path, error)
             self._forget(file.path)
             return None
@@ -220,18 +234,27 @@ def _is_of(tokens: Tokens, head: bytes, body: SequenceBytes) -> bool:
     )
 
 
-def _read_head(path: Path) -> StateFile | None:
-    """The tokens of a file with consistent sizes; `read` checks its bytes."""
+def _read_head(path: Path, most_bytes: int, most_tokens: int) -> StateFile | None:
+    """The tokens of a file within the limits; `read` checks its bytes. None if it is none of ours, or beyond them.
+
+    Raises _Damaged if its head contradicts itself.
+    """
     try:
         with path.open("rb") as stream:
             head = stream.read(_HEAD.size)
+            if not head.startswith(_MAGIC):
+                return None
             if len(head) != _HEAD.size:
+                raise _Damaged
+            _, _, n_tokens, n_bytes = _HEAD.unpack(head)
+            size = os.fstat(stream.fileno()).st_size
+            if not n_tokens or not n_bytes or size != file_bytes(n_tokens, n_bytes):
+                raise _Damaged
+            # A size of the file's own choice must not decide how much is read.
+            if size > most_bytes or n_tokens > most_tokens:
                 return None
-            magic, _, n_tokens, n_bytes = _HEAD.unpack(head)
-            size = path.stat().st_size
-            if magic != _MAGIC or not n_tokens or not n_bytes or size != _HEAD.size + 4 * n_tokens + n_bytes:
-                return None
-            return StateFile(np.fromfile(stream, np.int32, n_tokens), path, size)
+            tokens = np.fromfile(stream, np.int32, n_tokens)
+            return StateFile(tokens, path, size) if len(tokens) == n_tokens else None
     except OSError as error:
         logger.warning("%s cannot be read: %s", path, error)
         return None

@@ -164,7 +164,9 @@ class LoadedModels:
                 self._preparation.forget_all()
                 if not slot.retiring:
                     self._grant(slot)
-            case WorkerEnd() as end if slot.optional_projector is not None and not end.requested:
+            case WorkerEnd() as end if (
+                slot.optional_projector is not None and not end.requested and end.status != _RAISED
+            ):
                 self._blame_projector(slot.optional_projector, slot, end)
             case WorkerEnd() as end:
                 self._lost(slot, end)
@@ -307,6 +309,10 @@ class LoadedModels:
         if reason := prepared.settings.unused_heads:
             logger.info("%s: its head for further tokens (MTP) is not used: %s", source.name, reason)
         slot.load(self._on_load)
+
+
+_RAISED = "exit status 1"
+"""Of a worker whose own code raised an exception: llama.cpp, which reads the projector, ends the process otherwise."""
 
 
 def _summary(facts: ModelFacts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import struct
 from pathlib import Path
 
@@ -90,6 +91,60 @@ def test_lengths_that_cannot_be_are_left_out_though_the_digest_is_right(
     stored(tmp_path).write(ids(1), state(7))
     forged(the_file(tmp_path), tokens, data, **lengths)
     assert list(stored(tmp_path)) == []
+    assert not [*tmp_path.glob("*/*.state")], "it is not found again by the next load"
+
+
+def sparse(path: Path, n_tokens: int, n_bytes: int) -> None:
+    """A file whose lengths agree, of zeros that take no room."""
+    with path.open("wb") as file:
+        file.write(b"JANSTAT1" + bytes(32) + struct.pack("<QQ", n_tokens, n_bytes))
+        file.truncate(56 + 4 * n_tokens + n_bytes)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "n_bytes"), [(1 << 38, 8), (2000, 1 << 40), (10_001, 8)], ids=["tokens", "state", "context"]
+)
+def test_a_length_of_the_files_choice_is_not_read(tmp_path: Path, n_tokens: int, n_bytes: int) -> None:
+    stored(tmp_path).write(ids(1), state(7))
+    sparse(tmp_path / "key" / "large.state", n_tokens, n_bytes)
+    files = StateFiles(tmp_path, "key", 1 << 20, max_tokens=10_000)
+    assert [len(file.tokens) for file in files] == [100]
+
+
+def test_a_file_that_grew_is_not_read(tmp_path: Path) -> None:
+    files = stored(tmp_path)
+    files.write(ids(1), state(7))
+    os.truncate(the_file(tmp_path), 1 << 42)
+    [file] = files
+    assert files.read(file) is None
+    assert not file.path.exists()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_drawn_damage_costs_the_damaged_file_only(tmp_path: Path, seed: int) -> None:
+    """Bytes set, cut, added and exchanged, in each part of the file."""
+    draw = random.Random(seed)
+    files = stored(tmp_path)
+    files.write(ids(1), state(7))
+    whole, path = the_file(tmp_path).read_bytes(), the_file(tmp_path)
+    files.write(ids(1000), state(8))
+    for start, end in ((0, 8), (8, 40), (40, 48), (48, 56), (56, 456), (456, len(whole))):
+        for _ in range(25):
+            content, place = bytearray(whole), draw.randrange(start, end)
+            match draw.randrange(4):
+                case 0:
+                    content[place] ^= draw.randrange(1, 256)
+                case 1:
+                    del content[place:]
+                case 2:
+                    content[place:place] = draw.randbytes(draw.randrange(1, 300))
+                case _:
+                    content[place:end] = draw.randbytes(end - place)
+            path.write_bytes(content)
+            again = stored(tmp_path)
+            found = {int(file.tokens[0]): again.read(file) for file in list(again)}
+            assert found.pop(1000) is not None
+            assert content == whole or not any(data is not None for data in found.values())
 
 
 def test_a_file_that_became_one_of_other_tokens_is_not_read(tmp_path: Path) -> None:

@@ -123,6 +123,14 @@ async def test_a_projector_that_ends_the_load_is_left_out(tmp_path: Path) -> Non
         assert status(manager).crashes_total == 0
 
 
+async def test_a_projector_is_not_blamed_for_an_exception_of_the_worker(tmp_path: Path) -> None:
+    settings = EngineSettings(projector="mmproj-sound.gguf")
+    async with fake_manager(tmp_path, ("raise-on-load",), limits=NO_PAUSE, settings=settings) as manager:
+        with pytest.raises(ModelFailed, match="could not be loaded: exit status 1: MemoryError"):
+            await ask(manager, "!say fine")
+        assert status(manager, "raise-on-load").crashes_total == 1
+
+
 @pytest.mark.parametrize(("kills", "blamed"), [(1, False), (2, True)])
 async def test_a_projector_is_left_out_of_one_load_after_two_crashes_in_a_row(
     tmp_path: Path, kills: int, blamed: bool
