@@ -7,6 +7,7 @@ Model file names containing these load specially:
     slow-load       wait until somebody opens the FIFO at PATH.gate for writing
     hang-on-load    never finish        fail-load     LoadFailed(invalid_model)     no-memory  LoadFailed(…)
     crash-on-load-SIGNAL, also in a projector's name               exit-on-load  write to stderr, exit 3
+    ends-as-told    take the first word of the file PATH.ends: load, or die of a signal
     raise-on-load   end as an exception that nobody catches does
     embed           an embedding model
     saved-NMB       says that it keeps N MB of prompts in RAM, or what it may at most
@@ -161,6 +162,12 @@ class FakeEngine:
         if crash := re.search(r"crash-on-load-([A-Z]+)", f"{name} {load.settings.projector}"):
             print("fake: GGML_ASSERT(tensor != NULL) failed", file=sys.stderr, flush=True)
             die(crash.group(1))
+        if "ends-as-told" in name:
+            told = Path(load.path + ".ends")
+            word, _, later = told.read_text().partition(" ")
+            told.write_text(later)
+            if word and word != "load":
+                die(word)
         if "exit-on-load" in name:
             print("fake: cannot open the library", file=sys.stderr, flush=True)
             os._exit(3)

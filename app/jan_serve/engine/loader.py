@@ -34,6 +34,7 @@ from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.engine.load_trial import try_out
 from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
@@ -140,8 +141,9 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
             settings, n_batch=max(settings.n_batch, least), n_ubatch=max(settings.n_ubatch, least)
         )
     n_ctx = _n_ctx(settings, model, plan, embedding_n_ctx)
-    parallel = settings.parallel or memory_fit.default_parallel(n_ctx)
-    cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel)
+    # llama.cpp asserts a cell for each sequence.
+    parallel = min(settings.parallel or memory_fit.default_parallel(n_ctx), n_ctx)
+    cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel, n_ctx - parallel)
     if model.is_recurrent:
         cache_sequences = min(cache_sequences, _RECURRENT_CACHE_SEQUENCES)
     context = None
@@ -151,6 +153,7 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
             n_ctx,
             min_n_ctx=n_ctx if settings.n_ctx is not None else MIN_DEFAULT_N_CTX,
         )
+    try_out(model, context, threads)
     facts = _facts(model, settings, n_ctx, parallel, threads.count, plan, devices, pooling, embedding_only)
     facts = msgspec.structs.replace(
         facts,

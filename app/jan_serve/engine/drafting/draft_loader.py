@@ -12,6 +12,7 @@ from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.load_trial import compute_a_token
 from jan_serve.errors import SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.beside import HEAD_BATCH, wants_head
@@ -63,4 +64,6 @@ def _load_model(
     if model.is_recurrent:
         raise SettingsError(f"draft_model: {name} has recurrent layers, which cannot drop a rejected draft")
     check_vocabularies(context.model.vocab, model.vocab, name)
-    return DraftModel(make_context(model, settings, None), parallel, context.n_vocab)
+    own = make_context(model, settings, None)
+    compute_a_token(own)
+    return DraftModel(own, parallel, context.n_vocab)

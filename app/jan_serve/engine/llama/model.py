@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from jan_serve.core.models.placement import LlamaPlacement
+from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.placement_params import placement_params
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import InvalidModel
 
 _MAX_METADATA_VALUE = 4096
+_MAX_REASON = 400
 _POOLING_NAMES = {-1: "unspecified", 0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
 _MROPE = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
 _TEMPLATE_KEY = "tokenizer.chat_template"
@@ -49,11 +52,10 @@ class LlamaModel:
         if on_progress is not None:
             self._progress = _progress_callback(on_progress)
             params.progress_callback = self._progress
-        pointer = lib.llama_model_load_from_file(path.encode("utf-8"), params)
+        with backend.last_error() as error:
+            pointer = lib.llama_model_load_from_file(path.encode("utf-8"), params)
         if not pointer:
-            raise InvalidModel(
-                "llama.cpp could not load this file (damaged, or an architecture it does not know)"
-            )
+            raise InvalidModel(f"llama.cpp cannot load {Path(path).name}: {_reason(error.lines)}")
         self.pointer: Any = pointer
         self.vocab = Vocab(lib.llama_model_get_vocab(pointer))
 
@@ -184,6 +186,13 @@ class LlamaModel:
             if value is not None and value.isdigit()
             else "unspecified"
         )
+
+
+def _reason(errors: Sequence[str]) -> str:
+    """Why llama.cpp rejects a file, from its log."""
+    reasons = (line.partition("error loading model: ")[2] for line in errors)
+    unknown = "it is damaged, or of an architecture that llama.cpp does not know"
+    return next((reason[:_MAX_REASON] for reason in reasons if reason), unknown)
 
 
 def _progress_callback(on_progress: Callable[[float], bool]) -> Any:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.errors import InvalidModel
+from jan_serve.store.gguf.ggml_types import INTEGERS, NEVER_STORED
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 
 _PARTS: Final = (".lora_a", ".lora_b")
 _ALPHA: Final = "adapter.lora.alpha"
 _FLOAT32: Final = 6
-_NO_WEIGHTS: Final = ("F64", "I8", "I16", "I32", "I64")
 _ACTIVATION: Final = "adapter.alora.invocation_tokens"
 
 
@@ -50,7 +50,7 @@ def _mismatch(header: GgufHeader, architecture: str) -> str | None:
         return f"has no 32-bit number for the key {_ALPHA}"
     if _ACTIVATION in header.metadata:
         return "is an activated one (aLoRA), which begins to apply in the middle of a prompt: not supported"
-    unsupported = next((tensor for tensor in header.tensors if tensor.type in _NO_WEIGHTS), None)
+    unsupported = next((tensor for tensor in header.tensors if tensor.type in NEVER_STORED | INTEGERS), None)
     if unsupported is not None:
         return f"has the tensor {unsupported.name[:80]!r} of the type {unsupported.type}, which weights cannot have"
     names = {tensor.name for tensor in header.tensors}

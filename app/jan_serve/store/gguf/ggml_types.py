@@ -54,6 +54,12 @@ TENSOR_TYPES: dict[int, TensorType] = {
     42: TensorType("Q2_0", 64, 18),
 }
 
+NEVER_STORED = frozenset({"Q8_1", "Q8_K", "I8", "I16", "F64"})
+"""Types that nothing in ggml turns into floats: of activations within a product, and of tensors that no model has."""
+
+INTEGERS = frozenset({"I32", "I64"})
+"""Types of tables, such as that of experts by token. No weight has them."""
+
 FILE_TYPES: dict[int, str] = {
     0: "F32",
     1: "F16",

@@ -19,13 +19,14 @@ from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
 
 MAX_HEADER_BYTES: Final = 512 << 20
-MAX_KEYS: Final = 65_536
+MAX_KEYS: Final = 4_096  # ggml compares each key with all before it
 MAX_TENSORS: Final = 1_000_000
 MAX_KEY_BYTES: Final = 65_535
 MAX_STRING_BYTES: Final = 64 << 20
 MAX_TENSOR_NAME_BYTES: Final = 63
 MAX_DIMENSIONS: Final = 4
 MAX_ALIGNMENT: Final = 1 << 20
+_MAX_TAIL: Final = 1 << 30
 _INT64_MAX: Final = (1 << 63) - 1
 _FIRST_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 1 << 20
@@ -77,8 +78,22 @@ class TensorInfo(msgspec.Struct, frozen=True):
     n_bytes: int
 
 
+class Vocabulary(msgspec.Struct, frozen=True):
+    """count: of tokens. distinct: of their texts, each up to its first NUL, where llama.cpp ends it.
+
+    missing_bytes: those with neither a token <0xHH> nor, below 128, one of their own.
+    """
+
+    count: int
+    distinct: int
+    missing_bytes: tuple[int, ...]
+
+
 class GgufHeader(msgspec.Struct, frozen=True):
-    """metadata_offset, tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data."""
+    """vocabulary: None without tokens.
+
+    metadata_offset, tensors_offset, data_offset: file offsets of the keys, the list of tensors and their data.
+    """
 
     path: Path
     version: int
@@ -89,6 +104,7 @@ class GgufHeader(msgspec.Struct, frozen=True):
     metadata_offset: int
     tensors_offset: int
     alignment: int
+    vocabulary: Vocabulary | None = None
 
     def text(self, key: str) -> str | None:
         """The value of a string key, None if missing. Raises InvalidModel for another type."""
@@ -132,7 +148,8 @@ class _HeaderReader:
         file.seek(0)
         self._data = bytearray()
         self._at = 0
-        self._byte_tokens: dict[int, bytes] = {}
+        self._vocabulary: Vocabulary | None = None
+        self._texts: list[bytes] = []
         self._byte_token_ids: list[int] = []
 
     def read(self) -> GgufHeader:
@@ -168,6 +185,7 @@ class _HeaderReader:
             metadata_offset=metadata_offset,
             tensors_offset=tensors_offset,
             alignment=alignment,
+            vocabulary=self._vocabulary,
         )
 
     def _read_magic(self) -> int:
@@ -240,7 +258,10 @@ class _HeaderReader:
             if length <= _KEPT_ARRAY_LENGTH and key != _TOKENS:
                 items = tuple(self._string(f"an element of {key!r}") for _ in range(length))
                 return ArrayValue(kind, length, items)
-            self._skip_strings(length, key)
+            first = self._at
+            ends = self._skip_strings(length, key)
+            if key == _TOKENS:
+                self._read_vocabulary(first, ends)
             return ArrayValue(kind, length)
         form = _SCALARS.get(kind)
         if form is None:
@@ -257,24 +278,39 @@ class _HeaderReader:
         if length > (self._size - self._at) // each:
             raise _Malformed(f"the array {key!r} of {length} elements is longer than the file")
 
-    def _skip_strings(self, count: int, key: str) -> None:
-        """Skip strings, keeping only possible byte tokens. Hot loop: a vocabulary and its merges."""
-        is_tokens = key == _TOKENS
+    def _skip_strings(self, count: int, key: str) -> list[int]:
+        """Where each ends; its length of 8 bytes precedes it. Hot loop: a vocabulary and its merges."""
         length_at = struct.Struct("<Q").unpack_from
         data, at = self._data, self._at
-        for index in range(count):
+        ends: list[int] = []
+        for _ in range(count):
             if at + 8 > len(data):
                 self._fill(at + 8, f"the array {key!r}")
-            start = at + 8
             (length,) = length_at(data, at)
-            at = start + length
+            at += 8 + length
             if length > MAX_STRING_BYTES:
                 raise _Malformed(f"an element of {key!r} has {length} bytes")
             if at > len(data):
                 self._fill(at, f"the array {key!r}")
-            if is_tokens and length < 16 and data.startswith(b"<0x", start, at):
-                self._byte_tokens[index] = bytes(data[start:at])
+            ends.append(at)
         self._at = at
+        return ends
+
+    def _read_vocabulary(self, first: int, ends: list[int]) -> None:
+        """first: where the array begins."""
+        data = bytes(self._data)
+        texts = [data[start + 8 : end] for start, end in zip((first, *ends), ends, strict=False)]
+        if b"\0" in b" ".join(texts):
+            texts = [text.partition(b"\0")[0] for text in texts]
+        words = set(texts)
+        empty = texts.count(b"") - 1 if b"" in words else 0  # llama.cpp gives these texts of their own
+        self._texts = texts
+        missing = tuple(
+            byte
+            for byte in range(256)
+            if b"<0x%02X>" % byte not in words and (byte > 127 or bytes([byte]) not in words)
+        )
+        self._vocabulary = Vocabulary(len(texts), len(words) + empty, missing)
 
     def _tensor(self) -> TensorInfo:
         name = self._string("the name of a tensor", MAX_TENSOR_NAME_BYTES)
@@ -313,8 +349,7 @@ class _HeaderReader:
             if value.length != tokens.length:
                 raise _Malformed(f"{key} has {value.length} elements for {tokens.length} tokens")
         for token in self._byte_token_ids:
-            text = self._byte_tokens.get(token, b"")
-            if not _BYTE_TOKEN.match(text):
+            if not _BYTE_TOKEN.match(self._texts[token]):
                 raise _Malformed(f"token {token} is a byte token, but its text is not of the form <0xHH>")
 
 
@@ -349,3 +384,6 @@ def _check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, file_size: 
             missing = data_offset + tensor.offset + tensor.n_bytes - file_size
             raise _Malformed(f"the file is incomplete: {tensor.name!r} ends {missing} bytes after its end")
         expected = _pad(tensor.offset + tensor.n_bytes, alignment)
+    end = data_offset + expected
+    if file_size > end + max(end, _MAX_TAIL):  # it would be read into memory with the weights
+        raise _Malformed(f"it has {file_size - end} bytes after its last tensor")

@@ -19,13 +19,14 @@ from jan_serve.core.models.model_parts import ModelParts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.ggml_types import FILE_TYPES
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+from jan_serve.store.gguf.model_checks import check_model
 from jan_serve.store.gguf.model_parts import parts_of
 from jan_serve.store.gguf.quantisation import quantisation_of
 
 MAX_PARTS: Final = 1024
+_MAX_TITLE: Final = 256
 _PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
 _POOLING_NAMES: Final = ("none", "mean", "cls", "last", "rank")
-_MAX_BLOCKS: Final = 4096
 
 
 class ModelFile(msgspec.Struct, frozen=True):
@@ -78,8 +79,8 @@ class ModelFile(msgspec.Struct, frozen=True):
         """
         template = self.chat_template
         return HeaderFacts(
-            architecture=self.architecture,
-            title=self.name,
+            architecture=self.architecture[:_MAX_TITLE],
+            title=None if self.name is None else self.name[:_MAX_TITLE],
             n_ctx_train=self.n_ctx_train,
             n_parameters=self.n_parameters,
             quantisation=quantisation_of(self.path.name) or self.quantisation,
@@ -120,10 +121,9 @@ def read_model_file(path: Path) -> ModelFile:
     if not architecture:
         raise InvalidModel(f"{path.name}: the key general.architecture is missing")
     _check_kind(header, architecture)
-    n_layer = header.integer(f"{architecture}.block_count") or 0
-    if not 0 <= n_layer <= _MAX_BLOCKS:
-        raise InvalidModel(f"{path.name}: it has {n_layer} blocks, more than {_MAX_BLOCKS}")
+    check_model(headers, architecture)
     tensors = [tensor for part in headers for tensor in part.tensors]
+    n_layer = header.integer(f"{architecture}.block_count") or 0
     parts = parts_of(header, tensors, n_layer)
     return ModelFile(
         paths=tuple(part.path for part in headers),

@@ -11,6 +11,7 @@ import msgspec
 from jan_serve.errors import InvalidModel
 from jan_serve.store.files.exhaustion import raise_if_exhausted
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+from jan_serve.store.gguf.model_checks import check_weights
 
 _STRING: Final = 8  # of gguf's types of values
 
@@ -66,6 +67,7 @@ def read_projector(path: Path) -> ProjectorFile:
     header = read_gguf_header(path)
     if header.text("general.architecture") != "clip":
         raise InvalidModel(f"{path.name} is no multimodal projector")
+    check_weights(header)
     senses = (("vision", "clip.has_vision_encoder"), ("audio", "clip.has_audio_encoder"))
     return ProjectorFile(
         path=path,

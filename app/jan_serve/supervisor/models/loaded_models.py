@@ -169,16 +169,23 @@ class LoadedModels:
             ):
                 self._blame_projector(slot.optional_projector, slot, end)
             case WorkerEnd() as end:
-                self._lost(slot, end)
-                history = self.histories[slot.source.name]
-                history.projector_crashes.clear()
-                message = f"The model `{slot.source.name}` could not be loaded: {end}."
-                verdict = history.verdict(self._clock())
-                retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
-                self.queue.refuse(slot.source, ModelFailed(message, retry_after=retry_after, param="model"))
+                self._load_crashed(slot, end)
             case JanServeError() as error:
                 self._refuse_load(slot.source, error)
                 slot.stop()
+
+    def _load_crashed(self, slot: ModelSlot, end: WorkerEnd) -> None:
+        """At the first crash of native code the load is tried again: the second is the file's fault."""
+        history = self.histories[slot.source.name]
+        self._lost(slot, end)
+        if history.load_crashed(end):
+            logger.warning("%s is loaded again: %s", slot.source.name, end)
+            return
+        message = f"The model `{slot.source.name}` could not be loaded: {end}."
+        verdict = history.verdict(self._clock())
+        retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
+        error = ModelFailed(message, retry_after=retry_after, param="model")
+        self.queue.refuse(slot.source, history.unusable() or error)
 
     def _blame_projector(self, projector: str, slot: ModelSlot, end: WorkerEnd) -> None:
         """The load is tried again, at last without the projector: llama.cpp ends the process at some damaged files."""
@@ -219,7 +226,8 @@ class LoadedModels:
             verdict = self.histories[source.name].verdict(now)
             patience_s = self._limits.restart.patience_s
             if isinstance(verdict, Refuse) or (isinstance(verdict, Pause) and verdict.delay_s > patience_s):
-                self.queue.refuse(source, self.histories[source.name].refusal(verdict))
+                history = self.histories[source.name]
+                self.queue.refuse(source, history.unusable() or history.refusal(verdict))
             elif isinstance(verdict, Pause):
                 pauses.append(verdict.delay_s)
             elif held_back is None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Final
+
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.errors import ModelFailed
+from jan_serve.errors import InvalidModel, ModelFailed
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
 _PROJECTOR_TRIES = 2
+_NATIVE_ENDS: Final = frozenset(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE"))
+_OF_THE_MACHINE: Final = re.compile(
+    r"bad_alloc|(failed|unable) to alloc|out of memory|(CUDA|ROCm|HIP|MUSA|SYCL|Metal) error|vk::|\brpc",
+    re.IGNORECASE,
+)
 _SERVICE_WEIGHT = 0.2
 _MIN_RETRY_S = 1.0
 _MAX_RETRY_S = 60.0
@@ -36,6 +45,9 @@ class ModelHistory:
         """Of its last load."""
         self.projector_crashes: list[str] = []
         """How the worker ended at each load with its projector, since the last load that succeeded."""
+        self.file_fault = ""
+        """How llama.cpp ends the process at each load of this file; empty if it does not, as far as is known."""
+        self._has_crashed_at_load = False
         self._devices: frozenset[str] = frozenset()
         self._limits = limits
         self._crashes = CrashLog(limits)
@@ -55,13 +67,13 @@ class ModelHistory:
             self.source = source
             self.reason = None
             self.modalities = ()
-            self.projector_crashes.clear()
+            self._forget_load_crashes()
             self._crashes = CrashLog(self._limits)
 
     def loaded(self, facts: ModelFacts) -> None:
         self.loads_total += 1
         self.modalities = facts.modalities
-        self.projector_crashes.clear()
+        self._forget_load_crashes()
         self.parallel = max(facts.parallel, 1)
         self.reason = None
         # The names of other machines' devices are numbers, and their descriptions addresses.
@@ -72,6 +84,22 @@ class ModelHistory:
         )
         self._devices |= found
         self.lost_devices = tuple(sorted(self._devices - found))
+
+    def load_crashed(self, end: WorkerEnd) -> bool:
+        """Count a crash in a load. Returns whether the load shall be tried again at once."""
+        is_second = bool(self.projector_crashes) or self._has_crashed_at_load
+        self._forget_load_crashes()
+        # Other signals come from outside, and devices and their memory fail without the file.
+        if end.status not in _NATIVE_ENDS or end.stall or _OF_THE_MACHINE.search(end.words):
+            return False
+        self._has_crashed_at_load = True
+        self.file_fault = str(end) if is_second else ""
+        return not is_second
+
+    def _forget_load_crashes(self) -> None:
+        self.projector_crashes.clear()
+        self._has_crashed_at_load = False
+        self.file_fault = ""
 
     def ended(self, end: WorkerEnd, now: float) -> None:
         """Its worker crashed or stalled."""
@@ -94,6 +122,16 @@ class ModelHistory:
 
     def verdict(self, now: float) -> Verdict:
         return self._crashes.verdict(now)
+
+    def unusable(self) -> InvalidModel | None:
+        """The error for requests if the file cannot be loaded at all, as far as is known."""
+        if not self.file_fault:
+            return None
+        file = Path(self.source.path).name
+        return InvalidModel(
+            f"The model `{self.source.name}` cannot be used: llama.cpp ended at each load of {file}"
+            f" ({self.file_fault})."
+        )
 
     def refusal(self, verdict: Pause | Refuse) -> ModelFailed:
         """The error for requests while the verdict holds."""

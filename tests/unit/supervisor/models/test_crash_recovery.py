@@ -15,11 +15,14 @@ import psutil
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ModelStatus
-from jan_serve.errors import EngineCrashed, GrammarTooComplex, JanServeError, ModelFailed
+from jan_serve.errors import EngineCrashed, GrammarTooComplex, InvalidModel, JanServeError, ModelFailed
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
+from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until, wait_until, zombies
@@ -107,10 +110,49 @@ async def test_a_worker_that_dies_idle_is_replaced_for_the_next_request(tmp_path
 @pytest.mark.parametrize("name", SIGNALS)
 async def test_a_crash_in_load_fails_its_request(tmp_path: Path, name: str) -> None:
     model = f"crash-on-load-{name}"
+    kind = ModelFailed if name == "KILL" else InvalidModel
     async with fake_manager(tmp_path, (model, "fake"), limits=NO_PAUSE) as manager:
-        with pytest.raises(ModelFailed, match=rf"SIG{name}.*GGML_ASSERT\(tensor != NULL\) failed"):
+        with pytest.raises(kind, match=rf"SIG{name}.*GGML_ASSERT\(tensor != NULL\) failed"):
             await ask(manager, "hello", model)
         assert await ask(manager, "!say fine", "fake") == "fine"
+
+
+async def test_a_file_that_ends_each_load_is_refused_and_not_tried_for_ever(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
+    model = "crash-on-load-SEGV"
+    async with fake_manager(tmp_path, (model,), limits=limits) as manager:
+        for crashes in (2, 3, 3, 3):
+            with pytest.raises(InvalidModel, match=rf"ended at each load of {model}\.gguf \(signal SIGSEGV"):
+                await ask(manager, "hello", model)
+            assert status(manager, model).crashes_total == crashes
+
+
+@pytest.mark.parametrize("after", [("ABRT", "load"), ("KILL", "load"), ("ABRT", "KILL", "ABRT", "load")])
+async def test_one_crash_in_a_load_may_have_any_cause(tmp_path: Path, after: tuple[str, ...]) -> None:
+    model = "ends-as-told"
+    told = tmp_path / f"{model}.gguf.ends"
+    told.write_text(" ".join(after))
+    async with fake_manager(tmp_path, (model,), limits=NO_PAUSE) as manager:
+        for _ in range(after.count("KILL")):
+            with pytest.raises(ModelFailed, match="SIGKILL"):
+                await ask(manager, "hello", model)
+        assert await ask(manager, "!say fine", model) == "fine"
+        assert status(manager, model).crashes_total == len(after) - 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "CUDA error: out of memory",
+        "vk::DeviceLost",
+    ],
+)
+def test_a_machine_that_fails_is_not_the_files_fault(words: str) -> None:
+    history = ModelHistory(ModelSource(name="m", path="m.gguf", revision=(1,)), RestartLimits())
+    for _ in range(3):
+        assert not history.load_crashed(WorkerEnd(requested=False, status="signal SIGABRT", words=words))
+    assert history.unusable() is None
 
 
 async def test_a_projector_that_ends_the_load_is_left_out(tmp_path: Path) -> None:
@@ -169,9 +211,9 @@ async def test_a_load_ends_for_good_without_the_projector_or_if_it_is_required(
     projector = "mmproj-crash-on-load-ABRT.gguf"
     settings = EngineSettings(projector=projector, projector_required=required)
     async with fake_manager(tmp_path, (name,), limits=NO_PAUSE, settings=settings) as manager:
-        with pytest.raises(ModelFailed, match="SIGABRT"):
+        with pytest.raises(InvalidModel, match="SIGABRT"):
             await ask(manager, "!say fine")
-        assert status(manager, name).crashes_total == 1
+        assert status(manager, name).crashes_total == (2 if required else 1)
 
 
 async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_path: Path) -> None:
@@ -184,7 +226,7 @@ async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_pat
 
 async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> None:
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.01, 0.02, 0.04)))
-    async with clocked(tmp_path, ("crash-on-load-ABRT", "fake"), limits) as (manager, _, clock):
+    async with clocked(tmp_path, ("crash-on-load-KILL", "fake"), limits) as (manager, _, clock):
         crashes: set[int] = set()
         errors: list[ModelFailed] = []
         for _ in range(20):
@@ -192,12 +234,12 @@ async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> 
                 await ask(manager, "hello")
             errors.append(caught.value)
             clock.now += 0.1
-            crashes.add(status(manager, "crash-on-load-ABRT").crashes_total)
+            crashes.add(status(manager, "crash-on-load-KILL").crashes_total)
         assert crashes == {1, 2, 3}
         assert all("GGML_ASSERT(tensor != NULL) failed" in error.message for error in errors)
         assert "crashed 3 times" in errors[-1].message
         assert errors[-1].retry_after == pytest.approx(60 - 1.7)
-        assert status(manager, "crash-on-load-ABRT").state == "failed"
+        assert status(manager, "crash-on-load-KILL").state == "failed"
         assert await ask(manager, "!say fine", "fake") == "fine"
 
 

@@ -1,0 +1,136 @@
+"""What a header may say of a model: values at which llama.cpp would end the worker. It checks shapes itself.
+
+Sources: the assertions of llama.cpp's `llama_model_base::load_hparams` and `llama_vocab::impl::load`, ggml's table of
+types.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from jan_serve.errors import InvalidModel
+from jan_serve.store.gguf.ggml_types import INTEGERS, NEVER_STORED
+from jan_serve.store.gguf.gguf_header import GgufHeader
+
+_MAX_BLOCKS: Final = 512  # LLAMA_MAX_LAYERS
+_MAX_EXPERTS: Final = 1024  # LLAMA_MAX_EXPERTS
+_MEMORY_ALIGNMENT: Final = 32  # of tensors in ggml's buffers, which a mapped file is
+_MAX_CONTEXT: Final = (1 << 31) - 1
+_ROPE_SCALING: Final = ("none", "linear", "yarn", "longrope")
+_MULTIPLIED: Final = re.compile(
+    r"(token_embd|output|.*_norm|(enc\.|dec\.)?blk\.\d+\."
+    r"(attn_(qkv|q|k|v|output)|ffn_(gate|up|down)(_exps|_shexp)?|ffn_gate_inp))\.(weight|bias)\Z"
+)
+"""Tensors of all architectures that have numbers. Tables of integers, such as `d2t`, have other names."""
+
+
+def check_weights(header: GgufHeader) -> None:
+    """Types and places of the tensors of a model or a projector. Raises InvalidModel."""
+    file = header.path.name
+    for tensor in header.tensors:
+        place = header.data_offset + tensor.offset
+        if place % _MEMORY_ALIGNMENT:
+            raise _refused(
+                file,
+                f"the tensor {tensor.name!r} is at byte {place}, not a multiple of {_MEMORY_ALIGNMENT}"
+                f" (general.alignment is {header.alignment})",
+            )
+        if tensor.type in NEVER_STORED or (tensor.type in INTEGERS and _MULTIPLIED.match(tensor.name)):
+            raise _refused(
+                file, f"the tensor {tensor.name!r} has the type {tensor.type}, which weights cannot have"
+            )
+
+
+def check_model(headers: Sequence[GgufHeader], architecture: str) -> None:
+    """headers: of all parts. Raises InvalidModel, which names the file, the key or tensor, and the limit."""
+    _check_sizes(headers[0], architecture)
+    _check_experts(headers[0], architecture)
+    _check_numbers(headers[0], architecture)
+    _check_vocabulary(headers[0])
+    for header in headers:
+        check_weights(header)
+        for tensor in header.tensors:
+            if tensor.name.endswith("_norm.weight") and tensor.type != "F32":
+                raise _refused(
+                    header.path.name, f"the tensor {tensor.name!r} has the type {tensor.type}; norms are F32"
+                )
+
+
+def _check_sizes(header: GgufHeader, architecture: str) -> None:
+    blocks = header.integer(f"{architecture}.block_count")
+    if blocks is not None and not 1 <= blocks <= _MAX_BLOCKS:
+        raise _refused(header.path.name, f"it has {blocks} blocks; from 1 to {_MAX_BLOCKS} are possible")
+    heads = header.integer(f"{architecture}.nextn_predict_layers") or 0
+    if not 0 <= heads <= (blocks or 0):
+        raise _refused(
+            header.path.name, f"nextn_predict_layers is {heads}; it has {blocks or 0} blocks altogether"
+        )
+    length = header.integer(f"{architecture}.context_length") or 0  # then llama.cpp takes one of its own
+    if length == 1 or not 0 <= length <= _MAX_CONTEXT:
+        raise _refused(
+            header.path.name, f"its context_length is {length}; from 2 to {_MAX_CONTEXT} is possible"
+        )
+
+
+def _check_experts(header: GgufHeader, architecture: str) -> None:
+    def number(key: str) -> int:
+        """Of experts; the largest of a list by blocks."""
+        value = header.metadata.get(f"{architecture}.{key}", 0)
+        values = getattr(value, "items", (value,))
+        return max((each for each in values if isinstance(each, int)), default=0)
+
+    count, used = number("expert_count"), number("expert_used_count")
+    groups, used_groups = number("expert_group_count"), number("expert_group_used_count")
+    if architecture.startswith("hunyuan") and count <= 1:  # llama.cpp takes one expert for none there
+        return
+    if not 0 <= count <= _MAX_EXPERTS:
+        raise _refused(header.path.name, f"it has {count} experts; up to {_MAX_EXPERTS} are possible")
+    if not (0 < used <= count if count else used == 0):
+        raise _refused(header.path.name, f"it uses {used} of {count} experts")
+    if groups and (groups >= count or (groups > 1 and (count % groups or not 0 < used_groups < groups))):
+        raise _refused(
+            header.path.name, f"it uses {used_groups} of {groups} groups of experts, and has {count} experts"
+        )
+
+
+def _check_numbers(header: GgufHeader, architecture: str) -> None:
+    for key, least in (
+        ("attention.layer_norm_rms_epsilon", math.ulp(0.0)),
+        ("attention.layer_norm_epsilon", 0.0),
+    ):
+        value = header.metadata.get(f"{architecture}.{key}")
+        if isinstance(value, float) and not (least <= value < math.inf):
+            raise _refused(header.path.name, f"{key} is {value}, not a small number above 0")
+    scaling = header.metadata.get(f"{architecture}.rope.scaling.type")
+    if isinstance(scaling, str) and scaling not in _ROPE_SCALING:
+        raise _refused(
+            header.path.name, f"rope.scaling.type is {scaling[:40]!r}, none of {', '.join(_ROPE_SCALING)}"
+        )
+
+
+def _check_vocabulary(header: GgufHeader) -> None:
+    kind = header.metadata.get("tokenizer.ggml.model")
+    if kind in ("none", "no_vocab"):
+        raise _refused(header.path.name, f"its vocabulary is {kind!r}: no text can become tokens")
+    tokens = header.vocabulary
+    if tokens is None:
+        return
+    if tokens.distinct < tokens.count:
+        raise _refused(
+            header.path.name,
+            f"its vocabulary has {tokens.count} tokens, of which {tokens.count - tokens.distinct} are there twice"
+            " (a token ends at its first NUL)",
+        )
+    if kind == "llama" and tokens.missing_bytes:
+        raise _refused(
+            header.path.name,
+            f"its vocabulary has no token for {len(tokens.missing_bytes)} of 256 bytes, the first of which is"
+            f" <0x{tokens.missing_bytes[0]:02X}>",
+        )
+
+
+def _refused(file: str, reason: str) -> InvalidModel:
+    return InvalidModel(f"{file} cannot be used: {reason}")
