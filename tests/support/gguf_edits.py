@@ -19,9 +19,13 @@ def edited(
     *,
     without: Sequence[str] = (),
     types: Mapping[str, gguf.GGMLQuantizationType] | None = None,
+    names: Mapping[str, str] | None = None,
     alignment: int = 32,
 ) -> Path:
-    """keys: replaced or added; an array's kind is ARRAY. types: tensors keep their shape, and hold zeros of this type."""
+    """keys: replaced or added; an array's kind is ARRAY. types: tensors keep their shape, with zeros of this type.
+
+    names: of tensors, in place of their own.
+    """
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, "")
     writer.kv_data[0].clear()
@@ -38,14 +42,14 @@ def edited(
         if name not in without:
             writer.add_key_value(name, value, kind, sub_type=element)
     for tensor in reader.tensors:
-        kind = (types or {}).get(tensor.name)
+        kind, name = (types or {}).get(tensor.name), (names or {}).get(tensor.name, tensor.name)
         if kind is None:
-            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+            writer.add_tensor(name, tensor.data, raw_dtype=tensor.tensor_type)
             continue
         block, size = gguf.GGML_QUANT_SIZES[kind]
         shape = [int(each) for each in reversed(tensor.shape)]
         zeros = np.zeros((*shape[:-1], shape[-1] // block * size), np.uint8)
-        writer.add_tensor(tensor.name, zeros, raw_dtype=kind)
+        writer.add_tensor(name, zeros, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
