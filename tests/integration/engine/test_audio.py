@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from jan_serve.core.media import AudioPiece
-from jan_serve.errors import UnsupportedContent
+from jan_serve.errors import InvalidRequest, UnsupportedContent
 from models.recipe.fixtures import write_tiny_llama
-from models.recipe.projector_fixtures import write_tiny_hearing_projector, write_tiny_projector
+from models.recipe.projector_fixtures import (
+    write_tiny_conformer,
+    write_tiny_hearing_projector,
+    write_tiny_projector,
+)
 from tests.support.images import picture
 from tests.support.models import EXACT
 from tests.support.mtmd_reference import helper_logprobs
@@ -81,3 +85,16 @@ def test_a_model_that_only_sees_refuses_sound(files: tuple[Path, Path], tmp_path
     with running_worker(files[0], projector=str(tmp_path / "mmproj.gguf"), **SETTINGS) as worker:
         error = worker.run_one((START, heard(300), END)).error
     assert isinstance(error, UnsupportedContent) and "cannot hear" in error.message
+
+
+def test_a_sound_beyond_the_positions_of_its_encoder_is_refused(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A conformer reads a sound as a whole: this one has positions for 30 seconds, and asserts them."""
+    projector = tmp_path / "mmproj-conformer.gguf"
+    write_tiny_conformer(projector)
+    with running_worker(files[0], projector=str(projector), **SETTINGS) as worker:
+        error = worker.run_one((START, heard(300, seconds=31.0), END), max_tokens=1).error
+        assert isinstance(error, InvalidRequest)
+        assert "the sound lasts 31 s, and this model hears 30 s" in error.message
+        assert worker.run_one((START, heard(300, seconds=30.0), END), max_tokens=1).usage.completion_tokens == 1

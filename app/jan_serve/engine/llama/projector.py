@@ -20,6 +20,7 @@ import numpy.typing as npt
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama import backend, bindings
 from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.projector_file import longest_sound
 from jan_serve.errors import EngineFailure, InvalidModel
 
 _lib: Any = bindings.mtmd
@@ -96,6 +97,7 @@ class Projector:
         self.hears = bool(_lib.mtmd_support_audio(pointer))
         self.has_mrope = bool(_lib.mtmd_decode_use_mrope(pointer))
         self.is_causal = not _lib.mtmd_decode_use_non_causal(pointer, None)
+        self.longest_sound = longest_sound(path) if self.hears else None
         self.audio_rate = int(_lib.mtmd_get_audio_sample_rate(pointer)) if self.hears else 0
         self._image_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_image)
         self._audio_layout = lru_cache(_KEPT_LAYOUTS)(self._lay_out_audio)

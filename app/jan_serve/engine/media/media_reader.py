@@ -47,6 +47,13 @@ class MediaReader:
             raise InvalidRequest(f"{param}: an image has no pixels", param=param)
         if isinstance(piece, AudioPiece) and piece.frames < 1:
             raise InvalidRequest(f"{param}: a sound has no samples", param=param)
+        longest = projector.longest_sound
+        if isinstance(piece, AudioPiece) and longest is not None and piece.frames > longest:
+            rate = projector.audio_rate
+            raise InvalidRequest(
+                f"{param}: the sound lasts {piece.frames / rate:.0f} s, and this model hears {longest / rate:.0f} s",
+                param=param,
+            )
         layout = projector.layout(piece)
         largest = max((part.num_cells for part in layout if isinstance(part, MediaPart)), default=0)
         if not projector.is_causal and largest > self._most_together:

@@ -21,6 +21,7 @@ class Tiles(Projector):
 
     def __init__(self, *, sees: bool = True, hears: bool = True, is_causal: bool = True) -> None:
         self.sees, self.hears, self.is_causal = sees, hears, is_causal
+        self.longest_sound = None
 
     def layout(self, piece: MediaPiece) -> tuple[MarkupPart | MediaPart, ...]:
         if isinstance(piece, AudioPiece):
