@@ -61,10 +61,10 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
     ids=["arrays", "unknown field", "objects", "8 MiB", "behind a text"],
 )
 def test_deep_nesting_is_refused_at_once(body: bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidJson, match="nested more than 100 levels"):
         decode_json(body, DEPTH)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_the_limit_is_the_depth_not_the_number_of_brackets() -> None:
@@ -77,10 +77,10 @@ def test_the_limit_is_the_depth_not_the_number_of_brackets() -> None:
     "body", [b'"' * (1 << 20), b'"' + b'\\"' * (1 << 19), b'"a' * (1 << 19) + b"[" * 200]
 )
 def test_hostile_texts_take_linear_time(body: bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with contextlib.suppress(InvalidJson):
         decode_json(b"[" * 101 + body, DEPTH + 10_000)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_nul_and_characters_beyond_the_plane_are_kept() -> None:
