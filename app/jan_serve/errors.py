@@ -97,7 +97,7 @@ class InvalidJson(InvalidRequest):
 class ContextLengthExceeded(InvalidRequest):
     """The prompt, plus the requested completion, does not fit the context. Lengths are in tokens.
 
-    item: index of the input among several. others: indices of further ones that are too long, and not longer.
+    item: index of the input among several. at_least: the prompt was not read to its end, and may have more.
     """
 
     code = "context_length_exceeded"
@@ -110,21 +110,21 @@ class ContextLengthExceeded(InvalidRequest):
         max_tokens: int | None = None,
         param: str | None = "messages",
         item: int | None = None,
-        others: Sequence[int] = (),
+        at_least: bool = False,
     ) -> None:
+        self.length = f"at least {n_prompt}" if at_least else str(n_prompt)
         super().__init__(
-            f"The prompt has {n_prompt} tokens, and the context of this model holds {n_ctx} tokens"
+            f"The prompt has {self.length} tokens, and the context of this model holds {n_ctx} tokens"
             " including the answer. Shorten the prompt, or start the server with a larger --n-ctx."
             if item is None
-            else f"{param}: item {item} has {n_prompt} tokens, and this model reads {n_ctx} at most"
-            + (f"; too long are also the items {', '.join(map(str, others))}" if others else ""),
+            else f"{param}: item {item} has {self.length} tokens, and this model reads {n_ctx} at most",
             param=param,
         )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
         self.max_tokens = max_tokens
         self.item = item
-        self.others = tuple(others)
+        self.at_least = at_least
 
     @property
     def which(self) -> str:
@@ -138,7 +138,7 @@ class ContextLengthExceeded(InvalidRequest):
             "max_tokens": self.max_tokens,
             "param": self.param,
             "item": self.item,
-            "others": self.others,
+            "at_least": self.at_least,
         }
 
 

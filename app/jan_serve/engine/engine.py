@@ -260,12 +260,17 @@ class Engine:
             self._step_clock.drop("join")
 
     def _start_waiting(self) -> None:
-        states = self._memory.states
-        while (
-            admission := self._scheduler.next_admission(states.is_fetching, states.num_fetched)
-        ) is not None:
-            self._start(admission)
-            self._is_crowded = True
+        fetches = self._memory.states.is_fetching, self._memory.states.num_fetched
+        paused: Sequence | None = None
+        while True:
+            admission = self._scheduler.next_admission(*fetches)
+            if admission is not None:
+                self._start(admission)
+                self._is_crowded, paused = True, None
+                continue
+            if paused is not None or (paused := self._scheduler.next_pause(*fetches)) is None:
+                break
+            self._preempt(paused, keeps=True)
         if self._is_crowded:
             self._is_crowded = False
             self._memory.limit_idle_cells(sequence.seq_id for sequence in self._scheduler.running)
@@ -324,12 +329,15 @@ class Engine:
             plan = [item for item in plan if item.sequence is not victim]
         return plan
 
-    def _preempt(self, sequence: Sequence) -> None:
-        """Free a running sequence's cells. Later it is prefilled again and continues."""
+    def _preempt(self, sequence: Sequence, *, keeps: bool = False) -> None:
+        """Free a running sequence's cells, or leave them to the cache. Later it is prefilled again and continues."""
         self._media.forget(sequence)
         self._scheduler.running.remove(sequence)
         self._drafter.forget(sequence)
-        self._memory.release(sequence.seq_id)
+        if keeps:
+            self._memory.keep(sequence)
+        else:
+            self._memory.release(sequence.seq_id)
         sequence.status, sequence.seq_id = SequenceStatus.WAITING, -1
         sequence.num_computed = sequence.prefill_end = 0
         sequence.prompt_infos.clear()

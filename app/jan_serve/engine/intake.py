@@ -26,6 +26,7 @@ from jan_serve.engine.media.prompt_media import PromptMedia
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence
 from jan_serve.engine.sequence_text import SequenceText
+from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.engine.tokens import TokenBuffer, Tokens, only_tokens
 from jan_serve.errors import (
     ContextLengthExceeded,
@@ -50,6 +51,7 @@ class Intake:
         mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
         media: MediaReader | None = None,
         early: EarlyTables | None = None,
+        tokenizer: TextTokenizer | None = None,
     ) -> None:
         """n_ctx: max tokens of a sequence. mark: see Adapters.mark. media: None if the model only reads text.
 
@@ -57,6 +59,7 @@ class Intake:
         """
         self._media = media or MediaReader(None)
         self._vocab = vocab
+        self.tokenizer = tokenizer or TextTokenizer(vocab)
         self._settings = settings
         self._n_ctx = n_ctx
         self._shelf = shelf
@@ -66,10 +69,10 @@ class Intake:
         self._grammars = GrammarFactory(vocab, early)
         self.token_tables = self._grammars.tables
 
-    def prepare(self, request: EngineRequest) -> list[Sequence]:
+    def prepare(self, request: EngineRequest) -> Work[list[Sequence]]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
         self._check_ids(request)
-        prompt, media = self._prompt(request)
+        prompt, media = yield from self._prompt(request, self._n_ctx)
         max_new = self._max_new(request, len(prompt))
         _check_media(request, prompt, media)
         state = RequestState(request, len(prompt), time.monotonic(), request.n)
@@ -83,23 +86,47 @@ class Intake:
         if request.resume is not None:
             sequences = [self._resumed(state, buffer, max_new, request.resume)]
         else:
-            sequences = [self._sequence(state, index, buffer, max_new) for index in range(request.n)]
+            sequences: list[Sequence] = []
+            for index in range(request.n):
+                sequences.append(self._sequence(state, index, buffer, max_new))
+                yield None
         for sequence in sequences:
             sequence.mark, sequence.media = mark, media
         return sequences
 
-    def count(self, request: CountRequest) -> int:
+    def count(self, request: CountRequest) -> Work[int]:
         """Cells that the prompt takes. Raises InvalidRequest and its subclasses."""
-        return len(self._prompt(request)[0])
+        prompt, _ = yield from self._prompt(request, None)
+        return len(prompt)
 
-    def _prompt(self, request: EngineRequest | CountRequest) -> tuple[Tokens, PromptMedia]:
-        """The prompt's ids. BOS comes first if the GGUF says so, and is never doubled."""
+    def _prompt(
+        self, request: EngineRequest | CountRequest, room: int | None
+    ) -> Work[tuple[Tokens, PromptMedia]]:
+        """The prompt's ids. BOS comes first if the GGUF says so, and is never doubled. room: most tokens of its texts.
+
+        Raises ContextLengthExceeded before all of a prompt is read that has more.
+        """
         parts: list[PromptPart] = []
+        read = 0
         for piece in request.prompt:
             if isinstance(piece, str):
-                parts.append(
-                    self._vocab.tokenize(piece, add_special=False, parse_special=request.parse_special)
-                )
+                try:
+                    ids = yield from self.tokenizer.tokens(
+                        piece,
+                        parse_special=request.parse_special,
+                        room=None if room is None else max(0, room - read),
+                        param=request.prompt_param,
+                    )
+                except MoreTokens as more:
+                    raise ContextLengthExceeded(
+                        read + more.at_least,
+                        self._n_ctx,
+                        max_tokens=_max_tokens(request),
+                        param=request.prompt_param,
+                        at_least=True,
+                    ) from None
+                read += len(ids)
+                parts.append(ids)
             elif isinstance(piece, ImagePiece | AudioPiece):
                 parts += self._media.parts(piece, request.prompt_param)
             else:
@@ -253,6 +280,10 @@ class Intake:
         if request.guide is not None:
             return self._grammars.guided(request.guide)
         return None if request.grammar is None else self._grammars.create(request.grammar)
+
+
+def _max_tokens(request: EngineRequest | CountRequest) -> int | None:
+    return request.stopping.max_tokens if isinstance(request, EngineRequest) else None
 
 
 def _check_media(request: EngineRequest, prompt: Tokens, media: PromptMedia) -> None:

@@ -1,16 +1,25 @@
-"""The worker's intake thread: prepares each request for the engine thread, and answers those about tokens."""
+"""The worker's intake thread: prepares each request for the engine thread, and answers those about tokens.
+
+Requests are prepared in parts, by turns among clients, and of one client by turns among its requests.
+"""
 
 from __future__ import annotations
 
 import queue
 import traceback
 from collections.abc import Callable
+from typing import Final
 
+import msgspec
+
+from jan_serve.engine.client_turns import ClientTurns
 from jan_serve.engine.command_queue import CommandQueue
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.loader import LoadedModel
 from jan_serve.engine.media.attachments import Attachments
+from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation
 from jan_serve.ipc.messages import (
     AbortRequest,
@@ -38,8 +47,19 @@ PreparedItem = (
     | TokenizeRequest
     | DetokenizeRequest
 )
-IntakeItem = PreparedItem | AbortRequest
 
+
+class _Job(msgspec.Struct, eq=False):
+    """A request and the rest of its preparation."""
+
+    item: PreparedItem
+    work: Work[None]
+
+
+IntakeItem = PreparedItem | AbortRequest | _Job
+
+_PIECES: Final = 4096
+"""Tokens whose bytes are looked up, or ids that are checked, in one part."""
 _REST_S = 0.5
 """After the last request, until the worker uses its rest for work ahead."""
 
@@ -55,6 +75,10 @@ class IntakeThread:
         self._attachments = attachments
         self._items: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
+        self._jobs: dict[int, _Job] = {}
+        self._turns = ClientTurns[_Job]()
+        self.phase = PhaseClock()
+        self.phase.enter("idle")
 
     def put(self, item: IntakeItem) -> None:
         """Any thread; never blocks. An abort tells the engine once more, after the request that it follows."""
@@ -67,22 +91,56 @@ class IntakeThread:
     def run(self, loaded: LoadedModel, intake: Intake, engine: Engine | None) -> None:
         """Prepare requests for ever. engine: None if the model only embeds."""
         while True:
-            item = self._next(intake, engine)
-            if isinstance(item, AbortRequest):
-                self._aborted.discard(item.id)
-                self._commands.put(item)
-            elif item.id not in self._aborted:
-                try:
-                    self._prepare(item, loaded, intake, engine)
-                except JanServeError as error:
-                    self._fail(item.id, error)
-                except Exception:
-                    # A bug of ours that did not reach the engine: only this request fails.
-                    traceback.print_exc()
-                    self._fail(
-                        item.id,
-                        EngineFailure("The engine could not prepare the request. Its log has the reason."),
-                    )
+            while not self._items.empty() or not self._turns:
+                item = self._items.get() if self._turns else self._next(intake, engine)
+                match item:
+                    case AbortRequest():
+                        self._abort(item)
+                    case _Job():
+                        self._turns.put(item.item.client, item)
+                    case _ if item.id not in self._aborted:
+                        job = _Job(item, self._prepare(item, loaded, intake, engine))
+                        self._jobs[item.id] = job
+                        self._turns.put(item.client, job)
+                    case _:
+                        pass
+            self._advance(self._turns.take())
+
+    def _abort(self, abort: AbortRequest) -> None:
+        self._aborted.discard(abort.id)
+        self._drop(abort.id)
+        self._commands.put(abort)
+
+    def _drop(self, request_id: int) -> None:
+        job = self._jobs.pop(request_id, None)
+        if job is not None:
+            job.work.close()
+        if not self._jobs:
+            self.phase.enter("idle")
+
+    def _advance(self, job: _Job) -> None:
+        """Do the next part of a job, unless it was dropped."""
+        item = job.item
+        if self._jobs.get(item.id) is not job or item.id in self._aborted:
+            return
+        self.phase.enter("tokenize", item.id)
+        try:
+            future = next(job.work)
+        except StopIteration:
+            self._drop(item.id)
+        except JanServeError as error:
+            self._fail(item.id, error)
+        except Exception:
+            # A bug of ours that did not reach the engine: only this request fails.
+            traceback.print_exc()
+            self._fail(
+                item.id, EngineFailure("The engine could not prepare the request. Its log has the reason.")
+            )
+        else:
+            if future is None:
+                self._turns.put(item.client, job)
+            else:
+                future.add_done_callback(lambda _: self._items.put(job))
 
     def _next(self, intake: Intake, engine: Engine | None) -> IntakeItem:
         """Waits. While the worker rests, makes the tables that its first grammar would wait for."""
@@ -99,7 +157,7 @@ class IntakeThread:
 
     def _prepare(
         self, item: PreparedItem, loaded: LoadedModel, intake: Intake, engine: Engine | None
-    ) -> None:
+    ) -> Work[None]:
         vocab = loaded.model.vocab
         match item:
             case EngineRequest():
@@ -107,28 +165,36 @@ class IntakeThread:
                     raise UnsupportedOperation(
                         "this model only embeds: it cannot generate text", param="model"
                     )
-                sequences = intake.prepare(item)
+                sequences = yield from intake.prepare(item)
                 self._send(Step((Accepted(item.id, sequences[0].state.prompt_length),)))
                 self._commands.put(sequences)
             case EmbedRequest():
-                self._commands.put(loaded.embedder.start(item))
+                self._commands.put((yield from loaded.embedder.start(item)))
             case RankRequest():
-                self._commands.put(loaded.scorer.intake.rank(item))
+                self._commands.put((yield from loaded.scorer.intake.rank(item)))
             case WeighOptions():
-                self._commands.put(loaded.scorer.intake.weigh(item))
+                self._commands.put((yield from loaded.scorer.intake.weigh(item)))
             case CountRequest():
-                self._send(Counted(item.id, intake.count(item)))
+                self._send(Counted(item.id, (yield from intake.count(item))))
             case TokenizeRequest():
-                ids = vocab.tokenize(
-                    item.text, add_special=item.add_special, parse_special=item.parse_special
+                ids = yield from loaded.tokenizer.tokens(
+                    item.text, add_special=item.add_special, parse_special=item.parse_special, param="text"
                 )
-                pieces = [vocab.piece(token, special=True) for token in ids] if item.with_pieces else []
+                pieces: list[bytes] = []
+                for start in range(0, len(ids) if item.with_pieces else 0, _PIECES):
+                    pieces += [vocab.piece(token, special=True) for token in ids[start : start + _PIECES]]
+                    yield None
                 self._send(Tokenized(item.id, tuple(ids), tuple(pieces)))
             case DetokenizeRequest():
-                intake.check_token_ids(item.tokens, "tokens")
-                data = vocab.detokenize(item.tokens, remove_special=item.skip_special_tokens)
+                for start in range(0, len(item.tokens), _PIECES):
+                    intake.check_token_ids(item.tokens[start : start + _PIECES], "tokens")
+                    yield None
+                data = yield from loaded.tokenizer.aside(
+                    lambda: vocab.detokenize(item.tokens, remove_special=item.skip_special_tokens)
+                )
                 self._send(Detokenized(item.id, data.decode("utf-8", "replace")))
 
     def _fail(self, request_id: int, error: JanServeError) -> None:
+        self._drop(request_id)
         self._attachments.release(request_id)
         self._send(Failed(id=request_id, code=error.code, payload=error.payload()))

@@ -38,6 +38,7 @@ from jan_serve.engine.load_trial import try_out
 from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
+from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 from jan_serve.placement.beside import HEAD_DRAFT, bytes_beside, wants_head
@@ -64,6 +65,7 @@ class LoadedModel(msgspec.Struct):
     context: LlamaContext | None
     embedder: Embedder
     scorer: Scorer
+    tokenizer: TextTokenizer
     facts: ModelFacts
     settings: EngineSettings
     states: StateCache
@@ -162,8 +164,9 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
         projector_fault=fault,
     )
     in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
-    embedder = make_embedder(settings, model, facts, adapters, threads, in_pieces=in_pieces)
-    scorer = make_scorer(settings, model, facts, adapters, threads)
+    tokenizer = TextTokenizer(model.vocab)
+    embedder = make_embedder(settings, model, facts, adapters, threads, tokenizer, in_pieces=in_pieces)
+    scorer = make_scorer(settings, model, facts, adapters, threads, tokenizer)
     states = StateCache(0) if context is None else _states(request, context)
     draft = None
     if context is not None:
@@ -183,7 +186,18 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
         identity = state_key([Path(settings.projector or "")])
         media = MediaReader(projector, identity, most_together=context.n_ubatch)
     return LoadedModel(
-        model, context, embedder, scorer, facts, settings, states, adapters, draft, projector, media
+        model,
+        context,
+        embedder,
+        scorer,
+        tokenizer,
+        facts,
+        settings,
+        states,
+        adapters,
+        draft,
+        projector,
+        media,
     )
 
 

@@ -1,4 +1,4 @@
-"""The engine thread's current phase, for readers on other threads."""
+"""A thread's current phase, for readers on other threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-PhaseName = Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "other"]
+PhaseName = Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "tokenize", "other"]
 
 
 class PhaseClock:

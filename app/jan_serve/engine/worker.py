@@ -147,6 +147,7 @@ class Worker:
             mark=loaded.adapters.mark,
             media=loaded.media,
             early=early,
+            tokenizer=loaded.tokenizer,
         )
 
     def _wake(self) -> None:
@@ -219,6 +220,9 @@ class Worker:
 
     def _pong(self, nonce: int) -> Pong:
         phase, seconds, request_id = self._phase.read()
+        if phase == "idle":
+            phase, since_s, request_id = self._intake.phase.read()
+            seconds = min(seconds, since_s) if phase == "idle" else since_s
         stats = self._engine.stats() if self._engine is not None else EngineStats()
         stats = msgspec.structs.replace(
             stats, states=len(self._transfer.shelf), rss_bytes=self._process.memory_info().rss

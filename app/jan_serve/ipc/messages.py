@@ -135,6 +135,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     resume: continue from a state of StoreState; the prompt must be that state's.
     vocabulary_entries: returned tokens include their vocabulary entries.
     cache_salt: prefixes are shared, in memory and on disk, only among requests with the same salt.
+    client: whose request it is, here and below; see core.caller.
     """
 
     id: int
@@ -157,6 +158,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     resume: ResumeState | None = None
     vocabulary_entries: bool = False
     cache_salt: str = ""
+    client: str = ""
 
 
 class MediaData(msgspec.Struct, frozen=True, kw_only=True, tag="media_data"):
@@ -181,6 +183,7 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
     normalize: bool = True
     adapters: tuple[AdapterUse, ...] = ()
     parse_special: bool = False
+    client: str = ""
 
 
 class CountRequest(msgspec.Struct, frozen=True, kw_only=True, tag="count"):
@@ -191,6 +194,7 @@ class CountRequest(msgspec.Struct, frozen=True, kw_only=True, tag="count"):
     add_special: bool = True
     parse_special: bool = True
     prompt_param: str = "prompt"
+    client: str = ""
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
@@ -201,6 +205,7 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize")
     add_special: bool = True
     parse_special: bool = True
     with_pieces: bool = False
+    client: str = ""
 
 
 class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="detokenize"):
@@ -209,6 +214,7 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="detokeni
     id: int
     tokens: tuple[int, ...]
     skip_special_tokens: bool = True
+    client: str = ""
 
 
 class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
@@ -404,13 +410,15 @@ class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
-    """The engine thread has been in `phase` for `phase_s` seconds. phase_id: the request it samples for, if any.
+    """The engine thread has been in `phase` for `phase_s` seconds; while it is idle, the intake thread.
+
+    phase_id: the request it works for, if known.
 
     A phase other than idle whose `phase_s` keeps growing is a stall.
     """
 
     nonce: int
-    phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "other"]
+    phase: Literal["loading", "idle", "decode", "sample", "embed", "encode", "turn", "tokenize", "other"]
     phase_s: float
     phase_id: int | None = None
     stats: EngineStats = EngineStats()

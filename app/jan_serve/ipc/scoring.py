@@ -23,6 +23,7 @@ class RankRequest(msgspec.Struct, frozen=True, kw_only=True, tag="rank"):
     labels: tuple[str, ...] = ()
     max_document_tokens: int | None = None
     truncate: bool = False
+    client: str = ""
 
 
 class OptionQuestion(msgspec.Struct, frozen=True):
@@ -45,6 +46,7 @@ class WeighOptions(msgspec.Struct, frozen=True, kw_only=True, tag="weigh"):
     canonical: bool = False
     adapters: tuple[AdapterUse, ...] = ()
     cache_salt: str = ""
+    client: str = ""
 
 
 class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):

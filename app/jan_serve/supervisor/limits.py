@@ -8,7 +8,8 @@ import msgspec
 class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Stall limits of one worker, and how it is stopped.
 
-    load_s: load without progress. decode_s: one `llama_decode` (prefill chunk or step). sample_s: sampling of one
+    load_s: load without progress. decode_s: one `llama_decode` (prefill chunk or step), or the tokenising
+    of one part of a text. sample_s: sampling of one
     token, which llama.cpp cannot interrupt. encode_s: one part of an image, which may be the whole image: minutes for a
     large one on a slow CPU; and the wait for the turn of another team of threads, which may encode such a part.
     other_s: any other phase, or idle while requests are open. silent_s: ping without an answer. ping_s: between pings

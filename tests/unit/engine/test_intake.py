@@ -13,6 +13,7 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
+from jan_serve.engine.tokenizing import finish
 from jan_serve.errors import (
     ContextLengthExceeded,
     InvalidRequest,
@@ -47,7 +48,7 @@ def request_of(*prompt: str | tuple[int, ...], **fields: Any) -> EngineRequest:
 def test_a_prompt_becomes_tokens(
     prompt: tuple[str | tuple[int, ...], ...], fields: dict[str, Any], text: str
 ) -> None:
-    [sequence] = intake().prepare(request_of(*prompt, **fields))
+    [sequence] = finish(intake().prepare(request_of(*prompt, **fields)))
     tokens = sequence.tokens.view()
     assert "".join(LETTERS[token] for token in tokens) == text
 
@@ -58,7 +59,7 @@ def test_a_prompt_becomes_tokens(
 )
 def test_a_model_without_a_projector_neither_sees_nor_hears(piece: PromptPiece, sense: str) -> None:
     with pytest.raises(UnsupportedContent, match=f"messages: this model cannot {sense}"):
-        intake().count(CountRequest(id=1, prompt=("a", piece), prompt_param="messages"))
+        finish(intake().count(CountRequest(id=1, prompt=("a", piece), prompt_param="messages")))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_the_context_the_request_and_the_server_bound_an_answer(
     length: int, max_tokens: int | None, ceiling: int, max_new: int, *, fills_context: bool
 ) -> None:
     request = request_of((BOS,) * length, stopping=StopConditions(max_tokens=max_tokens))
-    [sequence] = intake(max_tokens_ceiling=ceiling).prepare(request)
+    [sequence] = finish(intake(max_tokens_ceiling=ceiling).prepare(request))
     assert (sequence.max_new, sequence.fills_context) == (max_new, fills_context)
 
 
@@ -85,7 +86,7 @@ def test_the_context_the_request_and_the_server_bound_an_answer(
 def test_a_prompt_that_leaves_no_room_is_rejected(length: int, max_tokens: int | None) -> None:
     request = request_of((BOS,) * length, stopping=StopConditions(max_tokens=max_tokens))
     with pytest.raises(ContextLengthExceeded):
-        intake().prepare(request)
+        finish(intake().prepare(request))
 
 
 @pytest.mark.parametrize(
@@ -105,20 +106,20 @@ def test_a_prompt_that_leaves_no_room_is_rejected(length: int, max_tokens: int |
 )
 def test_an_invalid_request_is_rejected_with_its_field(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        intake().prepare(msgspec.structs.replace(request_of("a"), **fields))
+        finish(intake().prepare(msgspec.structs.replace(request_of("a"), **fields)))
     assert caught.value.param == param
 
 
 def test_a_request_with_adapters_cannot_migrate() -> None:
     with pytest.raises(UnsupportedOperation, match="lora"):
-        intake().prepare(request_of("a", adapters=(AdapterUse(0, 1.0),), keep_state=True))
+        finish(intake().prepare(request_of("a", adapters=(AdapterUse(0, 1.0),), keep_state=True)))
 
 
 def test_choices_have_consecutive_seeds() -> None:
     sampling = SamplingParams(temperature=0.5, seed=40)
-    sequences = intake().prepare(request_of("a", n=3, sampling=sampling))
+    sequences = finish(intake().prepare(request_of("a", n=3, sampling=sampling)))
     assert [(each.index, each.seed) for each in sequences] == [(0, 40), (1, 41), (2, 42)]
-    [greedy] = intake().prepare(request_of("a", sampling=SamplingParams(temperature=0.0, seed=40)))
+    [greedy] = finish(intake().prepare(request_of("a", sampling=SamplingParams(temperature=0.0, seed=40))))
     assert greedy.seed is None
 
 
@@ -156,9 +157,9 @@ def test_a_resumed_state_must_match_the_request(
     shelf: Any = OneState(replace(state, **changes))
     request = request_of("a", resume=ResumeState(1, token), sampling=SamplingParams(temperature=0.5))
     if message is None:
-        [sequence] = intake(shelf).prepare(request)
+        [sequence] = finish(intake(shelf).prepare(request))
         assert (sequence.seed, sequence.resumed is not None) == (7, True)
     else:
         with pytest.raises(InvalidState, match=message):
-            intake(shelf).prepare(request)
+            finish(intake(shelf).prepare(request))
     assert shelf.dropped == ([] if message is None else [1]), "the engine drops what a sequence holds"

@@ -14,6 +14,7 @@ from jan_serve.api.errors import Envelopes, http_problem
 from jan_serve.api.guards.guard import Guard, header_values
 from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from jan_serve.api.http.page_paths import is_page_path
+from jan_serve.core.caller import client
 from jan_serve.generation.cache_salt import cache_salt
 
 OPEN_PATHS: Final = frozenset({"/health"})
@@ -49,6 +50,7 @@ class KeyGuard(Guard):
     def check(self, scope: Scope) -> None:
         """Raises 401. With several keys, prompts are shared in the cache only between requests of one key."""
         cache_salt.set("")
+        client.set(str((scope.get("client") or ("",))[0]))
         if not self._digests or not needs_key(scope["method"], scope["path"], self._open_paths):
             return
         if self._trusted.may_call(scope):
@@ -59,6 +61,7 @@ class KeyGuard(Guard):
             raise http_problem(
                 HTTPStatus.UNAUTHORIZED, "invalid_api_key", "Invalid API key", {"www-authenticate": "Bearer"}
             )
+        client.set(blake2b(known[0], digest_size=16, person=b"client").hexdigest())
         if len(self._digests) > 1:
             cache_salt.set(blake2b(known[0], digest_size=16, person=b"cache salt").hexdigest())
 

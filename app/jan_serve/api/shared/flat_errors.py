@@ -63,7 +63,7 @@ def _message(problem: Problem) -> str:
             return f"The model {error.name!r} does not exist. {error.remedy}".rstrip()
         case ContextLengthExceeded() as error:
             return (
-                f"{error.which}Input length ({error.n_prompt}) must be smaller than the model context length"
+                f"{error.which}Input length ({error.length}) must be smaller than the model context length"
                 f" ({error.n_ctx})."
             )
         case _:

@@ -9,8 +9,8 @@ from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputsInP
 from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import Batch, LlamaContext
-from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.ipc.messages import Embedded, EmbedRequest
 
@@ -22,7 +22,7 @@ class Embedder:
 
     def __init__(
         self,
-        vocab: Vocab,
+        tokenizer: TextTokenizer,
         inputs: InputPooling,
         *,
         n_ctx: int,
@@ -35,7 +35,7 @@ class Embedder:
 
         piece_tokens: max tokens of a batch if inputs may be cut. scores: the vectors are a classifier's scores.
         """
-        self._vocab = vocab
+        self._tokenizer = tokenizer
         self._inputs = inputs
         self._n_ctx = n_ctx
         self.dimensions = dimensions
@@ -43,17 +43,28 @@ class Embedder:
         self._scores = scores
         self._decode = InterruptibleDecode(adapters)
 
-    def tokenize(self, request: EmbedRequest) -> list[list[int]]:
-        """Ids of every input, with the model's special tokens. Any thread.
+    def tokenize(self, request: EmbedRequest) -> Work[list[list[int]]]:
+        """Ids of every input, with the model's special tokens. The intake thread.
 
         Raises ContextLengthExceeded or InvalidRequest, which name the input.
         """
         self._decode.check(request.adapters)
-        vocab = self._vocab
+        vocab = self._tokenizer.vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
             if isinstance(item, str):
-                ids = vocab.tokenize(item, add_special=True, parse_special=request.parse_special)
+                try:
+                    ids = yield from self._tokenizer.tokens(
+                        item,
+                        add_special=True,
+                        parse_special=request.parse_special,
+                        room=self._n_ctx,
+                        param="input",
+                    )
+                except MoreTokens as more:
+                    raise ContextLengthExceeded(
+                        more.at_least, self._n_ctx, param="input", item=i, at_least=True
+                    ) from None
             else:
                 ids = list(item)
                 bad = next((token for token in ids if not 0 <= token < vocab.n_tokens), None)
@@ -69,9 +80,9 @@ class Embedder:
             rows.append(ids)
         return rows
 
-    def start(self, request: EmbedRequest) -> EmbedJob:
-        """Tokenise the inputs; computes nothing yet. Any thread. Raises as `tokenize`."""
-        return EmbedJob(request, self.tokenize(request))
+    def start(self, request: EmbedRequest) -> Work[EmbedJob]:
+        """Tokenise the inputs; computes nothing yet. The intake thread. Raises as `tokenize`."""
+        return EmbedJob(request, (yield from self.tokenize(request)))
 
     def advance(self, job: EmbedJob, phase: PhaseClock, *, room: int | None = None) -> Embedded | None:
         """Compute the next batch of a job; blocks. Returns the answer after the last one, otherwise None.

@@ -12,6 +12,7 @@ from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings
 
@@ -62,6 +63,7 @@ def make_embedder(
     facts: ModelFacts,
     adapters: Adapters,
     threads: ThreadPool,
+    tokenizer: TextTokenizer,
     *,
     in_pieces: bool,
 ) -> Embedder:
@@ -119,7 +121,7 @@ def make_embedder(
     elif in_pieces:
         inputs = InputsInPieces(create_for_pieces, facts.pooling, size, piece_tokens)
     return Embedder(
-        model.vocab,
+        tokenizer,
         inputs,
         n_ctx=n_ctx,
         dimensions=size,

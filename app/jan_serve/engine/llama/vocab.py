@@ -76,21 +76,21 @@ class Vocab:
         return None
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """`llama_tokenize`. Text must have no lone surrogates."""
-        data = text.encode("utf-8")
+        """`llama_tokenize`. Text must have no lone surrogates. Its time grows with the square of the special tokens."""
+        return self.tokenize_bytes(text.encode("utf-8"), add_special=add_special, parse_special=parse_special)
+
+    def tokenize_bytes(self, data: bytes, *, add_special: bool, parse_special: bool) -> list[int]:
+        """As `tokenize`, of UTF-8. Other threads run meanwhile."""
         # Every token covers at least one byte, except BOS, EOS and a leading space that the vocabulary may add.
         capacity = len(data) + 8
-        buffer = (lib.llama_token * capacity)()
-        count = lib.llama_tokenize(
-            self.pointer, data, len(data), buffer, capacity, add_special, parse_special
-        )
-        if count < 0:
-            capacity = -count
+        while True:
             buffer = (lib.llama_token * capacity)()
             count = lib.llama_tokenize(
                 self.pointer, data, len(data), buffer, capacity, add_special, parse_special
             )
-        return buffer[:count]
+            if count >= 0:
+                return buffer[:count]
+            capacity = -count
 
     def piece(self, token: int, *, special: bool) -> bytes:
         """`llama_token_to_piece`: the exact bytes of a token; empty for a control token unless `special`."""

@@ -2,17 +2,21 @@
 
 No clock, no I/O, no llama.cpp: it changes only its own lists and `Sequence.passed`.
 
-First come, first served, with two exceptions: a sequence that shares a prefix with a running prefill waits for that
-prefill instead of computing the prefix again, and lets others pass; and a sequence with much of its prompt in the cache
-may pass a few others. A batch never mixes LoRA adapters.
+The client with the fewest running sequences is next, of its requests the one with the fewest, else the first that came.
+A client or a request that runs at least two more than the next one makes way for it: one of its sequences waits again,
+and what it computed stays in the cache.
+
+Two exceptions: a sequence that shares a prefix with a running prefill waits for that prefill instead of computing the
+prefix again, and lets others pass; and a sequence with much of its prompt in the cache may pass a few others. A batch
+never mixes LoRA adapters.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -72,6 +76,16 @@ class PlanItem(msgspec.Struct, frozen=True):
         return not self.sequence.is_prefilling
 
 
+class _Shares(NamedTuple):
+    """Running sequences by client and by the state of their request."""
+
+    clients: Counter[str]
+    requests: Counter[int]
+
+    def of(self, sequence: Sequence) -> tuple[int, int]:
+        return self.clients[sequence.request.client], self.requests[id(sequence.state)]
+
+
 class Scheduler:
     """The waiting and the running sequences of one context.
 
@@ -123,7 +137,10 @@ class Scheduler:
             return None
         chosen = first
         if self._prefer_cached:
-            chosen = self._preferred(first, itertools.islice(ready, _WINDOW - 1))
+            shares = self._shares()
+            share = shares.of(first.sequence)
+            equals = itertools.takewhile(lambda other: shares.of(other.sequence) == share, ready)
+            chosen = self._preferred(first, itertools.islice(equals, _WINDOW - 1))
         if chosen is not first and not self._has_room(chosen):
             chosen = first
         if chosen is first and not self._has_room(first):
@@ -137,8 +154,10 @@ class Scheduler:
         self, is_fetching: Callable[[Sequence, int], bool], num_fetched: Callable[[Sequence], int]
     ) -> Iterator[Admission]:
         """The waiting sequences that need not wait for scores, a prefill or a fetch, in order."""
-        for sequence in self.waiting:
-            if sequence.waits_for_scores:
+        shared: set[int] = set()  # states of requests whose new sequences wait for the same prefill
+        for sequence in self._by_turns():
+            is_new = sequence.num_generated == 0
+            if sequence.waits_for_scores or (is_new and id(sequence.state) in shared):
                 continue
             prefix = self._find_prefix(sequence)
             num_cached = prefix.length if prefix is not None else 0
@@ -146,6 +165,53 @@ class Scheduler:
                 sequence, num_cached
             ):
                 yield Admission(sequence, prefix, max(num_cached, num_fetched(sequence)))
+            elif is_new:
+                shared.add(id(sequence.state))
+
+    def _by_turns(self) -> list[Sequence]:
+        """The waiting sequences: those of the clients, then of the requests, that run the fewest; else in order."""
+        return sorted(self.waiting, key=self._shares().of)
+
+    def _shares(self) -> _Shares:
+        return _Shares(
+            Counter(sequence.request.client for sequence in self.running),
+            Counter(id(sequence.state) for sequence in self.running),
+        )
+
+    def next_pause(
+        self,
+        is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _num_cached: False,
+        num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
+    ) -> Sequence | None:
+        """The running sequence to pause for the next waiting one, if that may run in its place; else None.
+
+        For the caller after `next_admission` had no more. Shares differ by two at least, so that no two sequences take
+        turns at making way for each other.
+        """
+        if not self.waiting:
+            return None
+        shares = self._shares()
+        if self._larger_share(shares, min(self.waiting, key=shares.of)) is None:
+            return None
+        first = next(self._ready(is_fetching, num_fetched), None)
+        if first is None:
+            return None
+        paused = self._larger_share(shares, first.sequence)
+        return paused if paused is not None and self._has_room(first, paused) else None
+
+    def _larger_share(self, shares: _Shares, waiting: Sequence) -> Sequence | None:
+        """The latest of the running sequences of the largest share, if that is too large beside a waiting one."""
+        largest = self._of_largest_share(shares)
+        if largest is None:
+            return None
+        clients, requests = shares.of(waiting)
+        if largest.request.client != waiting.request.client:
+            return largest if shares.of(largest)[0] >= clients + 2 else None
+        return largest if shares.of(largest)[1] >= requests + 2 else None
+
+    def _of_largest_share(self, shares: _Shares) -> Sequence | None:
+        """The latest running sequence of the client, and of its requests the one, that run the most."""
+        return max(reversed(self.running), key=shares.of, default=None)
 
     @staticmethod
     def _preferred(first: Admission, others: Iterable[Admission]) -> Admission:
@@ -202,8 +268,8 @@ class Scheduler:
         return items
 
     def victim(self) -> Sequence | None:
-        """The running sequence to preempt if cells run out: the last admitted one, never the only one."""
-        return self.running[-1] if len(self.running) > 1 else None
+        """The running sequence to preempt if cells run out: the latest of the largest share, never the only one."""
+        return self._of_largest_share(self._shares()) if len(self.running) > 1 else None
 
     def _find_prefix(self, sequence: Sequence) -> PrefixMatch | None:
         if sequence.wants_prompt_scores:
@@ -240,12 +306,16 @@ class Scheduler:
         # A recurrent state can be shared only where its prefill stops.
         return max((stop for stop in other.next_stops if stop <= common), default=0)
 
-    def _has_room(self, admission: Admission) -> bool:
-        """Whether the cells it needs are free or evictable beyond the needs of running prefills."""
+    def _has_room(self, admission: Admission, paused: Sequence | None = None) -> bool:
+        """Whether the cells it needs are free or evictable beyond the needs of running prefills.
+
+        paused: a running sequence that makes way.
+        """
+        running = [sequence for sequence in self.running if sequence is not paused]
         prefix, needed = admission.prefix, len(admission.sequence.tokens)
         if prefix is not None and prefix.seq_id not in self._cache:
             # A running sequence holds the shared part. That of a cached one stays when it is evicted.
             needed -= prefix.length
-        running_ids = [s.seq_id for s in self.running]
-        reserved = sum(s.num_uncomputed for s in self.running)
+        running_ids = [s.seq_id for s in running]
+        reserved = sum(s.num_uncomputed for s in running)
         return needed + reserved <= self._cells.capacity - self._cells.held_by(running_ids)

@@ -6,49 +6,91 @@ import re
 from typing import Final
 
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.errors import ContextLengthExceeded
 from jan_serve.ipc.scoring import RankRequest
 
 _PLACES: Final = re.compile(r"\{query\}|\{document\}")
 
 
-def pair_rows(vocab: Vocab, request: RankRequest, n_ctx: int) -> list[list[int]]:
-    """One row a document. Raises ContextLengthExceeded, which names all documents that are too long."""
+def pair_rows(tokenizer: TextTokenizer, request: RankRequest, n_ctx: int) -> Work[list[list[int]]]:
+    """One row a document. Raises ContextLengthExceeded for the first one that is too long."""
+    pairs = _Pairs(tokenizer, request, n_ctx)
     rows: list[list[int]] = []
-    too_long: dict[int, int] = {}
-    for index, text in enumerate(request.documents):
-        document = text
-        if request.max_document_tokens is not None:
-            document = _cut(vocab, text, request.max_document_tokens)
-        row = _row(vocab, request, document)
-        if len(row) > n_ctx and request.truncate:
-            row = _fitted(vocab, request, document, n_ctx)
+    for index, document in enumerate(request.documents):
+        try:
+            row = yield from pairs.row(document)
+        except MoreTokens as more:
+            raise ContextLengthExceeded(
+                more.at_least, n_ctx, param="documents", item=index, at_least=True
+            ) from None
         if len(row) > n_ctx:
-            too_long[index] = len(row)
+            raise ContextLengthExceeded(len(row), n_ctx, param="documents", item=index)
         rows.append(row)
-    if too_long:
-        longest = max(too_long, key=lambda index: too_long[index])
-        raise ContextLengthExceeded(
-            too_long[longest],
-            n_ctx,
-            param="documents",
-            item=longest,
-            others=tuple(index for index in too_long if index != longest),
-        )
     return rows
 
 
-def _row(vocab: Vocab, request: RankRequest, document: str) -> list[int]:
-    """As llama-server joins a pair: by the template of the model, or by its separators."""
-    if request.template is not None:
-        # At once: a query with {document} in it is not a place for the document.
-        values = {"{query}": request.query, "{document}": document}
-        text = _PLACES.sub(lambda place: values[place[0]], request.template)
-        return vocab.tokenize(text, add_special=False, parse_special=True)
-    query = vocab.tokenize(request.query, add_special=False, parse_special=False)
-    words = vocab.tokenize(document, add_special=False, parse_special=False)
-    start, between, end = _separators(vocab)
-    return [*start, *query, *between, *words, *end]
+class _Pairs:
+    """The rows of one request."""
+
+    def __init__(self, tokenizer: TextTokenizer, request: RankRequest, n_ctx: int) -> None:
+        self._tokenizer = tokenizer
+        self._request = request
+        self._n_ctx = n_ctx
+        self._frame: tuple[list[int], list[int]] | None = None  # what is before and after each document
+
+    def row(self, document: str) -> Work[list[int]]:
+        """May be too long. Raises MoreTokens if it was not read to its end."""
+        request = self._request
+        if request.max_document_tokens is not None:
+            document = yield from self._cut(document, request.max_document_tokens)
+        try:
+            row = yield from self._pair(document, self._n_ctx)
+        except MoreTokens:
+            if not request.truncate:
+                raise
+        else:
+            if len(row) <= self._n_ctx or not request.truncate:
+                return row
+        return (yield from self._fitted(document))
+
+    def _pair(self, document: str, room: int | None) -> Work[list[int]]:
+        """As llama-server joins a pair: by the template of the model, or by its separators."""
+        request = self._request
+        if request.template is not None:
+            # At once: a query with {document} in it is not a place for the document.
+            values = {"{query}": request.query, "{document}": document}
+            text = _PLACES.sub(lambda place: values[place[0]], request.template)
+            return (yield from self._tokenizer.tokens(text, parse_special=True, room=room, param="documents"))
+        if self._frame is None:
+            query = yield from self._tokenizer.tokens(
+                request.query, parse_special=False, room=self._n_ctx, param="query"
+            )
+            start, between, end = _separators(self._tokenizer.vocab)
+            self._frame = ([*start, *query, *between], end)
+        before, after = self._frame
+        if len(before) + len(after) > self._n_ctx:
+            return [*before, *after]  # too long without any document
+        words = yield from self._tokenizer.tokens(document, parse_special=False, room=room, param="documents")
+        return [*before, *words, *after]
+
+    def _fitted(self, document: str) -> Work[list[int]]:
+        """The row of the longest beginning of the document that fits; of none, if not even the query does."""
+        alone = yield from self._pair("", self._n_ctx)
+        room = self._n_ctx - len(alone)
+        while room > 0:
+            row = yield from self._pair((yield from self._cut(document, room)), None)
+            if len(row) <= self._n_ctx:
+                return row
+            room -= len(row) - self._n_ctx  # a cut may tokenise to more
+        return alone
+
+    def _cut(self, text: str, tokens: int) -> Work[str]:
+        """The first tokens of a text, at the end of a whole character."""
+        ids = yield from self._tokenizer.first(text, tokens, param="documents")
+        if ids is None:
+            return text
+        return self._tokenizer.vocab.detokenize(ids, remove_special=False).decode("utf-8", "ignore")
 
 
 def _separators(vocab: Vocab) -> tuple[list[int], list[int], list[int]]:
@@ -65,23 +107,3 @@ def _separators(vocab: Vocab) -> tuple[list[int], list[int], list[int]]:
         added = vocab.tokenize("", add_special=True, parse_special=False)
         end = [token for token in added[-1:] if token in (eos, special.get("sep")) and token not in start]
     return start, between, end
-
-
-def _fitted(vocab: Vocab, request: RankRequest, document: str, n_ctx: int) -> list[int]:
-    """The row of the longest beginning of the document that fits; of none, if only the query fits, or not even that."""
-    alone = _row(vocab, request, "")
-    room = n_ctx - len(alone)
-    while room > 0:
-        row = _row(vocab, request, _cut(vocab, document, room))
-        if len(row) <= n_ctx:
-            return row
-        room -= len(row) - n_ctx  # a cut may tokenise to more
-    return alone
-
-
-def _cut(vocab: Vocab, text: str, tokens: int) -> str:
-    """The first tokens of a text, at the end of a whole character."""
-    ids = vocab.tokenize(text, add_special=False, parse_special=False)
-    if len(ids) <= tokens:
-        return text
-    return vocab.detokenize(ids[:tokens], remove_special=False).decode("utf-8", "ignore")

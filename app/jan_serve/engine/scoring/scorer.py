@@ -17,6 +17,7 @@ from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scoring.option_job import N_SEQUENCES, OptionJob, OptionScorer
 from jan_serve.engine.scoring.scoring_intake import MAX_OPTION_BYTES, ScoringIntake
+from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.ipc.scoring import OptionsWeighed
 
@@ -60,6 +61,7 @@ def make_scorer(
     facts: ModelFacts,
     adapters: Adapters,
     threads: ThreadPool,
+    tokenizer: TextTokenizer,
 ) -> Scorer:
     """The scorer of a loaded model."""
     cell_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
@@ -82,7 +84,7 @@ def make_scorer(
         )
 
     intake = ScoringIntake(
-        model.vocab,
+        tokenizer,
         n_ctx=facts.n_ctx,
         has_head=facts.pooling == "rank",
         generates=not facts.is_embedding_model and not model.has_encoder,

@@ -1,4 +1,4 @@
-"""Turns requests that score documents or options into jobs. Only reads the vocabulary: any one thread."""
+"""Turns requests that score documents or options into jobs. Only reads the vocabulary: the intake thread."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.scoring.option_job import OptionJob, Question
 from jan_serve.engine.scoring.option_tree import OptionTree, SpelledOption
 from jan_serve.engine.scoring.pair_tokens import pair_rows
+from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.engine.tokens import shared_prefix
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.ipc.adapter_use import AdapterUse
@@ -22,17 +22,18 @@ MAX_OPTION_BYTES: Final = 512
 class ScoringIntake:
     """For one model."""
 
-    def __init__(self, vocab: Vocab, *, n_ctx: int, has_head: bool, generates: bool) -> None:
+    def __init__(self, tokenizer: TextTokenizer, *, n_ctx: int, has_head: bool, generates: bool) -> None:
         """n_ctx: max tokens of a prompt. has_head: whether the model scores; generates: whether it writes."""
-        self._vocab = vocab
+        self._tokenizer = tokenizer
+        self._vocab = tokenizer.vocab
         self._n_ctx = n_ctx
         self._has_head = has_head
         self._generates = generates
         self._pieces: dict[bytes, list[int]] = {}
 
-    def rank(self, request: RankRequest) -> EmbedJob | OptionJob:
+    def rank(self, request: RankRequest) -> Work[EmbedJob | OptionJob]:
         """Raises InvalidRequest, ContextLengthExceeded, UnsupportedOperation."""
-        rows = pair_rows(self._vocab, request, self._n_ctx)
+        rows = yield from pair_rows(self._tokenizer, request, self._n_ctx)
         empty = next((index for index, row in enumerate(rows) if not row), None)
         if empty is not None:
             raise InvalidRequest(f"documents: item {empty} and the query are empty", param="documents")
@@ -40,35 +41,49 @@ class ScoringIntake:
             return EmbedJob(EmbedRequest(id=request.id, inputs=(), normalize=False), rows)
         self._check_generates()
         options = self._spelled(request.labels)
-        return self._job(request.id, rows, [options] * len(rows))
+        return (yield from self._job(request.id, rows, [options] * len(rows)))
 
-    def weigh(self, request: WeighOptions) -> OptionJob:
-        """Raises InvalidRequest, ContextLengthExceeded, UnsupportedOperation."""
+    def weigh(self, request: WeighOptions) -> Work[OptionJob]:
+        """Raises InvalidRequest, UnsupportedOperation, ContextLengthExceeded for the first one that is too long."""
         self._check_generates()
-        shared = self._ids(request.shared)
+        shared: list[int] = []
+        rows: list[list[int]] = []
+        spelled: dict[tuple[str, ...], list[SpelledOption]] = {}
+        for index, question in enumerate(request.questions):
+            try:
+                if not index:
+                    shared = yield from self._shared(request)
+                row = shared + (yield from self._ids(question.prompt, self._n_ctx - len(shared)))
+            except MoreTokens as more:
+                raise ContextLengthExceeded(
+                    len(shared) + more.at_least, self._n_ctx, param="questions", item=index, at_least=True
+                ) from None
+            if not row:
+                raise InvalidRequest(f"questions: item {index} has an empty prompt", param="questions")
+            if len(row) > self._n_ctx:
+                raise ContextLengthExceeded(len(row), self._n_ctx, param="questions", item=index)
+            rows.append(row)
+            if question.options not in spelled:
+                spelled[question.options] = self._spelled(question.options)
+            yield None
+        return (
+            yield from self._job(
+                request.id,
+                rows,
+                [spelled[question.options] for question in request.questions],
+                canonical_only=request.canonical,
+                adapters=request.adapters,
+                key=request.cache_salt,
+            )
+        )
+
+    def _shared(self, request: WeighOptions) -> Work[list[int]]:
+        """The tokens that all prompts begin with."""
+        shared = yield from self._ids(request.shared, self._n_ctx)
         bos = self._vocab.bos_id
         if bos is not None and self._vocab.add_bos and shared[:1] != [bos]:
             shared.insert(0, bos)
-        rows = [shared + self._ids(question.prompt) for question in request.questions]
-        for index, row in enumerate(rows):
-            if not row:
-                raise InvalidRequest(f"questions: item {index} has an empty prompt", param="questions")
-        too_long = [index for index, row in enumerate(rows) if len(row) > self._n_ctx]
-        if too_long:
-            longest = max(too_long, key=lambda index: len(rows[index]))
-            others = tuple(index for index in too_long if index != longest)
-            raise ContextLengthExceeded(
-                len(rows[longest]), self._n_ctx, param="questions", item=longest, others=others
-            )
-        spelled = {question.options: self._spelled(question.options) for question in request.questions}
-        return self._job(
-            request.id,
-            rows,
-            [spelled[question.options] for question in request.questions],
-            canonical_only=request.canonical,
-            adapters=request.adapters,
-            key=request.cache_salt,
-        )
+        return shared
 
     def _job(
         self,
@@ -79,23 +94,30 @@ class ScoringIntake:
         canonical_only: bool = False,
         adapters: tuple[AdapterUse, ...] = (),
         key: str = "",
-    ) -> OptionJob:
-        pieces = self._text_pieces()
-        questions = [
-            Question(row, OptionTree(spelled, pieces, canonical_only=canonical_only))
-            for row, spelled in zip(rows, options, strict=True)
-        ]
+    ) -> Work[OptionJob]:
+        if not self._pieces:
+            self._pieces = yield from self._tokenizer.aside(self._text_pieces)
+        questions: list[Question] = []
+        for row, spelled in zip(rows, options, strict=True):
+            questions.append(Question(row, OptionTree(spelled, self._pieces, canonical_only=canonical_only)))
+            yield None
         return OptionJob(request_id, adapters, f"{adapters} {key}", questions, shared_prefix(rows))
 
     def _check_generates(self) -> None:
         if not self._generates:
             raise UnsupportedOperation("this model does not write text: it cannot choose", param="model")
 
-    def _ids(self, prompt: Sequence[str | tuple[int, ...]]) -> list[int]:
+    def _ids(self, prompt: Sequence[str | tuple[int, ...]], room: int) -> Work[list[int]]:
+        """Raises MoreTokens, which counts all pieces."""
         ids: list[int] = []
         for piece in prompt:
             if isinstance(piece, str):
-                ids += self._vocab.tokenize(piece, add_special=False, parse_special=True)
+                try:
+                    ids += yield from self._tokenizer.tokens(
+                        piece, parse_special=True, room=max(0, room - len(ids)), param="questions"
+                    )
+                except MoreTokens as more:
+                    raise MoreTokens(len(ids) + more.at_least) from None
                 continue
             bad = next((token for token in piece if not 0 <= token < self._vocab.n_tokens), None)
             if bad is not None:
@@ -136,9 +158,9 @@ class ScoringIntake:
         return spelled
 
     def _text_pieces(self) -> dict[bytes, list[int]]:
-        """The tokens of each text. Made on first use: it takes a moment for large vocabularies."""
-        if not self._pieces:
-            for token, text in enumerate(self._vocab.pieces()):
-                if text and not self._vocab.is_control(token):
-                    self._pieces.setdefault(text, []).append(token)
-        return self._pieces
+        """The tokens of each text. Takes a moment for large vocabularies."""
+        found: dict[bytes, list[int]] = {}
+        for token, text in enumerate(self._vocab.pieces()):
+            if text and not self._vocab.is_control(token):
+                found.setdefault(text, []).append(token)
+        return found

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from jan_serve.core.caller import client
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
@@ -143,7 +144,7 @@ class WorkerEngineClient:
             ),
         )
         try:
-            for frame in media_frames(request):
+            for frame in media_frames(msgspec.structs.replace(request, client=client.get())):
                 await self._send(frame)
             while True:
                 event = await inbox.get()
@@ -265,6 +266,8 @@ class WorkerEngineClient:
 
         since = None if isinstance(request, ReadState | StoreState) else self._clock()
         self._register(request.id, _Open(since=since, fail=fail, answer=answer))
+        if not isinstance(request, ReadState | StoreState):
+            request = msgspec.structs.replace(request, client=client.get())
         try:
             await self._send(request)
             event = await answer

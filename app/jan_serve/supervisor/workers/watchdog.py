@@ -110,6 +110,7 @@ class Watchdog:
         by_phase = {
             "decode": limits.decode_s,
             "embed": limits.decode_s,
+            "tokenize": limits.decode_s,
             "sample": limits.sample_s,
             "encode": limits.encode_s,
             "turn": limits.encode_s,

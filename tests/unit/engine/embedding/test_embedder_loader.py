@@ -22,6 +22,7 @@ from jan_serve.engine.embedding.embedder_loader import (
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, EmbedJob
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory
 from jan_serve.ipc.messages import EmbedRequest, EngineSettings
 from tests.support.fake_client import fake_facts
@@ -69,6 +70,7 @@ def embedder_of(settings: EngineSettings | None = None, *, in_pieces: bool = Tru
         fake_facts(**facts),
         no_adapters,
         ThreadPool(1),
+        TextTokenizer(GreedyVocab(["a"])),
         in_pieces=in_pieces,
     )
 
@@ -83,7 +85,7 @@ def context_for(embedder: Embedder, length: int = 40) -> dict[str, Any]:
 
 def max_tokens(embedder: Embedder) -> int:
     with pytest.raises(ContextLengthExceeded) as refused:
-        embedder.tokenize(EmbedRequest(id=1, inputs=((0,) * 100_000,)))
+        finish(embedder.tokenize(EmbedRequest(id=1, inputs=((0,) * 100_000,))))
     return refused.value.n_ctx
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.engine.scoring.pair_tokens import pair_rows
+from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded
 from jan_serve.ipc.scoring import RankRequest
 from tests.unit.engine.greedy_vocab import GreedyVocab
@@ -49,12 +50,14 @@ def ask(query: str, *documents: str, **fields: Any) -> RankRequest:
     ],
 )
 def test_the_separators_are_those_that_the_vocabulary_adds(vocab: GreedyVocab, row: str) -> None:
-    assert [vocab.texts(found) for found in pair_rows(vocab, ask("q", "d"), 100)] == [row.split()]
+    assert [vocab.texts(found) for found in finish(pair_rows(TextTokenizer(vocab), ask("q", "d"), 100))] == [
+        row.split()
+    ]
 
 
 def test_separators_in_texts_are_texts() -> None:
     vocab = GreedyVocab(LETTERS, BERT, add_bos=True, add_eos=True)
-    [row] = pair_rows(vocab, ask("[SEP]", "[CLS]"), 100)
+    [row] = finish(pair_rows(TextTokenizer(vocab), ask("[SEP]", "[CLS]"), 100))
     assert vocab.texts(row) == ["[CLS]", *"[SEP]", "[SEP]", *"[CLS]", "[SEP]"]
 
 
@@ -69,19 +72,22 @@ def test_separators_in_texts_are_texts() -> None:
 )
 def test_a_template_places_the_texts_at_once(template: str, query: str, document: str, text: str) -> None:
     vocab = GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"}, add_bos=True)
-    [row] = pair_rows(vocab, ask(query, document, template=template), 100)
+    [row] = finish(pair_rows(TextTokenizer(vocab), ask(query, document, template=template), 100))
     assert vocab.texts(row) == text.split()
 
 
 def test_documents_have_at_most_so_many_tokens() -> None:
     vocab = GreedyVocab([*LETTERS, "abc"], adds_space=True)
-    rows = pair_rows(vocab, ask("q", "abcde", "ab", "", max_document_tokens=2), 100)
+    rows = finish(pair_rows(TextTokenizer(vocab), ask("q", "abcde", "ab", "", max_document_tokens=2), 100))
     assert [vocab.texts(row) for row in rows] == [[" ", "q", " ", "abc"], [" ", "q", " ", "a"], [" ", "q"]]
 
 
 def test_a_document_is_cut_at_the_end_of_a_character() -> None:
     vocab = GreedyVocab([*LETTERS, *(bytes([byte]) for byte in "é€".encode())])
-    rows = [pair_rows(vocab, ask("q", "é€x", max_document_tokens=most), 100)[0] for most in range(1, 7)]
+    rows = [
+        finish(pair_rows(TextTokenizer(vocab), ask("q", "é€x", max_document_tokens=most), 100))[0]
+        for most in range(1, 7)
+    ]
     assert [vocab.detokenize(row, remove_special=True).decode() for row in rows] == [
         "q", "qé", "qé", "qé", "qé€", "qé€x",
     ]  # fmt: skip
@@ -93,7 +99,11 @@ def test_a_document_is_cut_at_the_end_of_a_character() -> None:
 )
 def test_a_document_is_cut_to_what_fits(n_ctx: int, row: list[str]) -> None:
     vocab = GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"})
-    [found] = pair_rows(vocab, ask("q", "abc", template="<s>{query}</s>{document}", truncate=True), n_ctx)
+    [found] = finish(
+        pair_rows(
+            TextTokenizer(vocab), ask("q", "abc", template="<s>{query}</s>{document}", truncate=True), n_ctx
+        )
+    )
     assert vocab.texts(found) == row
 
 
@@ -102,21 +112,45 @@ def test_a_document_is_cut_to_what_fits(n_ctx: int, row: list[str]) -> None:
 )
 def test_a_cut_that_tokenises_to_more_is_cut_again(n_ctx: int, row: list[str]) -> None:
     vocab = GreedyVocab(["yxa", "yx", "abc", "b", "c", "d", "de"])
-    [found] = pair_rows(vocab, ask("", "abcdede", template="yx{document}", truncate=True), n_ctx)
+    [found] = finish(
+        pair_rows(TextTokenizer(vocab), ask("", "abcdede", template="yx{document}", truncate=True), n_ctx)
+    )
     assert vocab.texts(found) == row
 
 
-def test_documents_that_are_too_long_are_all_named() -> None:
-    vocab = GreedyVocab(LETTERS)
+class CountingVocab(GreedyVocab):
+    """Notes the texts that it tokenises."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.asked: list[str] = []
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        self.asked.append(text)
+        return super().tokenize(text, add_special=add_special, parse_special=parse_special)
+
+
+def test_the_first_document_that_is_too_long_ends_the_work() -> None:
+    vocab = CountingVocab(LETTERS)
     with pytest.raises(ContextLengthExceeded) as refused:
-        pair_rows(vocab, ask("qq", "a" * 9, "a", "a" * 30, "aa", "a" * 7), 8)
+        finish(pair_rows(TextTokenizer(vocab), ask("qq", "a", "a" * 9, "b" * 30), 8))
     error = refused.value
-    assert (error.n_prompt, error.n_ctx, error.param) == (32, 8, "documents")
-    assert (error.item, error.others) == (2, (0, 4))
+    assert (error.n_prompt, error.n_ctx, error.param, error.item) == (11, 8, "documents", 1)
+    assert "b" * 30 not in vocab.asked
 
 
-def test_a_query_that_is_too_long_is_not_cut() -> None:
-    vocab = GreedyVocab(LETTERS)
+def test_the_query_is_tokenised_once() -> None:
+    vocab = CountingVocab(LETTERS)
+    finish(pair_rows(TextTokenizer(vocab), ask("qq", *"abcd", max_document_tokens=4), 8))
+    assert vocab.asked.count("qq") == 1
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"truncate": True}, {"template": "{query} {document}", "truncate": True}]
+)
+def test_a_query_that_is_too_long_is_not_cut(fields: dict[str, Any]) -> None:
+    vocab = CountingVocab(LETTERS)
     with pytest.raises(ContextLengthExceeded) as refused:
-        pair_rows(vocab, ask("q" * 9, "", "abc", truncate=True), 8)
-    assert (refused.value.item, refused.value.others) == (0, (1,))
+        finish(pair_rows(TextTokenizer(vocab), ask("q" * 9, "", *["abc"] * 50, **fields), 8))
+    assert refused.value.item == 0
+    assert len(vocab.asked) < 10, "the documents are not read"

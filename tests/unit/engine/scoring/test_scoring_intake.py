@@ -12,6 +12,7 @@ from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.engine.scoring.option_tree import OptionTree
 from jan_serve.engine.scoring.scoring_intake import MAX_OPTION_BYTES, ScoringIntake
+from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.ipc.adapter_use import AdapterUse
 from jan_serve.ipc.scoring import OptionQuestion, RankRequest, WeighOptions
@@ -26,7 +27,7 @@ WITH_BOS = GreedyVocab(PIECES, CONTROLS, add_bos=True)
 def intake_of(
     vocab: GreedyVocab = VOCAB, *, n_ctx: int = 100, has_head: bool = False, generates: bool = True
 ) -> ScoringIntake:
-    return ScoringIntake(vocab, n_ctx=n_ctx, has_head=has_head, generates=generates)
+    return ScoringIntake(TextTokenizer(vocab), n_ctx=n_ctx, has_head=has_head, generates=generates)
 
 
 def ask(
@@ -60,13 +61,13 @@ def rows(job: OptionJob, vocab: GreedyVocab = VOCAB) -> list[str]:
 def test_a_prompt_is_tokenised_piece_by_piece(
     vocab: GreedyVocab, shared: tuple[str | tuple[int, ...], ...], prompt: str | tuple[int, ...], row: str
 ) -> None:
-    job = intake_of(vocab).weigh(ask(choose(prompt), shared=shared))
+    job = finish(intake_of(vocab).weigh(ask(choose(prompt), shared=shared)))
     assert rows(job, vocab) == [row]
     assert job.request_id == 7
 
 
 def test_questions_share_what_they_begin_with() -> None:
-    job = intake_of().weigh(ask(choose("ab"), choose("ac"), shared=("x", "c", "c")))
+    job = finish(intake_of().weigh(ask(choose("ab"), choose("ac"), shared=("x", "c", "c"))))
     assert rows(job) == ["x c c ab", "x c c a c"]
     assert (job.num_shared, job.prompt_tokens) == (3, 6)
 
@@ -76,14 +77,14 @@ def test_prompts_of_another_user_or_adapter_share_nothing() -> None:
     question = choose("a")
     one = AdapterUse(0, 1.0)
     jobs = [
-        weigh(ask(question)),
-        weigh(ask(question, cache_salt="s")),
-        weigh(ask(question, adapters=(one,))),
-        weigh(ask(question, adapters=(AdapterUse(0, 0.5),))),
-        weigh(ask(question, adapters=(one,), cache_salt="s")),
+        finish(weigh(ask(question))),
+        finish(weigh(ask(question, cache_salt="s"))),
+        finish(weigh(ask(question, adapters=(one,)))),
+        finish(weigh(ask(question, adapters=(AdapterUse(0, 0.5),)))),
+        finish(weigh(ask(question, adapters=(one,), cache_salt="s"))),
     ]
     assert len({job.key for job in jobs}) == len(jobs)
-    assert jobs[0].key == weigh(ask(choose("b"))).key
+    assert jobs[0].key == finish(weigh(ask(choose("b")))).key
     assert jobs[2].adapters == (one,)
 
 
@@ -97,7 +98,7 @@ def follow_all(tree: OptionTree) -> None:
 
 @pytest.mark.parametrize(("canonical", "counts"), [(False, [2, 1]), (True, [1, 1])])
 def test_an_option_has_the_tokenisations_of_the_vocabulary(canonical: bool, counts: list[int]) -> None:
-    job = intake_of().weigh(ask(choose("x", "ab", "c"), canonical=canonical))
+    job = finish(intake_of().weigh(ask(choose("x", "ab", "c"), canonical=canonical)))
     tree = job.questions[0].tree
     follow_all(tree)
     masses, is_exact = tree.result()
@@ -108,7 +109,7 @@ def test_an_option_has_the_tokenisations_of_the_vocabulary(canonical: bool, coun
 def test_a_space_that_the_vocabulary_adds_does_not_count() -> None:
     """`a` may be written as ` a` or as `a`, which is the one that follows a line break."""
     vocab = GreedyVocab(PIECES, CONTROLS, adds_space=True)
-    tree = intake_of(vocab).weigh(ask(choose("x", "a", "b"))).questions[0].tree
+    tree = finish(intake_of(vocab).weigh(ask(choose("x", "a", "b")))).questions[0].tree
     assert tree.longest == 2
     follow_all(tree)
     assert tree.counts == [3, 2], "the letter, the space and the letter, and for a both in a token"
@@ -125,12 +126,12 @@ def test_a_space_that_the_vocabulary_adds_does_not_count() -> None:
 )
 def test_options_that_cannot_be_weighed(vocab: GreedyVocab, options: tuple[str, ...], words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as refused:
-        intake_of(vocab).weigh(ask(choose("x", *options)))
+        finish(intake_of(vocab).weigh(ask(choose("x", *options))))
     assert refused.value.param == "options"
 
 
 def test_the_longest_option_passes() -> None:
-    job = intake_of(n_ctx=9).weigh(ask(choose("x", "c" * MAX_OPTION_BYTES, "b")))
+    job = finish(intake_of(n_ctx=9).weigh(ask(choose("x", "c" * MAX_OPTION_BYTES, "b"))))
     assert job.questions[0].tree.longest == MAX_OPTION_BYTES
 
 
@@ -144,17 +145,19 @@ def test_the_longest_option_passes() -> None:
 )
 def test_prompts_that_cannot_be_read(questions: list[OptionQuestion], words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as refused:
-        intake_of().weigh(ask(*questions))
+        finish(intake_of().weigh(ask(*questions)))
     assert refused.value.param == "questions"
 
 
-def test_prompts_that_are_too_long_are_all_named() -> None:
-    questions = [choose("a"), choose("x" * 8), choose("x" * 30), choose("x" * 7), choose("x" * 9)]
+@pytest.mark.parametrize(
+    ("shared", "n_prompt", "item"), [("c", 9, 1), ("x" * 20, 21, 0)], ids=["a question", "the shared text"]
+)
+def test_the_first_prompt_that_is_too_long_is_named(shared: str, n_prompt: int, item: int) -> None:
+    questions = [choose("a"), choose("x" * 8), choose("x" * 30)]
     with pytest.raises(ContextLengthExceeded) as refused:
-        intake_of(n_ctx=8).weigh(ask(*questions, shared=("c",)))
+        finish(intake_of(n_ctx=8).weigh(ask(*questions, shared=(shared,))))
     error = refused.value
-    assert (error.n_prompt, error.n_ctx, error.item, error.others) == (31, 8, 2, (1, 4))
-    assert error.param == "questions"
+    assert (error.n_prompt, error.n_ctx, error.item, error.param) == (n_prompt, 8, item, "questions")
 
 
 def rank(*documents: str, query: str = "x", **fields: Any) -> RankRequest:
@@ -162,14 +165,14 @@ def rank(*documents: str, query: str = "x", **fields: Any) -> RankRequest:
 
 
 def test_pairs_go_to_the_head_of_a_model_that_has_one() -> None:
-    job = intake_of(has_head=True, generates=False).rank(rank("a", "ab"))
+    job = finish(intake_of(has_head=True, generates=False).rank(rank("a", "ab")))
     assert isinstance(job, EmbedJob)
     assert [VOCAB.texts(row) for row in job.rows] == [["x", "a"], ["x", "ab"]]
     assert (job.request_id, job.request.normalize) == (7, False)
 
 
 def test_pairs_are_judged_by_the_labels_that_other_models_write() -> None:
-    job = intake_of().rank(rank("a", "ab", template="{query}{query}{document}", labels=("c", "b")))
+    job = finish(intake_of().rank(rank("a", "ab", template="{query}{query}{document}", labels=("c", "b"))))
     assert isinstance(job, OptionJob)
     assert rows(job) == ["x x a", "x x ab"]
     assert (job.num_shared, job.adapters, job.request_id) == (2, (), 7)
@@ -178,13 +181,16 @@ def test_pairs_are_judged_by_the_labels_that_other_models_write() -> None:
 @pytest.mark.parametrize("has_head", [True, False])
 def test_a_pair_of_nothing_is_refused(has_head: bool) -> None:
     with pytest.raises(InvalidRequest, match="documents: item 1 and the query are empty") as refused:
-        intake_of(has_head=has_head).rank(rank("a", "", query="", labels=("a", "b")))
+        finish(intake_of(has_head=has_head).rank(rank("a", "", query="", labels=("a", "b"))))
     assert refused.value.param == "documents"
 
 
 def test_a_model_that_neither_scores_nor_writes_is_refused() -> None:
     intake = intake_of(generates=False)
-    for ask_it in (lambda: intake.rank(rank("a", labels=("a", "b"))), lambda: intake.weigh(ask(choose("x")))):
+    for ask_it in (
+        lambda: finish(intake.rank(rank("a", labels=("a", "b")))),
+        lambda: finish(intake.weigh(ask(choose("x")))),
+    ):
         with pytest.raises(UnsupportedOperation, match="does not write text") as refused:
             ask_it()
         assert refused.value.param == "model"

@@ -37,6 +37,7 @@ def test_a_load_without_progress_is_a_stall() -> None:
     [
         ("decode", 120.0),
         ("embed", 120.0),
+        ("tokenize", 120.0),
         ("sample", 5.0),
         ("encode", 1200.0),
         ("turn", 1200.0),

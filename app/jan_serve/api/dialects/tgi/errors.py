@@ -101,7 +101,7 @@ def error_body(problem: Problem) -> ErrorBody:
         case SuffixNotSupported() as error:
             return {"error": error.message, "error_type": "suffix not supported"}
         case ContextLengthExceeded() as error:
-            text = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.n_prompt}"
+            text = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.length}"
             return {"error": f"Input validation error: {error.which}{text}", "error_type": "validation"}
         case InvalidSchema() as error:
             words = f"Input validation error: grammar is not valid: {error.message}"
