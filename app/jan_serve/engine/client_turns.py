@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Set
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -16,6 +17,17 @@ class ClientTurns(Generic[T]):
 
     def __bool__(self) -> bool:
         return bool(self._queues)
+
+    @property
+    def clients(self) -> Set[str]:
+        """Those that have items."""
+        return self._queues.keys()
+
+    def drop(self, is_meant: Callable[[T], bool]) -> None:
+        kept = (
+            (client, [item for item in items if not is_meant(item)]) for client, items in self._queues.items()
+        )
+        self._queues = {client: deque(items) for client, items in kept if items}
 
     def put(self, client: str, item: T) -> None:
         self._queues.setdefault(client, deque()).append(item)

@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from jan_serve.engine.constraint.kept_tokens import KeptTokens
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
 from jan_serve.engine.embedding.input_pooling import EmbedJob
+from jan_serve.engine.embedding.job_turns import JobTurns
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.intake_thread import IntakeThread
@@ -87,7 +87,7 @@ class Worker:
         self._attachments = Attachments(attachments_bytes())
         self._outbox = Outbox(channel.send)
         self._intake = IntakeThread(channel.send, self._commands, self._attachments)
-        self._jobs: deque[EmbedJob | OptionJob] = deque()
+        self._jobs = JobTurns()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
         self._turns = ComputeTurns(0, None)  # the engine thread's, for a step or a batch
         self._process = psutil.Process()
@@ -234,7 +234,7 @@ class Worker:
     def _serve(self) -> None:
         engine = self._engine
         while True:
-            busy = bool(self._jobs) or (engine is not None and engine.can_step)
+            busy = self._jobs.current is not None or (engine is not None and engine.can_step)
             for command in self._commands.take(wait=not busy):
                 self._handle(command)
             if engine is not None and engine.can_step:
@@ -245,14 +245,13 @@ class Worker:
                         if isinstance(event, Failed | RequestCompleted):
                             self._attachments.release(event.id)
                     self._outbox.put(Step(tuple(events)))
-            if self._jobs:
+            if (job := self._jobs.current) is not None:
                 room = self._embed_pacing.room(
-                    has_streams=engine is not None and engine.is_writing,
-                    limit=self._piece_tokens(self._jobs[0]),
+                    has_streams=engine is not None and engine.is_writing, limit=self._piece_tokens(job)
                 )
                 if room:
                     with self._turn(), self._embed_pacing.batch(room):
-                        self._embed(self._jobs[0], room)
+                        self._embed(job, room)
 
     def _turn(self) -> ComputeTurns:
         self._phase.enter("turn")
@@ -261,14 +260,14 @@ class Worker:
     def _handle(self, command: Command) -> None:
         match command:
             case AbortRequest():
-                self._jobs = deque(job for job in self._jobs if job.request_id != command.id)
+                self._jobs.drop(command.id)
                 if self._engine is not None:
                     self._engine.abort(command.id)
             case Wake():
                 if self._engine is not None:
                     self._engine.wake()
             case EmbedJob() | OptionJob():
-                self._jobs.append(command)
+                self._jobs.add(command)
             case ShutdownRequest():
                 self._saving.set()
                 if self._engine is not None:
@@ -288,11 +287,13 @@ class Worker:
             else:
                 answer = self._embedder.advance(job, self._phase, room=room)
         except JanServeError as error:
-            self._jobs.popleft()
+            self._jobs.drop(job.request_id)
             self._channel.send(_failed(job.request_id, error))
         else:
-            if answer is not None:
-                self._jobs.popleft()
+            if answer is None:
+                self._jobs.computed()
+            else:
+                self._jobs.drop(job.request_id)
                 self._channel.send(answer)
         finally:
             self._phase.enter("idle")

@@ -30,6 +30,7 @@ class EmbedJob(msgspec.Struct, eq=False):
     rows: tokens of each input. vectors: finished ones, not normalised. num_read: tokens of the first input without a
     vector that the model has read; with a common prefix, of the inputs in the cache after it. total: their outputs so
     far, for pooling. num_shared: tokens of the common prefix that is read once; None until that is decided.
+    is_open: whether the cache holds what these say, and nothing of other jobs.
     """
 
     request: EmbedRequest
@@ -39,10 +40,25 @@ class EmbedJob(msgspec.Struct, eq=False):
     total: Floats | None = None
     num_shared: int | None = None
     num_shared_read: int = 0
+    is_open: bool = False
 
     @property
     def request_id(self) -> int:
         return self.request.id
+
+    @property
+    def client(self) -> str:
+        return self.request.client
+
+    @property
+    def num_finished(self) -> int:
+        return len(self.vectors)
+
+    def pause(self) -> None:
+        """Another job comes between: what is read of unfinished inputs, and of the common prefix, is read again."""
+        self.num_read = self.num_shared_read = 0
+        self.total = self.num_shared = None
+        self.is_open = False
 
     @property
     def is_done(self) -> bool:
@@ -120,8 +136,9 @@ class InputsInPieces:
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
         """Compute the next batch, of `room` tokens at most. Blocks and raises as `WholeInputs.advance`."""
         context, batch = self._open(max(len(row) for row in job.rows))
-        if not job.vectors and not job.num_read:
+        if not job.is_open:
             context.clear()
+            job.is_open = True
         lengths = [len(row) for row in job.rows]
         pieces = next_pieces(lengths, len(job.vectors), job.num_read, min(room, batch.capacity))
         batch.clear()

@@ -70,13 +70,14 @@ class Prompt(msgspec.Struct, frozen=True):
 class Streams(msgspec.Struct, frozen=True):
     """The decoding sequences. longest: most tokens of any; began: time of the latest first token.
 
-    left: most tokens that any may still write.
+    left: most tokens that any may still write. share: of the time, beside prompts; None: by heads.
     """
 
     count: int = 0
     longest: int = 0
     began: float = 0.0
     left: float = float("inf")
+    share: float | None = None
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -137,7 +138,8 @@ def plan_step(
         newest = max(prompt.arrived for prompt in prompts)
         return part.step(part.alone(min(alone_s, SOON_S + 2.0 * max(0.0, now - newest))), decodes=False)
     decode_s = costs.decode_s(streams.count)
-    share = stream_share or min(MAX_SHARE, streams.count / (streams.count + len(prompts)))
+    by_heads = streams.count / (streams.count + len(prompts))
+    share = stream_share or min(MAX_SHARE, by_heads if streams.share is None else streams.share)
     prompts_ratio = (1.0 - share) / share
     longest_s, due_s = PAUSE_S - decode_s, 0.0
     is_pause = balance.paused_s > 0.0 and not balance.ran_s

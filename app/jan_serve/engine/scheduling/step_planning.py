@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Sequence as Items
 
@@ -42,16 +43,25 @@ class StepPlanning:
         self._chunk = chunk
         self._stream_share = stream_share
         self._balance = Balance()
-        self._group = Group()
+        self._groups: dict[str, Group] = {}
+        self._last_read: dict[str, int] = {}
+        self._num_reads = 0
         self._num_streams = 0
 
     def plan(self, turn: Iterable[Sequence], *, now: float, is_contended: bool = False) -> Turn:
-        """The next step of these running sequences. is_contended: another model waits for the cores."""
+        """The next step of these running sequences, which reads prompts of one client: clients take turns.
+
+        is_contended: another model waits for the cores.
+        """
         streams: list[Sequence] = []
         prompts: list[Sequence] = []
         for sequence in turn:
             (prompts if sequence.is_prefilling else streams).append(sequence)
         self._num_streams = len(streams)
+        share = _stream_share(streams, prompts)
+        clients = dict.fromkeys(prompt.request.client for prompt in prompts)
+        client = min(clients, key=lambda client: self._last_read.get(client, -1), default="")
+        prompts = [prompt for prompt in prompts if prompt.request.client == client]
         step = plan_step(
             [_prompt_of(sequence) for sequence in prompts],
             Streams(
@@ -59,16 +69,22 @@ class StepPlanning:
                 max((stream.num_generated for stream in streams), default=0),
                 max((stream.state.first_token or 0.0 for stream in streams), default=0.0),
                 max((stream.max_new - stream.num_generated for stream in streams), default=0),
+                share,
             ),
             self._balance,
             self.costs,
             now=now,
             chunk=self._chunk,
-            group=self._group,
+            group=self._groups.get(client),
             stream_share=self._stream_share,
             alone_s=SOON_S if is_contended else ALONE_S,
         )
-        self._group = step.group
+        self._groups = {name: self._groups[name] for name in clients if name in self._groups}
+        self._groups[client] = step.group
+        if step.reads:
+            self._num_reads += 1
+            last = {name: self._last_read[name] for name in clients if name in self._last_read}
+            self._last_read = last | {client: self._num_reads}
         reads = [(prompts[index], count) for index, count in step.reads]
         return Turn(streams if step.decodes else [], reads, step.prefill_tokens)
 
@@ -92,6 +108,13 @@ class StepPlanning:
             is_pause = self._num_streams > 0 and not num_decode
             self.pauses_total += is_pause and (self._balance.ran_s > 0.0 or not self._balance.paused_s)
         self._balance = self._balance.after(self._num_streams, decode_s, seconds - decode_s)
+
+
+def _stream_share(streams: Items[Sequence], prompts: Items[Sequence]) -> float:
+    """The streams' share of the time: by heads within each client, and clients are equal."""
+    heads = Counter(sequence.request.client for sequence in (*streams, *prompts))
+    decoding = Counter(stream.request.client for stream in streams)
+    return sum(decoding[client] / heads[client] for client in heads) / max(1, len(heads))
 
 
 def _prompt_of(sequence: Sequence) -> Prompt:

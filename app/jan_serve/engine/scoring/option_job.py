@@ -53,6 +53,15 @@ class OptionJob(msgspec.Struct, eq=False):
     num_done: int = 0
     num_read: int = 0
     answers: list[OptionWeights] = msgspec.field(default_factory=list[OptionWeights])
+    client: str = ""
+
+    @property
+    def num_finished(self) -> int:
+        return self.num_done
+
+    def pause(self) -> None:
+        """After a finished group, another job comes between: the shared prompt may have to be read again."""
+        self.num_shared_read = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -132,7 +141,9 @@ class OptionScorer:
             same = 0
             context.clear()
         self._kept = _Kept(job.key, shared[:same])
-        job.num_shared_read = job.num_cached = same
+        job.num_shared_read = same
+        if not job.num_done:
+            job.num_cached = same
         return context
 
     def _read_shared(

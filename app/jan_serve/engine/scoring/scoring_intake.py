@@ -38,10 +38,12 @@ class ScoringIntake:
         if empty is not None:
             raise InvalidRequest(f"documents: item {empty} and the query are empty", param="documents")
         if self._has_head:
-            return EmbedJob(EmbedRequest(id=request.id, inputs=(), normalize=False), rows)
+            return EmbedJob(
+                EmbedRequest(id=request.id, inputs=(), normalize=False, client=request.client), rows
+            )
         self._check_generates()
         options = self._spelled(request.labels)
-        return (yield from self._job(request.id, rows, [options] * len(rows)))
+        return (yield from self._job(request, rows, [options] * len(rows)))
 
     def weigh(self, request: WeighOptions) -> Work[OptionJob]:
         """Raises InvalidRequest, UnsupportedOperation, ContextLengthExceeded for the first one that is too long."""
@@ -68,7 +70,7 @@ class ScoringIntake:
             yield None
         return (
             yield from self._job(
-                request.id,
+                request,
                 rows,
                 [spelled[question.options] for question in request.questions],
                 canonical_only=request.canonical,
@@ -87,7 +89,7 @@ class ScoringIntake:
 
     def _job(
         self,
-        request_id: int,
+        request: RankRequest | WeighOptions,
         rows: Sequence[list[int]],
         options: Sequence[Sequence[SpelledOption]],
         *,
@@ -101,7 +103,14 @@ class ScoringIntake:
         for row, spelled in zip(rows, options, strict=True):
             questions.append(Question(row, OptionTree(spelled, self._pieces, canonical_only=canonical_only)))
             yield None
-        return OptionJob(request_id, adapters, f"{adapters} {key}", questions, shared_prefix(rows))
+        return OptionJob(
+            request.id,
+            adapters,
+            f"{adapters} {key}",
+            questions,
+            shared_prefix(rows),
+            client=request.client,
+        )
 
     def _check_generates(self) -> None:
         if not self._generates:
