@@ -103,7 +103,9 @@ class TextCuts:
         """Whether no special token touches a cut after a letter."""
         if self._crosses(data, place, special):
             return False
-        if self._strips and data[place] in _SPACES and any(data.endswith(text, 0, place) for text in special):
+        # After a special token, SPM writes one more space, and some take all that follow.
+        matters = self._takes_space or (self._strips and data[place] in _SPACES)
+        if matters and any(data.endswith(text, 0, place) for text in special):
             return False
         if not self._takes_space:
             return True
