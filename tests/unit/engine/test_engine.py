@@ -10,6 +10,7 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -299,3 +300,51 @@ def test_after_a_fatal_decode_the_others_keep_their_order() -> None:
     while engine.has_work:
         ended += [event.id for event in engine.step() if isinstance(event, RequestCompleted)]
     assert ended == [2, 3, 4]
+
+
+def test_another_clients_chat_is_served_within_a_few_steps_however_many_streams_one_client_has() -> None:
+    context: Any = Interruptible()
+    engine = engine_of(context, parallel=4)
+    streams = [owned(stream_of(number, 100), "a", number) for number in range(40)]
+    engine.add(streams)
+    for _ in range(40):
+        engine.step()
+    assert engine.stats().running == 4
+    before = [stream.num_generated for stream in streams]
+    chat = owned(stream_of(90, 20), "b", 90)
+    chat.max_new = 4
+    engine.add([chat])
+    steps = 0
+    while chat.status is not SequenceStatus.FINISHED:
+        engine.step()
+        steps += 1
+    assert steps <= 8
+    # The stream that made way goes on where it was.
+    [paused] = [stream for stream in streams[:4] if stream.status is SequenceStatus.WAITING] or [streams[3]]
+    while paused.num_generated == before[streams.index(paused)]:
+        engine.step()
+    assert paused.num_cached >= 100, "what it computed was in the cache"
+
+
+def test_prompts_of_another_client_are_read_by_turns() -> None:
+    context = Timed()
+    engine = engine_of(context, parallel=8, clock=context.clock)
+    long = [owned(stream_of(number, 500), "a", number) for number in range(7)]
+    engine.add(long)
+    for _ in range(3):
+        engine.step()
+    chat = owned(stream_of(90, 300), "b", 90)
+    chat.state.arrived = context.clock()
+    engine.add([chat])
+    reads: list[bool] = []
+    while not chat.num_generated:
+        left = chat.num_uncomputed
+        engine.step()
+        reads.append(chat.num_uncomputed < left)
+    assert len(reads) <= 2 * sum(reads) + 1, "every other step that reads is the other client's"
+
+
+def owned(sequence: Sequence, client: str, request_id: int) -> Sequence:
+    """The sequence as one of this client's requests."""
+    sequence.state.request = msgspec.structs.replace(sequence.request, id=request_id, client=client)
+    return sequence

@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
+from jan_serve.core.caller import client as current_client
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ManagerSnapshot
@@ -78,6 +80,7 @@ class ModelManager:
         self._preload: asyncio.Task[None] | None = None
         self._reports: set[asyncio.Task[None]] = set()
         """Running ones: no request waits for them."""
+        self._open_requests: Counter[tuple[str, str]] = Counter()
         self._draining = False
         self._closed: JanServeError | None = None
         self._idle = asyncio.Event()
@@ -105,6 +108,26 @@ class ModelManager:
         """
         self._refuse_when_closed()
         source, retention, adapter = await asyncio.to_thread(self._resolve, name)
+        with self._counted(source):
+            async with self._held(source, retention, keep_alive_s) as held:
+                yield held if adapter is None else held.adapted(adapter)
+
+    @contextlib.contextmanager
+    def _counted(self, source: ModelSource) -> Generator[None]:
+        """Count the requests of each client for a model, waiting ones too."""
+        caller = source.name, current_client.get()
+        self._open_requests[caller] += 1
+        try:
+            yield
+        finally:
+            self._open_requests[caller] -= 1
+            if not self._open_requests[caller]:
+                del self._open_requests[caller]
+
+    @contextlib.asynccontextmanager
+    async def _held(
+        self, source: ModelSource, retention: Retention, keep_alive_s: float | None
+    ) -> AsyncGenerator[WorkerEngineClient]:
         slot = await self._acquire(source, retention)
         while slot.leases == 1 and not await self._responds(slot):
             # The worker died idle. The request has not been sent, so a new worker can take it.
@@ -119,7 +142,7 @@ class ModelManager:
             slot.is_reported = True
             self._report(slot.source, slot.client.facts)
         try:
-            yield slot.client if adapter is None else slot.client.adapted(adapter)
+            yield slot.client
         finally:
             slot.release()
             self._loaded.histories[source.name].served(self._clock() - since)
@@ -302,13 +325,14 @@ class ModelManager:
             self._notify()
 
     def _admit(self, source: ModelSource, retention: Retention) -> None:
-        """Raises Overloaded when the queue of this model is full."""
+        """Raises Overloaded when the queue of this model is full, unless it is the client's only request."""
         history = self._loaded.seen(source, retention)
         waiting = self._loaded.queue.waiting(source.name)
         slot = self._loaded.slots.get(source.name)
         held = slot.leases if slot is not None else 0
         queued = waiting + held - history.parallel
-        if queued >= self._limits.max_queue:
+        is_only = self._open_requests[source.name, current_client.get()] == 1
+        if queued >= self._limits.max_queue and not (is_only and current_client.get()):
             raise Overloaded(
                 f"The model `{source.name}` is busy: {max(queued, 0)} requests are waiting, the limit is"
                 f" {self._limits.max_queue}. Try again later.",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.core.caller import client
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import (
     Draining,
@@ -294,6 +295,26 @@ async def test_the_queue_limit_counts_what_waits_beyond_what_runs(tmp_path: Path
             await asyncio.to_thread(gate.open)
         assert await asyncio.gather(*tasks[:2]) == ["0 done", "0 done"]
         assert await in_time == "in"
+
+
+async def test_a_client_that_fills_the_queue_leaves_room_for_one_request_of_each_other(
+    tmp_path: Path,
+) -> None:
+    settings = EngineSettings(parallel=1)
+    async with fake_manager(tmp_path, limits=ManagerLimits(max_queue=2), settings=settings) as manager:
+        client.set("greedy")
+        gates = [Gate(tmp_path / f"gate{number}") for number in range(3)]
+        tasks = [asyncio.create_task(ask(manager, None, f"!gate {gate.path}")) for gate in gates]
+        await until(lambda: sum(m.leases for m in manager.snapshot().models) == 3)
+        with pytest.raises(Overloaded):
+            await ask(manager, None, "!say greedy")
+        client.set("other")
+        others = [asyncio.create_task(ask(manager, None, "!say in")) for _ in range(2)]
+        for gate in gates:
+            await asyncio.to_thread(gate.open)
+        results = await asyncio.gather(*others, return_exceptions=True)
+        assert [type(result) for result in results] == [str, Overloaded]
+        await asyncio.gather(*tasks)
 
 
 async def test_leaving_a_stream_frees_its_place_in_the_engine(tmp_path: Path) -> None:
