@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -189,9 +190,9 @@ class IntakeThread:
                 for start in range(0, len(item.tokens), _PIECES):
                     intake.check_token_ids(item.tokens[start : start + _PIECES], "tokens")
                     yield None
-                data = yield from loaded.tokenizer.aside(
-                    lambda: vocab.detokenize(item.tokens, remove_special=item.skip_special_tokens)
-                )
+                detokenize = partial(vocab.detokenize, item.tokens, remove_special=item.skip_special_tokens)
+                is_long = len(item.tokens) > _PIECES
+                data = (yield from loaded.tokenizer.aside(detokenize)) if is_long else detokenize()
                 self._send(Detokenized(item.id, data.decode("utf-8", "replace")))
 
     def _fail(self, request_id: int, error: JanServeError) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from jan_serve.api.dialects.tgi.paths import OPEN_PATHS as TGI_OPEN
+from jan_serve.api.guards.auth import KeyGuard
+from jan_serve.core.caller import client
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, refused
 
@@ -98,6 +100,27 @@ async def test_prefixes_are_shared_by_requests_of_one_key_only(path: str, body: 
     assert all(several) and not any("k1" in salt or "k2" in salt for salt in several)
     assert set(await salts("k1")) == {""}
     assert set(await salts("k1", "k2")) == set(several), "states on disk outlive the server"
+
+
+def whose(address: str, key: bytes = b"", keys: tuple[str, ...] = ()) -> str:
+    """The client of a request, as the engine knows it."""
+    nothing: Any = None
+    scope = {
+        "method": "POST",
+        "path": "/v1/completions",
+        "client": (address, 1),
+        "headers": [(b"x-api-key", key)],
+    }
+    KeyGuard(nothing, envelopes=nothing, keys=keys).check(scope)
+    return client.get()
+
+
+def test_a_client_is_a_key_or_else_an_address() -> None:
+    assert whose("10.0.0.1") == whose("10.0.0.1") != whose("10.0.0.2")
+    keys = ("k1", "k2")
+    assert whose("10.0.0.1", b"k1", keys) == whose("10.0.0.2", b"k1", keys) != whose("10.0.0.1", b"k2", keys)
+    assert whose("10.0.0.1", b"k1", ("k1",)) == whose("10.0.0.2", b"k1", ("k1",))
+    assert "k1" not in whose("10.0.0.1", b"k1", keys)
 
 
 async def test_the_path_is_not_taken_from_the_host() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from jan_serve.core.caller import client
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.events import Timings
 from jan_serve.errors import (
@@ -104,6 +105,20 @@ async def soon(count: int = 3) -> None:
     """Let the other tasks go on until they wait."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def test_a_request_says_whose_it_is() -> None:
+    played = Played()
+    client.set("c")
+    tasks = [
+        asyncio.create_task(played.read(played.request())),
+        asyncio.create_task(played.client.embed(EmbedRequest(id=played.client.next_id(), inputs=("a",)))),
+    ]
+    await soon()
+    assert [cast(Any, request).client for request in played.worker.sent] == ["c", "c"]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_step_is_split_over_the_requests_it_holds() -> None:
