@@ -120,7 +120,7 @@ def write_vocabulary(path: Path, kind: VocabularyFile) -> None:
 
 
 def _marked() -> dict[str, int]:
-    return dict.fromkeys(SPECIAL, CONTROL) | dict.fromkeys(USER, DEFINED)
+    return {text: CONTROL for text in SPECIAL} | {text: DEFINED for text in USER}
 
 
 def _bpe(kind: VocabularyFile, words: Sequence[str]) -> dict[str, int]:

@@ -178,7 +178,7 @@ class IntakeThread:
             case CountRequest():
                 self._send(Counted(item.id, (yield from intake.count(item))))
             case TokenizeRequest():
-                ids = yield from loaded.tokenizer.tokens(
+                ids = yield from intake.tokenizer.tokens(
                     item.text, add_special=item.add_special, parse_special=item.parse_special, param="text"
                 )
                 pieces: list[bytes] = []
@@ -192,7 +192,7 @@ class IntakeThread:
                     yield None
                 detokenize = partial(vocab.detokenize, item.tokens, remove_special=item.skip_special_tokens)
                 is_long = len(item.tokens) > _PIECES
-                data = (yield from loaded.tokenizer.aside(detokenize)) if is_long else detokenize()
+                data = (yield from intake.tokenizer.aside(detokenize)) if is_long else detokenize()
                 self._send(Detokenized(item.id, data.decode("utf-8", "replace")))
 
     def _fail(self, request_id: int, error: JanServeError) -> None:

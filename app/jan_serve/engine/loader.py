@@ -65,7 +65,6 @@ class LoadedModel(msgspec.Struct):
     context: LlamaContext | None
     embedder: Embedder
     scorer: Scorer
-    tokenizer: TextTokenizer
     facts: ModelFacts
     settings: EngineSettings
     states: StateCache
@@ -186,18 +185,7 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
         identity = state_key([Path(settings.projector or "")])
         media = MediaReader(projector, identity, most_together=context.n_ubatch)
     return LoadedModel(
-        model,
-        context,
-        embedder,
-        scorer,
-        tokenizer,
-        facts,
-        settings,
-        states,
-        adapters,
-        draft,
-        projector,
-        media,
+        model, context, embedder, scorer, facts, settings, states, adapters, draft, projector, media
     )
 
 

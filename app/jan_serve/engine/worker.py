@@ -147,7 +147,7 @@ class Worker:
             mark=loaded.adapters.mark,
             media=loaded.media,
             early=early,
-            tokenizer=loaded.tokenizer,
+            tokenizer=loaded.embedder.tokenizer,
         )
 
     def _wake(self) -> None:

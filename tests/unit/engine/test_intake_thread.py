@@ -46,10 +46,12 @@ class Running:
         self.attachments = Attachments(1 << 20)
         self.thread = IntakeThread(self.sent.append, self.commands, self.attachments)
         self.tables = SimpleNamespace(complete=True, advance=lambda: None)
-        self.intake: Any = SimpleNamespace(prepare=in_parts(prepare, parts), token_tables=self.tables)
-        self.loaded: Any = SimpleNamespace(
-            model=SimpleNamespace(vocab=None), tokenizer=SimpleNamespace(tokens=_end)
+        self.intake: Any = SimpleNamespace(
+            prepare=in_parts(prepare, parts),
+            token_tables=self.tables,
+            tokenizer=SimpleNamespace(tokens=_end),
         )
+        self.loaded: Any = SimpleNamespace(model=SimpleNamespace(vocab=None))
 
     def run(self, *items: Any, can_generate: bool = True) -> list[Command]:
         """The commands that come of these items, up to one that tokenises a text."""
@@ -171,7 +173,7 @@ def test_a_request_that_waits_for_another_thread_lets_others_pass_and_tells_its_
             yield None
         raise End
 
-    running.loaded.tokenizer.tokens = last
+    running.intake.tokenizer.tokens = last
     running.run(request(1), request(2), LAST)
     assert [step.events[0].id for step in running.sent] == [2, 1]
     assert phases == ["tokenize"]
@@ -199,7 +201,7 @@ def test_an_abort_ends_the_work_on_a_long_request() -> None:
             yield None
         raise End
 
-    running.loaded.tokenizer.tokens = last
+    running.intake.tokenizer.tokens = last
     commands = running.run(request(1), request(2), LAST)
     assert closed == [2, 1]
     assert commands[1:] == [AbortRequest(id=1)]

@@ -35,7 +35,7 @@ class Embedder:
 
         piece_tokens: max tokens of a batch if inputs may be cut. scores: the vectors are a classifier's scores.
         """
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._inputs = inputs
         self._n_ctx = n_ctx
         self.dimensions = dimensions
@@ -49,12 +49,12 @@ class Embedder:
         Raises ContextLengthExceeded or InvalidRequest, which name the input.
         """
         self._decode.check(request.adapters)
-        vocab = self._tokenizer.vocab
+        vocab = self.tokenizer.vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
             if isinstance(item, str):
                 try:
-                    ids = yield from self._tokenizer.tokens(
+                    ids = yield from self.tokenizer.tokens(
                         item,
                         add_special=True,
                         parse_special=request.parse_special,

@@ -110,7 +110,7 @@ async def soon(count: int = 3) -> None:
 async def test_a_request_says_whose_it_is() -> None:
     played = Played()
     client.set("c")
-    tasks = [
+    tasks: list[asyncio.Task[Any]] = [
         asyncio.create_task(played.read(played.request())),
         asyncio.create_task(played.client.embed(EmbedRequest(id=played.client.next_id(), inputs=("a",)))),
     ]
