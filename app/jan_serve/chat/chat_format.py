@@ -89,9 +89,17 @@ class ParseContext(msgspec.Struct):
         if closers:
             yield from self.stream.read_until(marker_set(*closers), self.out.arguments)
 
-    def release(self) -> None:
-        """Emit the text read since `stream.record()`: it is not a call."""
-        self.out.text(self.stream.stop_recording())
+    def release(self, name: str = "", suffix: str = "") -> None:
+        """Emit the text read since `stream.record()`: it is not a call. One that a limit cut short is dropped.
+
+        name: its beginning, where only a call of a known tool is one. suffix: may follow the name.
+        """
+        recorded = self.stream.stop_recording()
+        is_cut_call = self.stream.is_cut_short and (
+            not name or any((tool + suffix).startswith(name) for tool in self.tools)
+        )
+        if not is_cut_call:
+            self.out.text(recorded)
 
 
 AnswerParser = Callable[["ChatFormat", ParseContext], Steps[None]]

@@ -38,12 +38,15 @@ def read_json(stream: TextStream) -> Steps[str | None]:
     return "".join(pieces) if whole else None
 
 
-def read_json_string(stream: TextStream) -> Steps[str | None]:
-    """Read a string and return its value; None if there is none or it is malformed."""
+def read_json_string(stream: TextStream, sink: Sink = discard) -> Steps[str | None]:
+    """Read a string and return its value; None if there is none or it is malformed. sink: receives its text."""
     if (yield from stream.peek(1)) != '"':
         return None
-    text = yield from read_json(stream)
-    return json_string_value(text) if text is not None else None
+    pieces: list[str] = []
+    whole = yield from copy_json(stream, pieces.append)
+    text = "".join(pieces)
+    sink(text)
+    return json_string_value(text) if whole else None
 
 
 def json_string_value(text: str) -> str | None:

@@ -74,9 +74,12 @@ class StreamParser:
         self._step()
         return self._out.take()
 
-    def finish(self) -> list[Delta]:
-        """End the answer. Must be called once, with no feed after it."""
-        self._stream.close()
+    def finish(self, *, cut: bool = False) -> list[Delta]:
+        """End the answer. Must be called once, with no feed after it.
+
+        cut: a limit or a stop text ended it. A call without arguments is dropped then, and so is an unfinished marker.
+        """
+        self._stream.close(cut=cut)
         self._step()
         if not self._ended:
             raise RuntimeError("a parser waits for text after the end of the answer")

@@ -30,20 +30,29 @@ def discard(text: str) -> None:
 class TextStream:
     """The text of one answer. Methods that return Steps may wait, but never after `close`."""
 
-    __slots__ = ("_closed", "_position", "_recording", "_text")
+    __slots__ = ("_closed", "_cut", "_position", "_recording", "_starved", "_text")
 
     def __init__(self) -> None:
         self._text = ""
         self._position = 0
         self._closed = False
+        self._cut = False
+        self._starved = False
         self._recording: list[str] | None = None
 
     def feed(self, text: str) -> None:
         self._text = self._text[self._position :] + text
         self._position = 0
 
-    def close(self) -> None:
+    def close(self, *, cut: bool = False) -> None:
+        """cut: a limit ended the text, so an unfinished marker at its end is dropped."""
         self._closed = True
+        self._cut = cut
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a limit ended the text, and what was read last could have gone on."""
+        return self._cut and self._starved
 
     @property
     def at_end(self) -> bool:
@@ -67,6 +76,8 @@ class TextStream:
         the text, instead of `sink`.
         """
         while True:
+            if self._cut and cut_off is None:
+                cut_off = discard
             found = markers.find(self._text, self._position, final=self._closed and cut_off is None)
             if found.start > self._position:
                 sink(self._read(found.start))
@@ -74,6 +85,7 @@ class TextStream:
                 self._read(found.start + len(found.marker))
                 return found.marker
             if self._closed:
+                self._starved = True
                 if cut_off is not None:
                     cut_off(self._read(len(self._text)))
                 return None
@@ -83,6 +95,8 @@ class TextStream:
         """Return the next `size` characters without reading them; fewer only at the end."""
         while len(self._text) - self._position < size and not self._closed:
             yield
+        if len(self._text) - self._position < size:
+            self._starved = True
         return self._text[self._position : self._position + size]
 
     def take(self, size: int) -> Steps[str]:
@@ -96,7 +110,10 @@ class TextStream:
             match = pattern.match(self._text, self._position)
             if match is not None and match.end() > self._position:
                 sink(self._read(match.end()))
-            if self._position < len(self._text) or self._closed:
+            if self._position < len(self._text):
+                return
+            if self._closed:
+                self._starved = True
                 return
             yield
 
@@ -120,6 +137,7 @@ class TextStream:
             if not literal.startswith(self._text[self._position : self._position + len(literal)]):
                 return False
             if self._closed:
+                self._starved = True
                 self._read(len(self._text))
                 return False
             yield

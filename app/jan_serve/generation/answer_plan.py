@@ -185,7 +185,8 @@ class AnswerParsers:
             parser = self._parsers[event.index] = self._parser(event.index)
         if isinstance(event, TextDelta):
             return list(parser.feed(event.text, event.tokens))
-        deltas: list[ChoiceEvent] = list(parser.finish())
+        cut = event.reason != "stop" or event.stop is not None
+        deltas: list[ChoiceEvent] = list(parser.finish(cut=cut))
         calls = parser.calls > 0 if event.stop is None else parser.has_whole_calls
         if calls and event.reason == "stop":
             event = msgspec.structs.replace(event, reason="tool_calls")

@@ -53,7 +53,7 @@ def _read_message(context: ParseContext) -> Steps[None]:
     yield from stream.read_matching(_NAME, pieces.append)
     name = "".join(pieces)
     if (name != "all" and name not in context.tools) or not (yield from stream.accept("\n")):
-        context.release()
+        context.release("" if "all".startswith(name) else name)
     elif name == "all" and name not in context.tools:
         stream.stop_recording()
         context.out.break_text()

@@ -13,8 +13,7 @@ from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.json_stream import copy_json
 from jan_serve.chat.parsers.message_parser import Kind, MessageParser, Route
-from jan_serve.chat.text_stream import Steps
-from jan_serve.text.markers import marker_set
+from jan_serve.chat.text_stream import Sink, Steps, discard
 
 START = "<|start|>assistant"
 CHANNEL = "<|channel|>"
@@ -38,25 +37,27 @@ def _route(header: str) -> Route:
     return Route(Kind.CALL if prefix else kind, name)
 
 
-def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
+def _read_call(context: ParseContext, recipient: str) -> Steps[Sink | None]:
     stream, out = context.stream, context.out
     yield from stream.skip_space()
     if (yield from stream.peek(1)) != "{":
-        context.release()
-        return
+        return None
     context.open_call(recipient)
-    if not (yield from copy_json(stream, out.arguments)) and not stream.at_end:
-        yield from stream.read_until(marker_set(*ENDS), out.arguments)
+    whole = yield from copy_json(stream, out.arguments)
+    return discard if whole else out.arguments
 
 
 GPT_OSS = ChatFormat(
     name="gpt-oss",
     signature=Signature(all_of=(CHANNEL, BODY, "<|start|>")),
     parse=MessageParser(
-        start=START,
+        start="<|start|>",
+        role="assistant",
         heads=(CHANNEL, " to=", "to=", "<|constrain|>", BODY),
         body=BODY,
         ends=ENDS,
+        resumes=(CHANNEL,),
+        strays=("<|constrain|>",),
         route=_route,
         read_call=_read_call,
     ),

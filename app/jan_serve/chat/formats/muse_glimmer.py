@@ -12,7 +12,7 @@ from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
 from jan_serve.chat.parsers.tagged_calls import TaggedCalls
-from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.text_stream import Sink, Steps, discard
 
 START = "<|start|>assistant"
 BODY = "<|message|>"
@@ -40,20 +40,22 @@ def _route(header: str) -> Route:
     return THOUGHT if match.group(1) == "self" else Route(Kind.CALL, match.group(1))
 
 
-def _read_call(context: ParseContext, recipient: str) -> Steps[None]:
+def _read_call(context: ParseContext, recipient: str) -> Steps[Sink | None]:
     del recipient  # the element names the tool
+    before = context.out.calls
     yield from context.stream.skip_space()
-    if (yield from context.stream.accept(OPEN)):
-        yield from _elements(context, OPEN)
-    else:
-        context.release()
+    if not (yield from context.stream.accept(OPEN)):
+        return None
+    yield from _elements(context, OPEN)
+    return discard if context.out.calls > before else context.out.text
 
 
 MUSE_GLIMMER = ChatFormat(
     name="muse-glimmer",
     signature=Signature(all_of=("<atem:function_calls>", "<|eom|>")),
     parse=MessageParser(
-        start=START,
+        start="<|start|>",
+        role="assistant",
         heads=(" to=", BODY),
         body=BODY,
         ends=("<|eom|>", "<|eot|>"),

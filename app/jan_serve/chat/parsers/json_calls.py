@@ -44,8 +44,9 @@ def _read_calls(context: ParseContext, syntax: JsonCalls, in_array: bool) -> Ste
     yield from stream.skip_space()
     any_call = False
     while (yield from stream.peek(1)) == "{":
-        if not (yield from _Call(context, syntax).read()):
-            context.release()
+        call = _Call(context, syntax)
+        if not (yield from call.read()):
+            context.release(call.begun_name if syntax.known_only else "")
             return
         any_call = True
         stream.record()
@@ -72,6 +73,9 @@ class _Call:
         self._name: str | None = None
         self._held: str | None = None
         self._opened = False
+        # Of a string that the end of the text cut off.
+        self._begun_key = ""
+        self._begun_name = ""
 
     def read(self) -> Steps[bool]:
         """Read the object. False if it is not a call: nothing is announced, and the recording is still in progress."""
@@ -83,6 +87,14 @@ class _Call:
             yield from self._pass_rest()
         return self._opened or (whole and self._name in self._syntax.not_calls)
 
+    @property
+    def begun_name(self) -> str:
+        """The name, or as much of it as the answer has. A key that calls do not have is no beginning of one."""
+        keys = (*self._syntax.name_keys, *self._syntax.argument_keys, *self._syntax.other_keys)
+        if not any(key.startswith(self._begun_key) for key in keys):
+            return self._begun_key
+        return self._name or self._begun_name
+
     def _read_members(self, nested: bool = False) -> Steps[bool]:
         """Read from the opening bracket to the closing one. False if it is malformed or cannot be a call."""
         stream = self._context.stream
@@ -91,9 +103,10 @@ class _Call:
             yield from stream.skip_space()
             if (yield from stream.accept("}")):
                 return True
-            key = yield from read_json_string(stream)
+            key = yield from read_json_string(stream, self._begin_key)
             if key is None or not self._allows(key):
                 return False
+            self._begun_key = ""
             yield from stream.skip_space()
             if not (yield from stream.accept(":")):
                 return False
@@ -103,6 +116,12 @@ class _Call:
             yield from stream.skip_space()
             if not (yield from stream.accept(",")) and (yield from stream.peek(1)) != "}":
                 return False
+
+    def _begin_key(self, text: str) -> None:
+        self._begun_key = text[1:]
+
+    def _begin_name(self, text: str) -> None:
+        self._begun_name = text[1:]
 
     def _allows(self, key: str) -> bool:
         """Whether a call may have this key. Without a marker, an object with another key is not a call."""
@@ -117,7 +136,7 @@ class _Call:
             self._name = key
             return (yield from self._read_arguments())
         if key in syntax.name_keys:
-            self._name = yield from read_json_string(stream)
+            self._name = yield from read_json_string(stream, self._begin_name)
             return self._name is not None
         if key in syntax.argument_keys:
             return (yield from self._read_arguments())

@@ -43,8 +43,9 @@ def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Step
     any_call = False
     while not any_call or (in_list and (yield from stream.accept(","))):
         yield from stream.skip_space()
-        if not (yield from _read_call(context, syntax)):
-            context.release()
+        begun_name = yield from _read_call(context, syntax)
+        if begun_name is not None:
+            context.release(begun_name if syntax.known_only else "", syntax.suffix)
             return
         any_call = True
         stream.record()
@@ -56,16 +57,15 @@ def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Step
     yield from stream.accept(*syntax.closers)
 
 
-def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[bool]:
-    """Read `name(…)`. False if it is not a call; nothing is announced then."""
+def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[str | None]:
+    """Read `name(…)`. If it is not a call, nothing is announced, and what may begin its name is returned."""
     stream, out = context.stream, context.out
     pieces: list[str] = []
     yield from stream.read_matching(_NAME, pieces.append)
-    name = "".join(pieces)
-    if syntax.suffix:
-        name = name.removesuffix(syntax.suffix)
+    begun_name = "".join(pieces)
+    name = begun_name.removesuffix(syntax.suffix)
     if not name or (syntax.known_only and name not in context.tools) or not (yield from stream.accept("(")):
-        return False
+        return begun_name
     context.open_call(name)
     out.arguments("{")
     malformed = yield from _read_arguments(stream, ObjectWriter(out.arguments))
@@ -73,7 +73,7 @@ def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[bool]:
         out.arguments("}")
     else:
         yield from context.pass_rest(syntax.closers, malformed)
-    return True
+    return None
 
 
 def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | None]:

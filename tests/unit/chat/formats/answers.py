@@ -75,6 +75,7 @@ def parse(
     tools: Sequence[Tool] = TOOLS,
     split_thoughts: bool = True,
     starts_in_thought: bool = False,
+    cut: bool = False,
 ) -> Answer:
     """Fold the deltas of an answer that comes in these pieces, and check what every stream must keep."""
     made: list[str] = []
@@ -92,7 +93,7 @@ def parse(
         starts_in_thought=starts_in_thought,
     )
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
-    deltas += parser.finish()
+    deltas += parser.finish(cut=cut)
     text: list[str] = []
     reasoning: list[str] = []
     names: list[str] = []

@@ -12,6 +12,7 @@ from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.lfm2 import LFM2
+from jan_serve.chat.formats.llama3 import LLAMA3
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ToolCallDelta
 from tests.unit.chat.formats.answers import TOOLS, Answer, call, parse, parse_everywhere
@@ -54,6 +55,79 @@ def test_calls_are_read_as_they_were_written(
     answer = parse_everywhere(chat_format, written(chat_format, calls))
     assert answer.values() == calls
     assert (answer.text, answer.reasoning) == ("", "")
+
+
+def assert_nothing_of_a_cut_call_is_text(
+    chat_format: ChatFormat, before: str, calls: list[tuple[str, dict[str, Any]]], text: str = ""
+) -> None:
+    """At every place of the calls, and whether the text came at once or by characters."""
+    whole = before + written(chat_format, calls)
+    for at in range(len(before), len(whole)):
+        answer = parse(chat_format, [whole[:at]], cut=True)
+        assert answer == parse(chat_format, list(whole[:at]), cut=True)
+        assert answer.text.rstrip() == text, f"{whole[:at]!r} shows {answer.text!r}"
+        assert answer.reasoning in ("", "Hm.")
+        assert [name for name, _ in calls][: len(answer.calls)] == [name for name, _ in answer.calls]
+
+
+@all_formats
+@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
+def test_nothing_of_a_cut_call_is_text(
+    chat_format: ChatFormat, calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    assert_nothing_of_a_cut_call_is_text(chat_format, "", calls)
+
+
+@thinking_formats
+def test_nothing_of_a_call_cut_after_a_thought_is_text(chat_format: ChatFormat) -> None:
+    assert chat_format.thought is not None
+    thought = chat_format.thought
+    before = f"{thought.opens[0]}Hm.{thought.closes[0]}{chat_format.calls.after_thought}"
+    assert_nothing_of_a_cut_call_is_text(chat_format, before, CALLS["two"])
+
+
+@pytest.mark.parametrize(
+    "chat_format",
+    [chat_format for chat_format in FORMATS if not chat_format.calls.at_start],
+    ids=lambda chat_format: chat_format.name,
+)
+def test_nothing_of_a_call_cut_after_text_is_text(chat_format: ChatFormat) -> None:
+    calls = chat_format.calls
+    ends = calls.separator if chat_format.text_opens and not calls.opening else ""
+    before = f"{chat_format.text_opens}Let me look.{ends}"
+    assert_nothing_of_a_cut_call_is_text(chat_format, before, CALLS["one"], "Let me look.")
+
+
+@thinking_formats
+def test_a_cut_marker_of_a_thought_is_not_shown(chat_format: ChatFormat) -> None:
+    assert chat_format.thought is not None
+    whole = f"{chat_format.thought.opens[0]}Hm.{chat_format.thought.closes[0]}"
+    for at in range(len(whole)):
+        answer = parse(chat_format, [whole[:at]], cut=True)
+        assert answer == parse(chat_format, list(whole[:at]), cut=True)
+        assert answer.text == ""
+        assert "Hm.".startswith(answer.reasoning.strip())
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ('{"name": "Bo', '{"name": "Bo'), ('{"name": "get_w', ""), ('{"na', ""), ('{"age', '{"age'),
+        ("[get_", ""), ("[Os", "[Os"), ('{"name": "get_weather", "parame', ""), ("", ""), ("Hello", "Hello"),
+        ('{"name": "get_weather", "age', '{"name": "get_weather", "age'), ("[now.ca", ""), ("[now.x", "[now.x"),
+        ("[now(), Os", ", Os"),
+    ],
+)  # fmt: skip
+def test_a_cut_text_without_a_marker_is_a_call_only_if_it_may_become_one(answer: str, text: str) -> None:
+    assert parse(LLAMA3, [answer], cut=True).text.strip() == text
+    assert parse(LLAMA3, list(answer), cut=True).text.strip() == text
+
+
+@all_formats
+def test_text_that_ends_by_itself_keeps_what_looks_like_a_marker(chat_format: ChatFormat) -> None:
+    for trigger in chat_format.calls.triggers:
+        text = f"{chat_format.text_opens}It is{trigger[:1]}"
+        assert parse(chat_format, [text]).text == f"It is{trigger[:1]}"
 
 
 @thinking_formats

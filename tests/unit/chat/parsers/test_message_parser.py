@@ -7,7 +7,7 @@ import pytest
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import copy_json
 from jan_serve.chat.parsers.message_parser import TEXT, THOUGHT, Kind, MessageParser, Route
-from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.text_stream import Sink, Steps, discard
 from tests.unit.chat.formats.answers import parse_everywhere
 from tests.unit.chat.parsers.syntax import with_parser
 
@@ -18,12 +18,12 @@ def route(header: str) -> Route:
     return Route(Kind.CALL, header.removeprefix("@to ")) if header.startswith("@to ") else TEXT
 
 
-def read_call(context: ParseContext, recipient: str) -> Steps[None]:
+def read_call(context: ParseContext, recipient: str) -> Steps[Sink | None]:
     if recipient not in context.tools:
-        context.release()
-        return
+        return None
     context.open_call(recipient)
     yield from copy_json(context.stream, context.out.arguments)
+    return discard
 
 
 FORMAT = with_parser(
@@ -48,8 +48,12 @@ FORMAT = with_parser(
         ("<start><body>a<end><start><body>b<end>", "a\n\nb", "", []),
         ("@to now<body>{}<end>", "", "", [("now", "{}")]),
         ("@to now<body>{}<end><start>@to now<body>{}<end>", "", "", [("now", "{}")] * 2),
-        ("@to nobody<body>{}<end>", "@to nobody<body>{}", "", []),
-        ("@say no body<end>", "@say no body<end>", "", []),
+        ("@to nobody<body>{}<end>", "{}", "", []),
+        ("@say no body<end>", "", "", []),
+        ("<start>@say no body<end>", "", "", []),
+        ("<start>@say no body<end><start>@think<body>a<end>", "", "a", []),
+        ("@say no<start>@to now<body>{}<end>", "", "", [("now", "{}")]),
+        ("@think<body>a<start>@say<body>b<end>", "b", "a", []),
     ],
 )
 def test_messages(answer: str, text: str, reasoning: str, calls: list[tuple[str, str]]) -> None:

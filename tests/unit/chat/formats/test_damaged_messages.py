@@ -1,0 +1,121 @@
+"""Formats of messages with headers: what stands after a damaged message keeps its meaning, and no marker is shown."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Final, NamedTuple
+
+import pytest
+
+from jan_serve.chat.call_writer import write_calls
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.formats.gpt_oss import GPT_OSS
+from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
+from tests.unit.chat.formats.answers import Answer, call, parse, parse_everywhere
+
+START: Final = "<|start|>assistant"
+
+
+class Family(NamedTuple):
+    """markers: none of them may be shown. parts: of headers, damaged at will. end: of a message."""
+
+    chat_format: ChatFormat
+    markers: tuple[str, ...]
+    parts: tuple[str, ...]
+    end: str
+
+    def message(self, header: str, body: str) -> str:
+        return f"{START}{header}<|message|>{body}{self.end}"
+
+
+FAMILIES: Final = (
+    Family(
+        GPT_OSS,
+        ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>"),
+        ("<|channel|>", "analysis", "commentary", " to=functions.now", "<|constrain|>", "json", "??", " "),
+        "<|end|>",
+    ),
+    Family(
+        MUSE_GLIMMER,
+        ("<|start|>", "<|message|>", "<|eom|>", "<|eot|>"),
+        (" to=", "self", "user", "now", "??", " "),
+        "<|eom|>",
+    ),
+)
+families = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.chat_format.name)
+
+
+def good(family: Family) -> str:
+    """A thought, a call and a text."""
+    calls = (
+        START + write_calls(family.chat_format.calls, [call("get_weather", {"city": "Oslo"})]) + family.end
+    )
+    if family.chat_format is GPT_OSS:
+        thought, text = "<|channel|>analysis", "<|channel|>final"
+    else:
+        thought, text = " to=self", " to=user"
+    return family.message(thought, "Hm.") + calls + family.message(text, "Hi.")
+
+
+def assert_good_is_read(family: Family, answer: Answer) -> None:
+    assert [(name, values) for name, values in answer.values()][-1] == ("get_weather", {"city": "Oslo"})
+    assert answer.reasoning.endswith("Hm.")
+    assert answer.text.endswith("Hi.")
+    for marker in family.markers:
+        assert marker not in answer.text
+        assert marker not in answer.reasoning
+
+
+@families
+def test_a_header_without_a_body_costs_nothing(family: Family) -> None:
+    draw = random.Random(5)
+    for _ in range(60):
+        parts = draw.choices((*family.parts, START), k=draw.randrange(1, 6))
+        damaged = "".join(parts).removeprefix(START) + draw.choice((family.end, ""))
+        answer = parse_everywhere(family.chat_format, damaged + good(family))
+        assert_good_is_read(family, answer)
+
+
+@families
+def test_a_body_without_an_end_costs_nothing(family: Family) -> None:
+    draw = random.Random(6)
+    for _ in range(60):
+        header = "".join(draw.choices(family.parts, k=draw.randrange(0, 4))).strip()
+        stray = draw.choice(("", "<|message|>"))
+        damaged = f"{header}<|message|>Not JSON{stray}."
+        assert_good_is_read(family, parse(family.chat_format, [damaged + good(family)]))
+
+
+@families
+def test_damage_at_any_place_shows_no_marker(family: Family) -> None:
+    """A marker that is missing, doubled, or stands where it does not belong."""
+    draw = random.Random(7)
+    whole = good(family)
+    places = [found.start() for found in re.finditer(r"<\|\w+\|>|.", whole, re.DOTALL)]
+    for _ in range(300):
+        at = draw.choice(places)
+        marker = draw.choice(family.markers)
+        match draw.randrange(3):
+            case 0:
+                damaged = whole[:at] + marker + whole[at:]
+            case 1:
+                found = whole.find(marker, at)
+                damaged = whole if found < 0 else whole[:found] + whole[found + len(marker) :]
+            case _:
+                damaged = whole.replace(marker, marker * 2, 1)
+        answer = parse(family.chat_format, [damaged + good(family)])
+        assert answer == parse(family.chat_format, list(damaged + good(family)))
+        assert not any(mark in answer.text for mark in family.markers), damaged
+
+
+@families
+def test_an_answer_cut_at_any_place_shows_no_marker(family: Family) -> None:
+    whole = good(family).removeprefix(START)
+    for at in range(len(whole)):
+        for cut in (True, False):
+            answer = parse(family.chat_format, [whole[:at]], cut=cut)
+            assert answer == parse(family.chat_format, list(whole[:at]), cut=cut)
+            assert not any(mark in answer.text for mark in family.markers)
+            if cut:
+                assert "Hi.".startswith(answer.text)
