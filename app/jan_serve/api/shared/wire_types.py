@@ -32,6 +32,12 @@ class WireModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
 
 
+class LaxModel(WireModel):
+    """A JSON object of a protocol that reads `"true"` as a boolean and `"0.5"` as a number, as pydantic does."""
+
+    model_config = ConfigDict(strict=False)
+
+
 def _integral(value: object) -> object:
     """JSON has one number type, so 16.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

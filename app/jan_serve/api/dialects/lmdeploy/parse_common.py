@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, SamplingFields
+from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
+from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
 
@@ -168,6 +169,24 @@ def check_bias(bias: Mapping[int, float], n_vocab: int) -> None:
             raise InvalidRequest(
                 f"token_id {token} in logit_bias contains out-of-vocab token id", param="logit_bias"
             )
+
+
+def constraint_of(response_format: ResponseFormat | None) -> Constraint | None:
+    match response_format:
+        case None | ResponseFormat(type="text"):
+            return None
+        case ResponseFormat(type="json_object"):
+            return JsonObjectConstraint()
+        case ResponseFormat(type="regex_schema", regex_schema=pattern):
+            if pattern is None:
+                raise InvalidRequest(
+                    "response_format: `regex_schema` needs a pattern, a text", param="response_format"
+                )
+            return RegexConstraint(pattern)
+        case ResponseFormat(json_schema=wrapper):
+            if wrapper is None or wrapper.schema_ is None:
+                raise InvalidRequest("response_format: `json_schema` needs a schema", param="response_format")
+            return JsonSchemaConstraint(wrapper.schema_)
 
 
 def _minimum(min_tokens: int | None, max_tokens: int | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -10,11 +10,26 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.distserve.wire import MigrationFields
 from jan_serve.api.shared.flat_errors import ErrorBody
-from jan_serve.api.shared.wire_types import AtMost, Int, Strings, WireModel
+from jan_serve.api.shared.wire_types import AtMost, Int, LaxModel, Strings
 
 
-class StreamOptions(WireModel):
+class StreamOptions(LaxModel):
     include_usage: bool | None = False
+
+
+class JsonSchema(LaxModel):
+    """A named schema. `strict` has no effect: answers always follow the schema."""
+
+    name: str
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = False
+
+
+class ResponseFormat(LaxModel):
+    type: Literal["text", "json_object", "json_schema", "regex_schema"]
+    json_schema: JsonSchema | None = None
+    regex_schema: str | None = None
 
 
 class GenerationFields(MigrationFields):
@@ -43,6 +58,7 @@ class GenerationFields(MigrationFields):
     ] = False
     session_id: Annotated[Int | None, Field(description="Id of the request for `/abort_request`.")] = -1
     stream: bool | None = False
+    response_format: ResponseFormat | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
 
 

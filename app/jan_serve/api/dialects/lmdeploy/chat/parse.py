@@ -12,6 +12,7 @@ from jan_serve.api.dialects.lmdeploy.chat import wire
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
+    constraint_of,
     explicit_sampling,
     logit_bias,
     sampling_params,
@@ -19,12 +20,6 @@ from jan_serve.api.dialects.lmdeploy.parse_common import (
     token_limit,
 )
 from jan_serve.core import messages as core
-from jan_serve.core.constraint import (
-    Constraint,
-    JsonObjectConstraint,
-    JsonSchemaConstraint,
-    RegexConstraint,
-)
 from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -62,7 +57,7 @@ def chat_request(body: wire.ChatRequest) -> GenerationRequest:
             max_tokens=token_limit(body.max_completion_tokens, body.max_tokens),
             min_tokens=body.min_new_tokens,
         ),
-        constraint=_constraint(body.response_format),
+        constraint=constraint_of(body.response_format),
         logprobs=logprobs,
         return_tokens=True,
         vocabulary_entries=logprobs is not None,
@@ -128,24 +123,6 @@ def _tools(body: wire.ChatRequest) -> tuple[tuple[core.Tool, ...], core.ToolChoi
             return tools, core.ToolChoice("named", choice.function.name)
         case mode:
             return tools, core.ToolChoice(mode if tools or mode == "required" else "auto")
-
-
-def _constraint(response_format: wire.ResponseFormat | None) -> Constraint | None:
-    match response_format:
-        case None | wire.ResponseFormat(type="text"):
-            return None
-        case wire.ResponseFormat(type="json_object"):
-            return JsonObjectConstraint()
-        case wire.ResponseFormat(type="regex_schema", regex_schema=pattern):
-            if pattern is None:
-                raise InvalidRequest(
-                    "response_format: `regex_schema` needs a pattern, a text", param="response_format"
-                )
-            return RegexConstraint(pattern)
-        case wire.ResponseFormat(json_schema=wrapper):
-            if wrapper is None or wrapper.schema_ is None:
-                raise InvalidRequest("response_format: `json_schema` needs a schema", param="response_format")
-            return JsonSchemaConstraint(wrapper.schema_)
 
 
 def _message(item: dict[str, Any], index: int) -> core.Message:

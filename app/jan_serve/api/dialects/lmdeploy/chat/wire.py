@@ -9,40 +9,40 @@ from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import SamplingFields, Usage
-from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, WireModel
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, LaxModel
 
 
-class TextPart(WireModel):
+class TextPart(LaxModel):
     type: Literal["text"]
     text: str
 
 
-class ImageUrl(WireModel):
+class ImageUrl(LaxModel):
     url: str
 
 
-class ImagePart(WireModel):
+class ImagePart(LaxModel):
     """An image: a data URL, base64, or a URL of a host that the server may fetch from."""
 
     type: Literal["image_url"]
     image_url: str | ImageUrl
 
 
-class FunctionCall(WireModel):
+class FunctionCall(LaxModel):
     """A call by the model; arguments are JSON text or an object."""
 
     name: str
     arguments: str | dict[str, Any]
 
 
-class ToolCall(WireModel):
+class ToolCall(LaxModel):
     """A call with the id that its result refers to."""
 
     id: str = ""
     function: FunctionCall
 
 
-class Message(WireModel):
+class Message(LaxModel):
     """A message. content: text, or a list of parts, each validated by the parser."""
 
     role: str
@@ -53,7 +53,7 @@ class Message(WireModel):
     reasoning_content: str | None = None
 
 
-class Function(WireModel):
+class Function(LaxModel):
     """A function that the model may call; parameters is a JSON Schema."""
 
     name: str
@@ -61,33 +61,18 @@ class Function(WireModel):
     parameters: dict[str, Any] | None = None
 
 
-class Tool(WireModel):
+class Tool(LaxModel):
     type: str = "function"
     function: Function
 
 
-class ToolName(WireModel):
+class ToolName(LaxModel):
     name: str
 
 
-class ToolChoice(WireModel):
+class ToolChoice(LaxModel):
     type: Literal["function"] = "function"
     function: ToolName
-
-
-class JsonSchema(WireModel):
-    """A named schema. `strict` has no effect: answers always follow the schema."""
-
-    name: str
-    description: str | None = None
-    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
-    strict: bool | None = False
-
-
-class ResponseFormat(WireModel):
-    type: Literal["text", "json_object", "json_schema", "regex_schema"]
-    json_schema: JsonSchema | None = None
-    regex_schema: str | None = None
 
 
 class ChatRequest(SamplingFields):
@@ -101,7 +86,6 @@ class ChatRequest(SamplingFields):
     logit_bias: Annotated[dict[str, float] | None, AtMost(limits.MAX_LOGIT_BIAS, "logit_bias")] = None
     tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
     tool_choice: ToolChoice | Literal["auto", "required", "none"] | None = "auto"
-    response_format: ResponseFormat | None = None
     do_preprocess: bool | None = True
     enable_thinking: Annotated[
         bool | None,

@@ -6,6 +6,7 @@ from jan_serve.api.dialects.lmdeploy.completions.wire import CompletionRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
+    constraint_of,
     explicit_sampling,
     sampling_params,
     stop_conditions,
@@ -27,6 +28,7 @@ def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
             best_of=n,
             sampling=sampling,
             stopping=stopping,
+            constraint=constraint_of(body.response_format),
             logprobs=candidates(body.logprobs, "logprobs"),
             return_tokens=True,
             skip_special_tokens=body.skip_special_tokens is not False,

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, WireModel
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, LaxModel
 
 
-class AbortRequest(WireModel):
+class AbortRequest(LaxModel):
     """The session to abort, or all. `abort_message` and `finished_reason` have no effect, as in LMDeploy."""
 
     session_id: Int | None = -1
@@ -23,7 +23,7 @@ class SleepState(TypedDict):
     is_sleeping: bool
 
 
-class UpdateWeightsRequest(WireModel):
+class UpdateWeightsRequest(LaxModel):
     """Part of new weights; `finished` marks the last part.
 
     serialized_named_tensors: base64 of a GGUF file with the tensors, or a list of such texts. load_format must be

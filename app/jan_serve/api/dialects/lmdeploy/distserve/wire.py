@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.shared.wire_types import AtMost, Int, WireModel
+from jan_serve.api.shared.wire_types import AtMost, Int, LaxModel
 
 Protocol = Annotated[
     Literal[1, 2, 3],
@@ -19,7 +19,7 @@ FAIL = 2
 TCP = 1
 
 
-class EngineConfig(WireModel):
+class EngineConfig(LaxModel):
     """The layout of an engine. Only parallelism is checked; sizes are informative."""
 
     tp_size: Int
@@ -32,20 +32,20 @@ class EngineConfig(WireModel):
     num_gpu_blocks: Int
 
 
-class EngineEndpoint(WireModel):
+class EngineEndpoint(LaxModel):
     """Where LMDeploy's engines confirm that a cache was fetched. Here the cache's connection does that."""
 
     zmq_address: str
 
 
-class TransferEndpoint(WireModel):
+class TransferEndpoint(LaxModel):
     """Where caches are fetched: from the other server's `/distserve/p2p_initialize`."""
 
     protocol: Protocol
     endpoint_info: str
 
 
-class InitializeRequest(WireModel):
+class InitializeRequest(LaxModel):
     """Introduces another server (remote) to this one (local). Their ids are their URLs."""
 
     protocol: Protocol
@@ -59,7 +59,7 @@ class InitializeRequest(WireModel):
     nvlink_config: dict[str, Any] | None = None
 
 
-class ConnectRequest(WireModel):
+class ConnectRequest(LaxModel):
     """The endpoints of the other server."""
 
     protocol: Protocol
@@ -70,19 +70,19 @@ class ConnectRequest(WireModel):
     ]
 
 
-class DropRequest(WireModel):
+class DropRequest(LaxModel):
     engine_id: str
     remote_engine_id: str
 
 
-class FreeRequest(WireModel):
+class FreeRequest(LaxModel):
     """A preserved cache. remote_engine_id: the other server's id of this one."""
 
     remote_engine_id: str
     remote_session_id: Int
 
 
-class MigrationRequest(WireModel):
+class MigrationRequest(LaxModel):
     """Where the prompt was computed, and its next token.
 
     remote_block_ids: ignored, because caches are fetched whole. is_dummy_prefill: nothing was computed.
@@ -96,7 +96,7 @@ class MigrationRequest(WireModel):
     is_dummy_prefill: bool = False
 
 
-class MigrationFields(WireModel):
+class MigrationFields(LaxModel):
     """Fields that a proxy adds to a generation request."""
 
     with_cache: Annotated[

@@ -6,6 +6,7 @@ from typing import Final
 
 from jan_serve.api.dialects.lmdeploy.generate.wire import GenerateRequest
 from jan_serve.api.dialects.lmdeploy.parse_common import (
+    constraint_of,
     explicit_sampling,
     requested_session,
     sampling_params,
@@ -40,6 +41,7 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
             max_tokens=body.max_tokens,
             stop_token_ids=_token_ids("stop_token_ids", body.stop_token_ids or ()),
         ),
+        constraint=constraint_of(body.response_format),
         logprobs=0 if body.return_logprob else None,
         return_tokens=True,
         skip_special_tokens=body.skip_special_tokens is not False,

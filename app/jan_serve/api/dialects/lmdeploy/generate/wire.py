@@ -9,10 +9,10 @@ from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
 from jan_serve.api.dialects.lmdeploy.wire_common import GenerationFields
-from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Ints, WireModel
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Ints, LaxModel
 
 
-class Image(WireModel):
+class Image(LaxModel):
     """A data URL, or a URL of a host that the server may fetch from."""
 
     url: str

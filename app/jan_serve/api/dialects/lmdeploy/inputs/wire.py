@@ -8,10 +8,10 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.lmdeploy import limits
-from jan_serve.api.shared.wire_types import AtMost, Int, Strings, TextsOrTokens, WireModel
+from jan_serve.api.shared.wire_types import AtMost, Int, LaxModel, Strings, TextsOrTokens
 
 
-class EncodeRequest(WireModel):
+class EncodeRequest(LaxModel):
     """Texts to tokenize. do_preprocess: apply the chat template first."""
 
     input: Annotated[str | Strings, AtMost(limits.MAX_INPUTS, "input")]
@@ -26,7 +26,7 @@ class EncodeReply(TypedDict):
     length: int | list[int]
 
 
-class EmbeddingsRequest(WireModel):
+class EmbeddingsRequest(LaxModel):
     """Texts or token ids to embed."""
 
     model: str
@@ -62,7 +62,7 @@ class EmbeddingsReply(TypedDict):
     usage: EmbeddingUsage
 
 
-class PoolingRequest(WireModel):
+class PoolingRequest(LaxModel):
     """Inputs to pool. `dimensions` and `user` have no effect, as in LMDeploy."""
 
     input: Annotated[
