@@ -78,6 +78,12 @@ class InvalidRequest(JanServeError):
 
     code = "invalid_request"
 
+    def about(self, field: str) -> Self:
+        """This error, with `field` as its `param` and at the beginning of its message."""
+        self.param = field
+        self.message = f"{field}: {self.message.removeprefix(f'{field}: ')}"
+        return self
+
 
 class InvalidJson(InvalidRequest):
     """A body that is not JSON (RFC 8259), is not UTF-8, or is nested too deeply.

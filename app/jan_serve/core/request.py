@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -81,10 +81,14 @@ class AdapterChoice(msgspec.Struct, frozen=True):
     scale: float | None = None
 
 
+RESPONSE_FORMAT: Final = "response_format"
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt and how to continue it.
 
     model: the name in the request; None is the default model.
+    constraint_field: the request field of the constraint, for errors.
     n: choices to return. best_of: choices to generate, of which the n with the highest mean
     log-probability are returned; at least n.
     logprobs: None for none, k for those of the chosen and the k most likely tokens.
@@ -105,6 +109,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias_text: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     stopping: StopConditions = StopConditions()
     constraint: Constraint | None = None
+    constraint_field: str = RESPONSE_FORMAT
     n: int = 1
     best_of: int = 1
     logprobs: int | None = None

@@ -121,13 +121,13 @@ class RequestPreparer:
         request = with_defaults(request, self._profiles()(client.name, request.model))
         chat: _ChatAnswer | None = None
         if isinstance(request.prompt, ChatPrompt):
-            prompt, chat = await self._chat(request.prompt, request.constraint, client, request.model)
+            prompt, chat = await self._chat(request.prompt, request, client)
             answer_constraint = chat.constraint
         else:
             prompt = await self._plain_prompt(request, client)
             constraint = request.constraint
             answer_constraint = AnswerConstraint(
-                None if constraint is None else await self._grammars.compile(constraint)
+                None if constraint is None else await self._compiled(constraint, request.constraint_field)
             )
         await self._check_length(prompt, request, client)
         sequences = max(request.n, request.best_of)
@@ -164,13 +164,18 @@ class RequestPreparer:
         )
 
     async def _chat(
-        self, prompt: ChatPrompt, constraint: Constraint | None, client: EngineClient, requested: str | None
+        self, prompt: ChatPrompt, request: GenerationRequest, client: EngineClient
     ) -> tuple[EnginePrompt, _ChatAnswer]:
-        template = self._template(client, prompt, requested)
+        template = self._template(client, prompt, request.model)
         chat_format = detect_format(template)
         marked, text = await self._render(prompt, template, client)
         thought = thought_guide(prompt, chat_format, template, text)
-        answer_constraint = await constrain_answer(prompt, chat_format, thought, constraint, self._grammars)
+        try:
+            answer_constraint = await constrain_answer(
+                prompt, chat_format, thought, request.constraint, self._grammars
+            )
+        except InvalidRequest as error:
+            raise await self._with_field(error, prompt, request) from None
         starts_in_thought = thought is not None and thought.is_open
         parsers = AnswerParsers(prompt, chat_format, starts_in_thought=starts_in_thought)
         engine_prompt = EnginePrompt(marked.pieces(text), param="messages", warnings=marked.warnings)
@@ -233,9 +238,30 @@ class RequestPreparer:
         profile_of = self._profiles()
         return lambda model, requested: profile_of(model, requested).template
 
-    async def compile_to_show(self, constraint: Constraint) -> CompiledGrammar:
-        """As GrammarCache.compile, with its GBNF."""
-        return await self._grammars.compile(constraint, with_gbnf=True)
+    async def compile_to_show(self, constraint: Constraint, field: str) -> CompiledGrammar:
+        """As GrammarCache.compile, with its GBNF. field: as GenerationRequest.constraint_field."""
+        return await self._compiled(constraint, field, with_gbnf=True)
+
+    async def _compiled(
+        self, constraint: Constraint, field: str, *, with_gbnf: bool = False
+    ) -> CompiledGrammar:
+        try:
+            return await self._grammars.compile(constraint, with_gbnf=with_gbnf)
+        except InvalidRequest as error:
+            raise error.about(field) from None
+
+    async def _with_field(
+        self, error: InvalidRequest, prompt: ChatPrompt, request: GenerationRequest
+    ) -> InvalidRequest:
+        """A refusal of a chat's constraint or tools: the cache knows whether the constraint is refused by itself."""
+        if request.constraint is not None:
+            try:
+                await self._compiled(request.constraint, request.constraint_field)
+            except InvalidRequest as refused:
+                return refused
+        if prompt.tools and error.param == "response_format":
+            error.param = "tools"
+        return error
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """As GrammarCache.explain."""

@@ -26,7 +26,7 @@ _TYPES: Final = {
     HTTPStatus.GATEWAY_TIMEOUT: "timeout_error",
     OVERLOADED: "overloaded_error",
 }
-_FIELDS: Final = {"response_format": "output_config.format", "stop": "stop_sequences"}
+_FIELDS: Final = {"stop": "stop_sequences"}
 """Names of fields in errors of shared code."""
 
 

@@ -62,6 +62,7 @@ def job_of(body: AnswerFields, prompt: Prompt, task: str, warnings: tuple[str, .
             sampling=options.sampling,
             stopping=options.stopping,
             constraint=constraint_of(body.format),
+            constraint_field="format",
             logprobs=(body.top_logprobs or 0) if body.logprobs else None,
             given=options.given,
             keep_alive_s=keep_alive_s(body.keep_alive),

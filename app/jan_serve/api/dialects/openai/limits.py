@@ -27,6 +27,9 @@ SEEDS: Final = 0xFFFFFFFE
 MAX_EMBEDDING_INPUTS: Final = 2_048
 MAX_PROMPT_TOKENS: Final = 1 << 22
 """Token ids in an array; far beyond any context."""
+MAX_CONSTRAINT_CHOICES: Final = 10_000
+MAX_SCHEMA_DEPTH: Final = 100
+"""Levels of a JSON Schema that is sent as a text."""
 MAX_INCLUDE: Final = 64
 MAX_METADATA: Final = 16
 MAX_METADATA_KEY: Final = 64

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 from pydantic import BaseModel, Field, model_validator
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
+from jan_serve.api.dialects.openai.wire_response_format import ConstraintFields
 from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
@@ -45,8 +45,8 @@ def _fields_without_null(model: type[BaseModel]) -> frozenset[str]:
     )
 
 
-class SamplingFields(WireModel):
-    """Sampling and stopping. Defaults are those of Jan's API.
+class SamplingFields(ConstraintFields):
+    """Sampling, stopping and the constraint. Defaults are those of Jan's API.
 
     A null counts as absent: OpenAI's API allows null for nearly all of these, and clients send it for unset fields.
     """
@@ -100,9 +100,6 @@ class SamplingFields(WireModel):
         AtMost(limits.MAX_STOPS, "stop"),
         Field(description="Texts that end the answer, which then excludes them."),
     ] = None
-    grammar: Annotated[
-        str | None, Field(description="GBNF that the text must follow, or the name of a stored grammar.")
-    ] = None
     stream: bool = False
     model: str | None = None
     lora: Adapters = None
@@ -111,7 +108,6 @@ class SamplingFields(WireModel):
 
 
 class ChoiceFields(SamplingFields):
-    response_format: ResponseFormat | None = None
     stream_options: StreamOptions | None = None
     n: Int | None = 1
 

@@ -16,7 +16,7 @@ from jan_serve.errors import (
     EngineCrashed,
     InsufficientMemory,
     InvalidModel,
-    InvalidSchema,
+    InvalidRequest,
     JanServeError,
     ModelFailed,
     ModelNotFound,
@@ -84,8 +84,8 @@ def test_an_unknown_model_is_named_and_claudes_names_get_a_hint(name: str, *, hi
 
 
 def test_fields_have_their_names_in_this_api() -> None:
-    message = error_body(problem_of(InvalidSchema("/a", "no")))["error"]["message"]
-    assert message == "output_config.format: invalid JSON Schema at /a: no"
+    message = error_body(problem_of(InvalidRequest("too many", param="stop")))["error"]["message"]
+    assert message == "stop_sequences: too many"
 
 
 def test_the_request_id_is_in_the_header_and_the_body() -> None:

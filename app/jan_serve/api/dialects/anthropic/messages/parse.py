@@ -20,7 +20,7 @@ from jan_serve.api.shared.stops import stop_texts
 from jan_serve.api.shared.wire_types import MAX_INT
 from jan_serve.core.constraint import Constraint, JsonSchemaConstraint
 from jan_serve.core.messages import Tool, ToolChoice
-from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.core.request import RESPONSE_FORMAT, ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest
 
@@ -52,6 +52,7 @@ def message_request(body: wire.CreateMessageRequest) -> ParsedMessage:
         top_p=_DEFAULTS.top_p if body.top_p is None else body.top_p,
         min_p=_DEFAULTS.min_p,
     )
+    constraint, field = _constraint(body)
     generation = GenerationRequest(
         model=body.model or None,
         prompt=parsed.prompt,
@@ -60,7 +61,8 @@ def message_request(body: wire.CreateMessageRequest) -> ParsedMessage:
             max_tokens=min(body.max_tokens, MAX_INT),
             stop=stop_texts(body.stop_sequences, field="stop_sequences"),
         ),
-        constraint=_constraint(body),
+        constraint=constraint,
+        constraint_field=field,
         given=explicit_fields(body, stop_sequences="stop"),
     )
     return ParsedMessage(generation, parsed.warnings, _shows_thoughts(body.thinking))
@@ -158,10 +160,20 @@ def _effort(body: wire.CountTokensRequest) -> str | None:
     return body.output_config.effort if body.output_config is not None else None
 
 
-def _constraint(body: wire.CountTokensRequest) -> Constraint | None:
+def _constraint(body: wire.CountTokensRequest) -> tuple[Constraint | None, str]:
+    """With the field that names it."""
     form = body.output_config.format if body.output_config is not None else None
-    form = form or body.output_format
-    return None if form is None else JsonSchemaConstraint(form.schema_)
+    older = body.output_format
+    if form is not None and older is not None and form != older:
+        raise InvalidRequest(
+            "output_format: contradicts `output_config.format`: one of them may constrain the text",
+            param="output_format",
+        )
+    if form is not None:
+        return JsonSchemaConstraint(form.schema_), "output_config.format"
+    if older is not None:
+        return JsonSchemaConstraint(older.schema_), "output_format"
+    return None, RESPONSE_FORMAT
 
 
 def _shows_thoughts(thinking: wire.Thinking | None) -> bool:

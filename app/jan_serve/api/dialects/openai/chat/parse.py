@@ -38,6 +38,7 @@ UNLIMITED = -1
 def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
     """Raises InvalidRequest."""
     n, _ = choice_counts(body.n, None, 1)
+    requested = constraint_of(body)
     return GenerationRequest(
         model=body.model or None,
         prompt=ChatPrompt(
@@ -52,7 +53,8 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         sampling=sampling_params(body),
         logit_bias_text=bias_by_text(body),
         stopping=stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
-        constraint=constraint_of(body.response_format, body.grammar),
+        constraint=requested.constraint,
+        constraint_field=requested.field,
         n=n,
         best_of=n,
         logprobs=_logprobs(body),

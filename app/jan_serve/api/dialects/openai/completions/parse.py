@@ -26,7 +26,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     sampling = sampling_params(body)
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None)
-    constraint = constraint_of(body.response_format, body.grammar)
+    requested = constraint_of(body)
     given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
     return [
         GenerationRequest(
@@ -35,7 +35,8 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
             sampling=sampling,
             logit_bias_text=bias,
             stopping=stopping,
-            constraint=constraint,
+            constraint=requested.constraint,
+            constraint_field=requested.field,
             n=n,
             best_of=best_of,
             logprobs=body.logprobs,

@@ -77,10 +77,10 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
     @router.post("/extras/grammar", tags=["Extras"], summary="Grammar", response_model=GrammarResponse)
     async def grammar(request: Request, body: GrammarRequest) -> Response:
         """Compile a constraint to the GBNF that answers must follow. Needs no model."""
-        constraint = constraint_of(body.response_format, body.grammar)
+        constraint, field = constraint_of(body)
         if constraint is None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
-        compiled = await while_connected(request, preparer.compile_to_show(constraint))
+        compiled = await while_connected(request, preparer.compile_to_show(constraint, field))
         return json_reply({"grammar": compiled.gbnf})
 
     @router.post(
@@ -91,7 +91,7 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
     )
     async def explain(request: Request, body: GrammarRequest) -> Response:
         """Say what a JSON Schema costs, or which keyword to change if it is rejected. Needs no model."""
-        constraint = constraint_of(body.response_format, body.grammar)
+        constraint, _ = constraint_of(body)
         if not isinstance(constraint, JsonSchemaConstraint):
             raise InvalidRequest("response_format: a JSON Schema is needed", param="response_format")
         explanation = await while_connected(request, preparer.explain(constraint))

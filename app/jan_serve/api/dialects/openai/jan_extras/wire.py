@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
+from jan_serve.api.dialects.openai.wire_response_format import ConstraintFields
 from jan_serve.api.shared.wire_types import Ints, WireModel
 
 
@@ -69,11 +69,8 @@ class DetokenizeInputResponse(TypedDict):
     text: str
 
 
-class GrammarRequest(WireModel):
-    """A constraint, as in generation requests. response_format takes precedence."""
-
-    response_format: ResponseFormat | None = None
-    grammar: Annotated[str | None, Field(description="GBNF, or the name of a grammar.")] = None
+class GrammarRequest(ConstraintFields):
+    """A constraint, in any field of generation requests."""
 
 
 class ExplanationResponse(TypedDict):

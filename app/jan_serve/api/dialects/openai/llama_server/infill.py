@@ -12,6 +12,7 @@ from jan_serve.api.dialects.openai.llama_server.wire import (
     InfillSettings,
 )
 from jan_serve.api.dialects.openai.parse_common import adapter_choices
+from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.dialects.openai.render_common import timings_of
 from jan_serve.api.shared.explicit_fields import explicit_fields
 from jan_serve.api.shared.keep_alive import keep_alive_s
@@ -46,6 +47,7 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
     """Raises InvalidRequest."""
     used = set(_letters(body))
     off = SamplingParams()
+    requested = constraint_of(body)
     return GenerationRequest(
         model=body.model or None,
         prompt=InfillPrompt(
@@ -73,6 +75,8 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
             stop=stop_texts(body.stop),
             max_decode_s=min(body.t_max_predict_ms, MAX_INT) / 1000 if body.t_max_predict_ms > 0 else None,
         ),
+        constraint=requested.constraint,
+        constraint_field=requested.field,
         # A list of samplers sets all of them: model defaults replace none.
         given=explicit_fields(body, n_predict="max_tokens") if body.samplers is None else None,
         adapters=adapter_choices(body.lora),

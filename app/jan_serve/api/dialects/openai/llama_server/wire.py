@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.chat.wire import Timings
 from jan_serve.api.dialects.openai.wire_common import Adapters, Count
+from jan_serve.api.dialects.openai.wire_response_format import ConstraintFields
 from jan_serve.api.shared.keep_alive import KeepAlive
 from jan_serve.api.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
@@ -19,7 +20,7 @@ class ExtraFile(WireModel):
     text: str
 
 
-class InfillRequest(WireModel):
+class InfillRequest(ConstraintFields):
     """A gap in code to fill. Defaults are llama-server's."""
 
     input_prefix: Annotated[str, Field(description="The text before the gap.")] = ""

@@ -21,7 +21,6 @@ from jan_serve.api.dialects.openai.responses.tools import ToolBook
 from jan_serve.api.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.api.dialects.openai.responses.wire_items import InputItem
 from jan_serve.api.shared.keep_alive import keep_alive_s
-from jan_serve.core.constraint import Constraint
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.errors import InvalidRequest
@@ -64,6 +63,7 @@ def response_request(
         raise InvalidRequest("input: at least one message is needed", param="input")
     book = ToolBook(body.tools)
     tools, choice = book.chosen(body.tool_choice)
+    requested = constraint_of(body)
     generation = GenerationRequest(
         model=body.model or None,
         prompt=ChatPrompt(
@@ -77,7 +77,8 @@ def response_request(
         sampling=sampling_params(body),
         logit_bias_text=bias_by_text(body),
         stopping=stop_conditions(body, body.max_output_tokens),
-        constraint=_constraint(body),
+        constraint=requested.constraint,
+        constraint_field=requested.field,
         logprobs=_logprobs(body),
         given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
@@ -90,13 +91,6 @@ def response_request(
             "truncation: nothing is left out of a conversation that is too long; it is refused",
         )
     return ParsedResponse(generation, book, warnings)
-
-
-def _constraint(body: CreateResponseRequest) -> Constraint | None:
-    text_format = body.text.format
-    if text_format is not None and text_format.type == "json_schema" and text_format.schema_ is None:
-        raise InvalidRequest("text.format: `json_schema` needs a schema", param="text.format")
-    return constraint_of(body.response_format, body.grammar)
 
 
 def _logprobs(body: CreateResponseRequest) -> int | None:

@@ -56,7 +56,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
         head = ReplyHead(new_id("resp"), now, body.model)
         events = with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
-        with _renamed_fields(body):
+        with _renamed_fields():
             if not body.stream:
                 return await answer_whole(request, events, ResponseAnswer(renderer))
             return await answer_stream(
@@ -118,7 +118,7 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
         _, _, parsed = _parsed(body, store)
         generation = parsed.generation
         assert isinstance(generation.prompt, ChatPrompt)
-        with _renamed_fields(body):
+        with _renamed_fields():
             tokens = await while_connected(request, count(generation.model, generation.prompt))
         return json_reply({"object": "response.input_tokens", "input_tokens": tokens})
 
@@ -132,18 +132,18 @@ def _parsed(
         if previous is None:
             raise _no_previous(body.previous_response_id, store)
     items = store.resolved(body.input)
-    with _renamed_fields(body):
+    with _renamed_fields():
         return previous, items, response_request(body, previous.items if previous is not None else (), items)
 
 
 @contextmanager
-def _renamed_fields(body: CreateResponseRequest) -> Generator[None]:
-    """Renames chat fields in errors to the fields of this API."""
-    names = {"messages": "input", "response_format": "text.format" if body.text.format else "tools"}
+def _renamed_fields() -> Generator[None]:
+    """Errors name the field of this API."""
     try:
         yield
     except InvalidRequest as error:
-        error.param = names.get(error.param or "", error.param)
+        if error.param == "messages":
+            error.param = "input"
         raise
 
 

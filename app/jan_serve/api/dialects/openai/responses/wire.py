@@ -10,15 +10,13 @@ from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.responses.wire_items import Input
 from jan_serve.api.dialects.openai.responses.wire_tools import Tool, ToolChoice, Tools
 from jan_serve.api.dialects.openai.wire_common import Effort, SamplingFields, TemplateFields
-from jan_serve.api.dialects.openai.wire_response_format import JsonSchemaFormat, ResponseFormat
+from jan_serve.api.dialects.openai.wire_response_format import ResponseFormat
 from jan_serve.api.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
 
-class TextFormat(WireModel):
-    type: Literal["text", "json_object", "json_schema"]
+class TextFormat(ResponseFormat):
     name: str | None = None
     description: str | None = None
-    schema_: Annotated[Any, Field(alias="schema")] = None
     strict: bool | None = None
 
 
@@ -83,15 +81,3 @@ class CreateResponseRequest(SamplingFields, TemplateFields):
     prompt: Any = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
-
-    @property
-    def response_format(self) -> ResponseFormat | None:
-        """`text.format` as the `response_format` of the other routes."""
-        text_format = self.text.format
-        if text_format is None:
-            return None
-        if text_format.type != "json_schema":
-            return ResponseFormat(type=text_format.type)
-        return ResponseFormat(
-            type="json_schema", json_schema=JsonSchemaFormat.model_validate({"schema": text_format.schema_})
-        )
