@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
+from jan_serve.text.lone_surrogates import valid_text
 
 MAX_DEPTH: Final = 512
 """Deeper nesting is malformed: no client parses it, and only a runaway model writes it."""
@@ -55,7 +56,7 @@ def json_string_value(text: str) -> str | None:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, str) else None
+    return valid_text(value) if isinstance(value, str) else None
 
 
 def json_escaped(text: str) -> str:

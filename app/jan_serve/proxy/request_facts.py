@@ -18,8 +18,9 @@ from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
 MAX_MODEL: Final = 1024
 _NODE_FIELDS: Final = ("migration_request", "with_cache", "preserve_cache")
 _ROUTED: Final = frozenset({"model", "stream"})
-_TRUE: Final = frozenset({"true", "1"})
-"""In forms."""
+_TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
+_FALSE: Final = frozenset({"false", "f", "no", "n", "off", "0"})
+"""In forms, and in LMDeploy's API."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67][0-9a-fA-F]")
 _PROMPTS: Final = (
     "tools",
@@ -58,11 +59,10 @@ def read_facts(body: bytes, max_depth: int) -> RequestFacts:
         if fields.get(name):
             raise InvalidRequest(f"{name}: only the proxy may send this to a node", param=name)
     model = _checked_model(fields.get("model"))
-    stream = fields.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise InvalidRequest("stream: must be true or false", param="stream")
     previous = fields.get("previous_response_id")
-    return RequestFacts(fields, model, bool(stream), previous if isinstance(previous, str) else None)
+    return RequestFacts(
+        fields, model, _streams(fields.get("stream")), previous if isinstance(previous, str) else None
+    )
 
 
 def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
@@ -88,6 +88,16 @@ def _checked_model(model: object) -> str | None:
     if model is None or (isinstance(model, str) and 0 < len(model) <= MAX_MODEL):
         return model
     raise InvalidRequest(f"model: must be a text of 1 to {MAX_MODEL} characters", param="model")
+
+
+def _streams(value: object) -> bool:
+    """Also as LMDeploy's clients write it. Raises InvalidRequest."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    text = str(value).lower() if isinstance(value, str | int) else ""
+    if text not in _TRUE | _FALSE:
+        raise InvalidRequest("stream: must be true or false", param="stream")
+    return text in _TRUE
 
 
 def _repeated(name: str) -> InvalidRequest:

@@ -18,6 +18,11 @@ def keys(body: dict[str, Any]) -> PromptKeys:
     return keys_of(read_facts(json.dumps(body).encode(), DEPTH), b"salt")
 
 
+@pytest.mark.parametrize(("stream", "streams"), [('"true"', True), ('"0"', False), ("1", True)])
+def test_a_stream_may_be_asked_for_as_lmdeploys_clients_do(stream: str, streams: bool) -> None:
+    assert read_facts(b'{"stream": %b}' % stream.encode(), DEPTH).stream is streams
+
+
 def test_model_stream_and_the_response_that_is_continued() -> None:
     facts = read_facts(b'{"model": "m", "stream": true, "previous_response_id": "resp_1"}', DEPTH)
     assert (facts.model, facts.stream, facts.previous) == ("m", True, "resp_1")
@@ -32,7 +37,8 @@ def test_model_stream_and_the_response_that_is_continued() -> None:
         (b'{"model": 1}', "model"),
         (b'{"model": ""}', "model"),
         (b'{"model": "%b"}' % (b"x" * (MAX_MODEL + 1)), "model"),
-        (b'{"stream": 1}', "stream"),
+        (b'{"stream": 2}', "stream"),
+        (b'{"stream": "maybe"}', "stream"),
         (b'{"migration_request": {"a": 1}}', "migration_request"),
         (b'{"with_cache": true}', "with_cache"),
         (b'{"preserve_cache": true}', "preserve_cache"),

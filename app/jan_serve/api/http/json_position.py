@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from jan_serve.text.lone_surrogates import without_lone_surrogates
+
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR: Final = re.compile(rb"[^\s,\]}]+")
@@ -62,7 +64,7 @@ class _Reader:
         while self._body[at] != ord("}"):
             end = self._end(at)
             value = self._space(self._space(end) + 1)
-            if msgspec.json.decode(self._body[at:end]) == name:
+            if msgspec.json.decode(without_lone_surrogates(self._body[at:end])) == name:
                 found = value
             at = self._next(value)
         return found

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 
 import msgspec
 from starlette.responses import Response
 
+from jan_serve.text.lone_surrogates import without_lone_surrogates
+
 _encode = msgspec.json.Encoder().encode
 
 
 def json_bytes(value: object) -> bytes:
-    """Compact JSON. Escapes line separators at which some readers of event streams split."""
-    encoded = _encode(value)
+    """Compact JSON. Escapes line separators at which some readers of event streams split.
+
+    Half a surrogate pair, which a model may write as an escape, becomes U+FFFD.
+    """
+    try:
+        encoded = _encode(value)
+    except UnicodeEncodeError:
+        encoded = without_lone_surrogates(json.dumps(msgspec.to_builtins(value)).encode())
     # JSON allows U+0085, U+2028 and U+2029 unescaped, but str.splitlines(), which clients use, splits at them.
     if b"\xc2\x85" in encoded or b"\xe2\x80" in encoded:
         encoded = (

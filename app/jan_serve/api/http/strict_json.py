@@ -1,4 +1,4 @@
-"""Strict JSON: RFC 8259, UTF-8, no NaN, no lone surrogates, bounded nesting."""
+"""Strict JSON: RFC 8259, UTF-8, no NaN, bounded nesting. Half a surrogate pair is read as U+FFFD."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from jan_serve.api.http.json_position import line_and_column
 from jan_serve.errors import InvalidJson
+from jan_serve.text.lone_surrogates import without_lone_surrogates
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
@@ -34,7 +35,7 @@ def decode_json(body: bytes, max_depth: int) -> Any:
     _check_structure(body, max_depth)
     try:
         with _no_collection():
-            return msgspec.json.decode(body)
+            return _decode(body)
     except UnicodeDecodeError as error:
         position = line_and_column(body, error.start + 1)
         message = f"The request body is not UTF-8: {error.reason} at byte {error.start}."
@@ -43,6 +44,19 @@ def decode_json(body: bytes, max_depth: int) -> Any:
         reason = str(error).removeprefix("JSON is malformed: ")
         position = _position(body, reason)
         raise InvalidJson(f"The request body is not valid JSON: {reason}.", place=position) from None
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except UnicodeDecodeError:
+        body.decode()  # raises with the place in the body, which the one of a text is not
+        raise
+    except msgspec.DecodeError:
+        repaired = without_lone_surrogates(body)
+        if repaired == body:
+            raise
+        return msgspec.json.decode(repaired)
 
 
 def _position(body: bytes, reason: str) -> tuple[int, int]:

@@ -32,10 +32,6 @@ DEPTH = 100
         b'{"a": \xff\xfe}',
         b'{"a": "\xff\xfe"}',
         b'{"a": "\xed\xa0\x80"}',
-        b'{"a": "\\ud800"}',
-        b'{"a": "\\ud800 and more"}',
-        b'{"a": "\\udc00\\ud800"}',
-        b'{"\\ud800": 1}',
         b'{"a": "\t"}',
         b'{"a": 01}',
         b'\xef\xbb\xbf{"a": 1}',
@@ -81,6 +77,32 @@ def test_hostile_texts_take_linear_time(body: bytes) -> None:
     with contextlib.suppress(InvalidJson):
         decode_json(b"[" * 101 + body, DEPTH + 10_000)
     assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"cut \ud83d", "cut \ufffd"), (r"a \ud83d b", "a \ufffd b"), (r"x \udc00 y", "x \ufffd y"),
+        (r"\udc00\ud83d", "\ufffd\ufffd"), (r"\uD83D\n", "\ufffd\n"), (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (r"\\ud83d \ud83d", "\\ud83d \ufffd"), (r"\ud83d\u0041", "\ufffdA"), (r"\ud83d\\ude00", "\ufffd\\ude00"),
+        (r"\\\ud83d\ude00 \udfff", "\\\U0001f600 \ufffd"), (r"é\ud83d😀", "é\ufffd😀"),
+    ],
+)  # fmt: skip
+def test_half_a_surrogate_pair_is_read_as_a_replacement_character(text: str, value: str) -> None:
+    assert decode_json(f'{{"a": "{text}", "{text}": [1]}}'.encode(), DEPTH) == {"a": value, value: [1]}
+
+
+def test_other_mistakes_beside_half_a_pair_keep_their_place() -> None:
+    with pytest.raises(InvalidJson) as caught:
+        decode_json(b'{"a": "\\ud83d",\n "b": nul}', DEPTH)
+    assert caught.value.place is not None and caught.value.place[0] == 2
+
+
+def test_the_place_of_what_is_not_utf_8_is_that_of_the_body() -> None:
+    body = b'{\n"a": "\xc3\xa9", "b": "x\xff"}'
+    with pytest.raises(InvalidJson, match=f"at byte {body.index(0xFF)}") as caught:
+        decode_json(body, DEPTH)
+    assert caught.value.place == (2, body.index(b"\xff") - 1)
 
 
 def test_nul_and_characters_beyond_the_plane_are_kept() -> None:

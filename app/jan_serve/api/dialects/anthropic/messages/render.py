@@ -19,6 +19,7 @@ from jan_serve.api.dialects.anthropic.messages.wire_reply import (
 from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta
 from jan_serve.core.events import Usage as CoreUsage
 from jan_serve.generation.batch import PromptEvent
+from jan_serve.text.lone_surrogates import valid_text, without_lone_surrogates
 
 PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 _PLAIN_ID: Final = "call_"
@@ -194,7 +195,8 @@ def _call_id(call_id: str) -> str:
 def _input(arguments: str) -> dict[str, Any]:
     """The arguments as an object: of a call that was cut short, the members that are there."""
     try:
-        value: Any = from_json(arguments or "{}", allow_partial=True)
+        json_text = without_lone_surrogates(valid_text(arguments or "{}").encode())
+        value: Any = from_json(json_text, allow_partial=True)
     except ValueError:
         return {}
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}

@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any, Final, cast
 
+from jan_serve.text.lone_surrogates import valid_text
+
 FIELD: Final = "input"
 
 _HEAD: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
@@ -69,9 +71,7 @@ def custom_arguments(text: str) -> str:
 
 
 def _unescaped(piece: str) -> str:
-    value: str = json.loads(f'"{piece}"', strict=False)
-    # An unpaired surrogate is not a character and cannot be encoded.
-    return value.encode("utf-8", "replace").decode() if not value.isascii() else value
+    return valid_text(json.loads(f'"{piece}"', strict=False))
 
 
 def _input_of(text: str) -> str:
@@ -82,4 +82,4 @@ def _input_of(text: str) -> str:
     if not isinstance(value, dict):
         return text
     text_input = cast(dict[str, Any], value).get(FIELD)
-    return text_input if isinstance(text_input, str) else text
+    return valid_text(text_input) if isinstance(text_input, str) else text

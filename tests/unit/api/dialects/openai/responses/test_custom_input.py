@@ -36,8 +36,8 @@ def read_everywhere(text: str) -> str:
         ('{"input": "line\nbreak"}', "line\nbreak"),
         ('{"input": "\\u00e9\\ud83d\\ude42é🙂"}', "é🙂é🙂"),
         # Half a pair is no character.
-        ('{"input": "\\ud83dx"}', "?x"),
-        ('{"input": "\\ud83d"}', "?"),
+        ('{"input": "\\ud83dx"}', "\ufffdx"),
+        ('{"input": "\\ud83d"}', "\ufffd"),
         # Cut short: what is whole of it.
         ('{"input": "ab', "ab"),
         ('{"input": "ab\\', "ab"),
