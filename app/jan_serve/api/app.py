@@ -268,7 +268,7 @@ def _exception_handlers(
         return answer(request, error.problem)
 
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return answer(request, validation_problem(error.errors()))
+        return answer(request, validation_problem(error.errors(), error.body))
 
     async def unrouted(request: Request, error: HTTPException) -> Response:
         return answer(request, _routing_problem(request, error, routes))

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from jan_serve.api.field_errors import FieldError, field_errors, summary_of
 from jan_serve.errors import (
     DeadlineExceeded,
     EngineCrashed,
@@ -71,15 +72,6 @@ _SPEAKING: Final = (EngineFailure, SettingsError)
 not be told from a fault of the server."""
 
 _RETRY_AFTER_CRASH_S: Final = 1.0
-_MAX_KEY_CHARS: Final = 100
-
-
-class FieldError(msgspec.Struct, frozen=True):
-    """A field that breaks the route's schema. loc: path of the value, beginning with `body`."""
-
-    loc: tuple[str | int, ...]
-    message: str
-    kind: str
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -182,40 +174,16 @@ def http_problem(status: int, code: str, message: str, headers: Mapping[str, str
     return HttpError(Problem(int(status), code, message, headers=headers or {}))
 
 
-def validation_problem(errors: Sequence[Mapping[str, Any]], limit: int = 16) -> Problem:
-    """errors: pydantic's. Values of the request are not repeated: they may be long or private."""
-    fields = tuple(
-        FieldError(_short(error["loc"]), _message_of(error), str(error["type"])) for error in errors[:limit]
-    )
-    summary = "; ".join(f"{_dotted(entry.loc)}: {entry.message}" for entry in fields[:3])
+def validation_problem(errors: Sequence[Mapping[str, Any]], body: object = None) -> Problem:
+    """errors: pydantic's, of this body."""
+    fields = field_errors(errors, body)
     return Problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
         "validation_error",
-        f"The request does not fit the schema of this route: {summary}",
-        param=_dotted(fields[0].loc) if fields else None,
+        f"The request does not fit the schema of this route: {summary_of(fields)}",
+        param=fields[0].place if fields else None,
         fields=fields,
     )
-
-
-def _message_of(error: Mapping[str, Any]) -> str:
-    """pydantic's message; of an unknown tag, it would repeat the tag."""
-    if error["type"] != "union_tag_invalid":
-        return str(error["msg"])
-    context = error["ctx"]
-    return f"{context['discriminator']} must be one of: {context['expected_tags']}"
-
-
-def _short(loc: Sequence[str | int]) -> tuple[str | int, ...]:
-    """Keys of a request's objects are values, too."""
-    return tuple(step[:_MAX_KEY_CHARS] if isinstance(step, str) else step for step in loc)
-
-
-def _dotted(loc: tuple[str | int, ...]) -> str:
-    """`messages[0].role` for ("body", "messages", 0, "role")."""
-    path = ""
-    for step in loc[1:] if loc[:1] == ("body",) else loc:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return path.lstrip(".") or "body"
 
 
 def _retry_header(error: JanServeError) -> dict[str, str]:

@@ -43,6 +43,15 @@ def _integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def type_of(value: object) -> str | None:
+    """The member `type` of an object or model; None if it is not a string."""
+    if isinstance(value, dict):
+        kind: object = cast(dict[str, Any], value).get("type")
+    else:
+        kind = getattr(value, "type", None)
+    return kind if isinstance(kind, str) else None
+
+
 class FirstError(msgspec.Struct, frozen=True):
     """Makes a list report only its first wrong item, so that a hostile list costs one error.
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_response_format import ConstraintFields, ResponseFormat
+from jan_serve.api.field_errors import field_errors
 from jan_serve.api.http.strict_json import decode_json
 from jan_serve.api.shared.wire_types import check_count
 from jan_serve.core.constraint import (
@@ -98,9 +99,9 @@ def _format(value: Any, field: str) -> Constraint | None:
         try:
             value = ResponseFormat.model_validate(value)
         except ValidationError as error:
-            wrong = error.errors(include_url=False, include_input=False)[0]
-            path = ".".join((field, *map(str, wrong["loc"])))
-            raise InvalidRequest(f"{path}: {wrong['msg']}", param=field) from None
+            [first, *_] = field_errors(error.errors(include_url=False, include_input=False), value)
+            path = f".{first.place}" if first.loc else ""
+            raise InvalidRequest(f"{field}{path}: {first.message}", param=field) from None
     match value.type:
         case "text":
             return None

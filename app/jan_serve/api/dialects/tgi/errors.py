@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import PlainTextResponse, Response
 from typing_extensions import TypedDict
 
 from jan_serve.api.errors import Problem
+from jan_serve.api.field_errors import Path, is_inside, path_in
 from jan_serve.api.http.json_position import line_and_column, span_of
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import (
@@ -31,8 +32,6 @@ from jan_serve.errors import (
     UnsupportedPattern,
     UnsupportedSchema,
 )
-
-Path = tuple[str | int, ...]
 
 _OVERLOADED: Final = "Model is overloaded"
 _IN_BAND_STATUS: Final = 422
@@ -195,12 +194,12 @@ def deserialize_error(errors: Sequence[Mapping[str, Any]], value: Any, body: byt
 
     errors: pydantic's, one or more. value: `body` decoded.
     """
-    entries = [_Entry(_path(error, value), error) for error in errors[:_MAX_ERRORS]]
+    entries = [_Entry(path_in(error["loc"], value), error) for error in errors[:_MAX_ERRORS]]
     # If a value may have several forms, errors deeper inside it are of the form that fits better.
     deepest = [
         entry
         for entry in entries
-        if entry.is_missing or not any(_is_inside(other.path, entry.path) for other in entries)
+        if entry.is_missing or not any(is_inside(other.path, entry.path) for other in entries)
     ]
     placed = [(_offset(entry, value, body), entry) for entry in deepest]
     known = [(offset, entry) for offset, entry in placed if offset is not None]
@@ -210,22 +209,6 @@ def deserialize_error(errors: Sequence[Mapping[str, Any]], value: Any, body: byt
     alike = [entry for _, entry in known if entry.path == first.path and entry.is_missing == first.is_missing]
     line, column = line_and_column(body, offset)
     return f"{_words(alike, value)} at line {line} column {column}"
-
-
-def _is_inside(inner: Path, outer: Path) -> bool:
-    return len(inner) > len(outer) and inner[: len(outer)] == outer
-
-
-def _path(error: Mapping[str, Any], value: Any) -> Path:
-    path: list[str | int] = []
-    for step in error["loc"]:
-        if isinstance(value, dict) and isinstance(step, str) and step in value:
-            path.append(step)
-            value = cast(dict[str, Any], value)[step]
-        elif isinstance(value, list) and isinstance(step, int) and step < len(cast(list[Any], value)):
-            path.append(step)
-            value = cast(list[Any], value)[step]
-    return tuple(path)
 
 
 def _value(path: Path, value: Any) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,6 +18,7 @@ from jan_serve.api.dialects.lmdeploy.parse_common import (
     stop_conditions,
     token_limit,
 )
+from jan_serve.api.field_errors import field_errors
 from jan_serve.core import messages as core
 from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 from jan_serve.errors import InvalidRequest, UnsupportedContent
@@ -129,7 +129,7 @@ def _message(item: dict[str, Any], index: int) -> core.Message:
     try:
         message = _MESSAGE.validate_python(item)
     except ValidationError as error:
-        raise _invalid_message(f"messages[{index}]", error) from None
+        raise _invalid_message(f"messages[{index}]", error, item) from None
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidRequest(
@@ -164,7 +164,7 @@ def _part(part: dict[str, Any], field: str, note: str | None) -> core.ContentPar
     try:
         known = _PART.validate_python(part)
     except ValidationError as error:
-        raise _invalid_message(field, error) from None
+        raise _invalid_message(field, error, part) from None
     if isinstance(known, wire.TextPart):
         return core.TextPart(known.text)
     url = known.image_url if isinstance(known.image_url, str) else known.image_url.url
@@ -178,7 +178,7 @@ def _call(call: wire.ToolCall) -> core.ToolCall:
     return core.ToolCall(call.id, core.FunctionCall(call.function.name, arguments))
 
 
-def _invalid_message(field: str, error: ValidationError) -> InvalidRequest:
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = ".".join(str(step) for step in cast(Sequence[object], first["loc"]))
-    return InvalidRequest(f"{field}{'.' if path else ''}{path}: {first['msg']}", param="messages")
+def _invalid_message(field: str, error: ValidationError, value: object) -> InvalidRequest:
+    [first, *_] = field_errors(error.errors(include_url=False, include_input=False), value)
+    path = f".{first.place}" if first.loc else ""
+    return InvalidRequest(f"{field}{path}: {first.message}", param="messages")

@@ -16,6 +16,7 @@ from jan_serve.api.dialects.openai.parse_common import (
 )
 from jan_serve.api.dialects.openai.parse_constraint import constraint_of
 from jan_serve.api.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
+from jan_serve.api.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.api.shared.keep_alive import keep_alive_s
 from jan_serve.core.messages import (
     IMAGE_NOTE,
@@ -101,7 +102,7 @@ def _message(message: wire.ChatMessage, index: int) -> Message:
         case wire.AssistantMessage():
             return Message(
                 role="assistant",
-                content=content,
+                content=_with_refusal(content, message.refusal),
                 name=message.name,
                 tool_calls=_tool_calls(message),
                 reasoning_content=message.reasoning_content,
@@ -121,12 +122,28 @@ def _content(
     return tuple(_part(part, f"{field}[{index}]", note) for index, part in enumerate(content))
 
 
+def _with_refusal(
+    content: str | tuple[ContentPart, ...] | None, refusal: str | None
+) -> str | tuple[ContentPart, ...] | None:
+    """The refusal is the text of a turn without any, and else follows it."""
+    if not refusal:
+        return content
+    if not content:
+        return refusal
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    return (*parts, TextPart(refusal))
+
+
 def _part(
-    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.OtherPart, field: str, note: str | None
+    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.RefusalPart | wire.OtherPart,
+    field: str,
+    note: str | None,
 ) -> ContentPart:
     match part:
         case wire.TextPart():
             return TextPart(part.text)
+        case wire.RefusalPart():
+            return TextPart(part.refusal)
         case wire.ImagePart():
             url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
             return ImagePart(url, f"{field}.image_url", note)
@@ -139,15 +156,18 @@ def _part(
 
 
 def _tool_calls(message: wire.AssistantMessage) -> tuple[ToolCall, ...]:
-    calls = [
-        ToolCall(call.id, FunctionCall(call.function.name, call.function.arguments))
-        for call in message.tool_calls or ()
-    ]
+    calls = [ToolCall(call.id, _called(call)) for call in message.tool_calls or ()]
     if message.function_call is not None and not calls:
         # The older form has no ids: the result names the function instead.
         call = message.function_call
         calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, call.arguments))]
     return tuple(calls)
+
+
+def _called(call: wire.ToolCall | wire.CustomToolCall) -> FunctionCall:
+    if isinstance(call, wire.CustomToolCall):
+        return FunctionCall(call.custom.name, custom_arguments(call.custom.input))
+    return FunctionCall(call.function.name, call.function.arguments)
 
 
 def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
 from jan_serve.api.dialects.openai import limits
 from jan_serve.api.dialects.openai.wire_common import ChoiceFields, Count, Effort, TemplateFields
-from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel
+from jan_serve.api.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel, type_of
 
 
 class TextPart(WireModel):
@@ -43,13 +43,22 @@ class AudioPart(WireModel):
     input_audio: InputAudio
 
 
+class RefusalPart(WireModel):
+    """What the model said in place of an answer: read as text."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
 class OtherPart(WireModel):
     """Other media: rejected."""
 
     type: Literal["audio_url", "video_url", "file"]
 
 
-ContentPart = Annotated[TextPart | ImagePart | AudioPart | OtherPart, Field(discriminator="type")]
+ContentPart = Annotated[
+    TextPart | ImagePart | AudioPart | RefusalPart | OtherPart, Field(discriminator="type")
+]
 Parts = Annotated[list[ContentPart], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]
 Content = str | Parts | None
 
@@ -69,6 +78,28 @@ class ToolCall(WireModel):
     function: FunctionCall
 
 
+class CustomCall(WireModel):
+    """A call of a custom tool; input is plain text."""
+
+    name: str
+    input: str
+
+
+class CustomToolCall(WireModel):
+    id: str
+    type: Literal["custom"]
+    custom: CustomCall
+
+
+def _call_tag(value: object) -> str:
+    return "custom" if type_of(value) == "custom" else "function"
+
+
+AnyToolCall = Annotated[
+    Annotated[ToolCall, Tag("function")] | Annotated[CustomToolCall, Tag("custom")], Discriminator(_call_tag)
+]
+
+
 class SystemMessage(WireModel):
     """Instructions. `developer` is OpenAI's newer name of `system`."""
 
@@ -84,16 +115,18 @@ class UserMessage(WireModel):
 
 
 class AssistantMessage(WireModel):
-    """A turn of the model; content may be null if there are calls."""
+    """A turn of the model; content may be null if there are calls or a refusal."""
 
     role: Literal["assistant"]
     content: Content = None
     name: str | None = None
     tool_calls: (
-        Annotated[list[ToolCall], FirstError(), AtMost(limits.MAX_TOOL_CALLS, "messages.tool_calls")] | None
+        Annotated[list[AnyToolCall], FirstError(), AtMost(limits.MAX_TOOL_CALLS, "messages.tool_calls")]
+        | None
     ) = None
     function_call: FunctionCall | None = None
     reasoning_content: str | None = None
+    refusal: str | None = None
 
 
 class ToolMessage(WireModel):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, cast, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel
+from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel, type_of
 
 
 class TextPart(WireModel):
@@ -177,15 +177,6 @@ _TAGS: Final = {
     "item_reference": "item_reference",
     **dict.fromkeys(get_args(HostedType), "hosted"),
 }
-
-
-def type_of(value: object) -> str | None:
-    """The member `type` of an object or model; None if it is not a string."""
-    if isinstance(value, dict):
-        kind: object = cast(dict[str, Any], value).get("type")
-    else:
-        kind = getattr(value, "type", None)
-    return kind if isinstance(kind, str) else None
 
 
 def _tag(value: object) -> str | None:

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from jan_serve.api.dialects.openai import limits
-from jan_serve.api.dialects.openai.responses.wire_items import type_of
-from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel
+from jan_serve.api.shared.wire_types import AtMost, FirstError, WireModel, type_of
 
 
 class FunctionTool(WireModel):

@@ -92,6 +92,40 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
             Message(role="assistant", tool_calls=(ToolCall("c1", FunctionCall("f", "{}")),)),
         ),
         (
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+            Message(role="assistant", content=(TextPart("No."),)),
+        ),
+        ({"role": "assistant", "refusal": "No."}, Message(role="assistant", content="No.")),
+        ({"role": "assistant", "content": "", "refusal": "No."}, Message(role="assistant", content="No.")),
+        ({"role": "assistant", "content": "Hm.", "refusal": None}, Message(role="assistant", content="Hm.")),
+        (
+            {"role": "assistant", "content": "Hm.", "refusal": "No."},
+            Message(role="assistant", content=(TextPart("Hm."), TextPart("No."))),
+        ),
+        (
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}],
+            },
+            Message(role="assistant", content=(TextPart("Hm."), TextPart("No."))),
+        ),
+        (
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "c1", "type": "custom", "custom": {"name": "sh", "input": 'ls "a"'}},
+                    CALL,
+                ],
+            },
+            Message(
+                role="assistant",
+                tool_calls=(
+                    ToolCall("c1", FunctionCall("sh", '{"input": "ls \\"a\\""}')),
+                    ToolCall("c1", FunctionCall("f", "{}")),
+                ),
+            ),
+        ),
+        (
             {"role": "assistant", "function_call": {"name": "f", "arguments": "{"}},
             Message(role="assistant", tool_calls=(ToolCall("call_f", FunctionCall("f", "{")),)),
         ),
