@@ -40,6 +40,7 @@ from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
 from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from jan_serve.api.http.deferred_routes import DeferredRoutes, all_routes
+from jan_serve.api.http.head_requests import HeadRequests, with_head
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
@@ -197,7 +198,7 @@ def _application(
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
         middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
-        exception_handlers=_exception_handlers(envelopes, routes),
+        exception_handlers=_exception_handlers(envelopes),
     )
     app.state.max_json_depth = settings.max_json_depth
     app.state.parts = parts
@@ -249,13 +250,12 @@ def _middleware(
             upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
             form_paths=[path for dialect in dialects for path in dialect.form_paths],
         ),
+        Middleware(HeadRequests, own_paths=[path for dialect in dialects for path in dialect.head_paths]),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 
 
-def _exception_handlers(
-    envelopes: Envelopes, routes: Sequence[BaseRoute]
-) -> dict[int | type[Exception], Any]:
+def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any]:
     def answer(request: Request, problem: Problem) -> Response:
         record = record_of(request.scope)
         record.error = problem.code
@@ -271,7 +271,7 @@ def _exception_handlers(
         return answer(request, validation_problem(error.errors(), error.body))
 
     async def unrouted(request: Request, error: HTTPException) -> Response:
-        return answer(request, _routing_problem(request, error, routes))
+        return answer(request, _routing_problem(request, error))
 
     async def gone(request: Request, error: ClientGone | ClientDisconnect) -> Response:
         return Response(status_code=CLIENT_CLOSED)
@@ -286,16 +286,16 @@ def _exception_handlers(
     }
 
 
-def _routing_problem(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Problem:
+def _routing_problem(request: Request, error: HTTPException) -> Problem:
     path, method = request.scope["path"], request.scope["method"]
     if error.status_code == HTTPStatus.NOT_FOUND:
         return http_problem(404, "not_found", "There is no such route on this server.").problem
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = {
             allowed
-            for route in all_routes(routes)
+            for route in all_routes(request.app.router.routes)
             if route.matches({"type": "http", "path": path, "method": method})[0] is not Match.NONE
-            for allowed in getattr(route, "methods", ())
+            for allowed in with_head(getattr(route, "methods", ()))
         }
         headers = {"allow": ", ".join(sorted(allowed))}
         return http_problem(

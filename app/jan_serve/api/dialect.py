@@ -55,6 +55,7 @@ class Dialect(msgspec.Struct, frozen=True):
     greeting: what `GET /` answers to programs.
     upload_paths: prefixes whose bodies are files, of any type and size, unless a web page sends them.
     form_paths: whose bodies are forms with files.
+    head_paths: prefixes below which routes answer HEAD themselves; elsewhere it is GET without the body.
     """
 
     router: Callable[[], APIRouter]
@@ -69,3 +70,4 @@ class Dialect(msgspec.Struct, frozen=True):
     greeting: str = ""
     upload_paths: tuple[str, ...] = ()
     form_paths: tuple[str, ...] = ()
+    head_paths: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ def add_document(app: FastAPI, dialects: Sequence[Dialect], open_paths: Collecti
 
     app.openapi = document
 
-    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
         return JSONResponse(document())
 

@@ -20,6 +20,7 @@ from jan_serve.api.dialects.anthropic.claude_names import names_for
 from jan_serve.api.dialects.anthropic.paths import MESSAGES, rewrite_head
 from jan_serve.api.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
 from jan_serve.api.dialects.ollama.paths import GREETING
+from jan_serve.api.dialects.openai import paths as openai
 from jan_serve.api.errors import ClientGone, Envelopes, HttpError, http_problem, logged_problem
 from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
 from jan_serve.api.guards.body import BodyGuard
@@ -28,6 +29,7 @@ from jan_serve.api.guards.guard import Guard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
+from jan_serve.api.http.head_requests import HeadRequests, with_head
 from jan_serve.api.http.page_files import Page
 from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
 from jan_serve.api.http.request_context import RequestContext
@@ -253,7 +255,7 @@ async def _body(receive: Receive) -> bytes:
 def _list_handlers(proxy: Proxy) -> dict[str, dict[str, Handler]]:
     lists = proxy.lists
     return {
-        TAGS.path: {"GET": lists.tags, "HEAD": lists.tags},
+        TAGS.path: {"GET": lists.tags},
         LOADED.path: {"GET": lists.loaded},
         LM_STUDIO.path: {"GET": lists.lm_studio},
         ANTHROPIC.path: {"GET": lists.anthropic},
@@ -276,6 +278,7 @@ class ManagementGuard(Guard):
 def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifecycle: Lifecycle) -> ASGIApp:
     """Outermost last, in the order of the server: the Host check precedes all others."""
     forms = envelopes()
+    app = HeadRequests(app)
     managers = settings.management_keys or settings.api_keys
     app = BodyGuard(
         app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes, form_paths=FORMS
@@ -295,13 +298,13 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
         count=metrics.observe,
         lifecycle=lifecycle,
         probe_paths=("/extras/nodes",),
-        rewrites=(rewrite_head,),
+        rewrites=(rewrite_head, openai.rewrite_head),
     )
     return Lingering(app)
 
 
 def _wrong_method(methods: Iterable[str]) -> HttpError:
-    allowed = ", ".join(sorted(methods))
+    allowed = ", ".join(sorted(with_head(methods)))
     return http_problem(
         HTTPStatus.METHOD_NOT_ALLOWED,
         "method_not_allowed",

@@ -65,8 +65,8 @@ class Handlers:
             "/distserve/connection_warmup": {"POST": self.warm_up},
             "/distserve/gc": {"POST": self.collect_garbage},
             "/extras/nodes": {"GET": self.nodes},
-            "/health": {"GET": self.health, "HEAD": self.health},
-            "/ready": {"GET": self.ready, "HEAD": self.ready},
+            "/health": {"GET": self.health},
+            "/ready": {"GET": self.ready},
             "/metrics": {"GET": self.metrics_page},
             "/models": {"GET": self.page_models},
         }

@@ -62,7 +62,6 @@ AT_THE_NODE: Final = {
     "describes one server, or its models": (
         "GET /api/experimental/model-recommendations",
         "GET /api/status",
-        "HEAD /api/version",
         "GET /extras/catalogue",
         "GET /extras/clients",
         "GET /lmdeploy/health",
@@ -70,7 +69,6 @@ AT_THE_NODE: Final = {
         "GET /logs",
         "GET /lora-adapters",
         "GET /openapi.json",
-        "HEAD /openapi.json",
         "GET /ping",
         "GET /props",
         "GET /tgi",

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Final
+from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +24,8 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
 """Names a part of the request that is enforced only partly. May occur several times."""
 
+_UNMATCHED: Final = "unmatched"
+_MAX_PATH_CHARS: Final = 80
 _MAX_WARNINGS: Final = 16
 """Further ones are not sent: clients and proxies limit the size of a head."""
 
@@ -111,14 +114,24 @@ def _request_id(scope: Scope) -> str:
 
 def _route(scope: Scope) -> str:
     """The route's pattern, not the path: clients must not be able to create labels."""
-    return getattr(scope.get("route"), "path", "unmatched")
+    return getattr(scope.get("route"), "path", _UNMATCHED)
+
+
+def _shown_route(scope: Scope) -> str:
+    """The pattern; without one, the path too, which tells what a client misses. Printable ASCII, cut."""
+    route = _route(scope)
+    return (
+        route
+        if route != _UNMATCHED
+        else f"{route} {quote(scope['path'], errors='replace')[:_MAX_PATH_CHARS]}"
+    )
 
 
 def _log(scope: Scope, status: int, record: RequestRecord) -> None:
     logger.info(
         "%s %s %s",
         scope["method"],
-        _route(scope),
+        _shown_route(scope),
         status or CLIENT_CLOSED,
         extra={
             "request_id": record.request_id,

@@ -106,7 +106,6 @@ def health_router(
     router = APIRouter(route_class=DeferredRoute, tags=["Server"])
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})
-    @router.head("/health", include_in_schema=False)
     async def health() -> Response:
         """Alive: 200 while requests are served, 503 while the server drains."""
         body = health_now()
@@ -115,7 +114,6 @@ def health_router(
         return json_reply(body.model_dump(), status)
 
     @router.get("/ready", response_model=Readiness, responses={503: {"model": Readiness}})
-    @router.head("/ready", include_in_schema=False)
     async def ready() -> Response:
         """200 only if a request would be accepted now."""
         if control is not None and control.is_sleeping:

@@ -21,11 +21,11 @@ def page_router(folder: Path | None, greeting: str = "") -> APIRouter:
     files = Page(folder, greeting)
     router = APIRouter(route_class=DeferredRoute, include_in_schema=False)
 
-    @router.api_route(PAGE_PATH, methods=["GET", "HEAD"])
+    @router.get(PAGE_PATH)
     async def page(request: Request) -> Response:
         return files.index(request)
 
-    @router.api_route(ASSETS_PATH + "{name}", methods=["GET", "HEAD"])
+    @router.get(ASSETS_PATH + "{name}")
     async def asset(request: Request, name: str) -> Response:
         return files.asset(request, name)
 

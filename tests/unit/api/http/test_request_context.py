@@ -135,7 +135,28 @@ async def test_the_route_and_status_are_counted_and_logged(
     await around.run(app)
     [(route, status, record)] = around.observed
     assert ((route, status), record.cancelled) == (observed, cancelled)
-    assert caplog.messages[-1] == f"GET {route} {status}"
+    shown = "unmatched /" if route == "unmatched" else route
+    assert caplog.messages[-1].startswith(f"GET {shown}") and caplog.messages[-1].endswith(f" {status}")
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/v1/nowhere", "/v1/nowhere"), ("/a b\n\x1b[31m", "/a%20b%0A%1B%5B31m"), ("/é\ud83d", "/%C3%A9%3F"),
+        ("/" + "x" * 500, "/" + "x" * 79), ("/" + "é" * 500, ("/" + "%C3%A9" * 20)[:80]),
+    ],
+)  # fmt: skip
+async def test_the_log_names_a_path_without_a_route(
+    around: Around, caplog: pytest.LogCaptureFixture, path: str, shown: str
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    caplog.set_level(logging.INFO, "jan_serve.request")
+    await around.run(app, path)
+    assert caplog.messages == [f"GET unmatched {shown} 404"]
+    assert around.observed[0][0] == "unmatched"
 
 
 async def test_a_request_without_an_answer_was_cancelled(around: Around) -> None:

@@ -24,4 +24,5 @@ def ollama_dialect(_: Settings, services: Services) -> Dialect:
         errors={PREFIX: render_error},
         greeting=GREETING,
         upload_paths=(UPLOADS,),
+        head_paths=(UPLOADS,),
     )

@@ -7,6 +7,7 @@ from typing import Final
 from fastapi import APIRouter
 
 from jan_serve.api.dialect import Dialect, Services
+from jan_serve.api.dialects.openai.paths import rewrite_head
 from jan_serve.config import Settings
 
 _PATHS: Final = (
@@ -27,4 +28,4 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             response_store_bytes=settings.response_store_bytes,
         )
 
-    return Dialect(router, _PATHS, form_paths=("/v1/audio/transcriptions",))
+    return Dialect(router, _PATHS, rewrite_head=rewrite_head, form_paths=("/v1/audio/transcriptions",))

@@ -24,7 +24,6 @@ VERSION: Final = "0.32.0"
 
 
 def add_server_routes(router: APIRouter) -> None:
-    @router.head("/api/version", include_in_schema=False)
     @router.get("/api/version", response_model=wire.OllamaVersion)
     async def version() -> Response:
         """The release of Ollama whose API this is."""
@@ -42,7 +41,6 @@ def add_server_routes(router: APIRouter) -> None:
 
 
 def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> None:
-    @router.head("/api/tags", include_in_schema=False)
     @router.get("/api/tags", summary="Models", response_model=wire.ModelRows)
     async def tags() -> Response:
         """All models that requests can name. Waits for no load."""
