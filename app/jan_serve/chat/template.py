@@ -176,9 +176,9 @@ def _merged(first: Message, second: Message) -> Message:
 
 def _split_partial_answer(prompt: ChatPrompt) -> tuple[ChatPrompt, Message | None]:
     last = prompt.messages[-1] if len(prompt.messages) > 1 else None
-    if last is None or last.role != "assistant" or last.tool_calls:
+    if not prompt.continues_answer or last is None or last.role != "assistant" or last.tool_calls:
         return prompt, None
-    return msgspec.structs.replace(prompt, messages=prompt.messages[:-1]), last
+    return msgspec.structs.replace(prompt, messages=prompt.messages[:-1], opens_answer=True), last
 
 
 def _partial_answer(message: Message, chat_format: ChatFormat, text: str) -> str:
@@ -224,7 +224,7 @@ def _values(
         "tool_choice": template_tool_choice(prompt.tool_choice),
         "bos_token": facts.bos_token,
         "eos_token": facts.eos_token,
-        "add_generation_prompt": True,
+        "add_generation_prompt": prompt.opens_answer,
         "strftime_now": strftime_now,
     }
     return values

@@ -60,6 +60,8 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
 
     parallel_tool_calls: an answer may have several calls. split_thoughts: separate reasoning from the text; else it
     stays there with its markers. reasoning_budget: tokens after which a thought is closed; None is no limit.
+    opens_answer: the prompt ends with the beginning of an answer. continues_answer: a final message of the assistant is
+    that beginning, whatever `opens_answer` is.
     """
 
     messages: tuple[Message, ...]
@@ -68,6 +70,8 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     parallel_tool_calls: bool = True
     split_thoughts: bool = True
     reasoning_budget: int | None = None
+    opens_answer: bool = True
+    continues_answer: bool = True
     template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 

@@ -280,13 +280,15 @@ def _size(file: str) -> int:
 def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
     """The pooling, and whether the model can only embed.
 
-    llama.cpp pools by mean if the model names none; "none" has a vector per token, not one per input.
+    llama.cpp pools by mean if the model names none. "none", which has a vector per token and not one per input, is kept
+    where the settings ask for it.
     """
     named = model.default_pooling()
     causal = model.metadata().get(f"{model.architecture}.attention.causal", "true")
     embedding_only = named in ("mean", "cls", "last", "rank") or causal == "false"
     pooling = settings.pooling or named
-    return (pooling if pooling in ("mean", "cls", "last", "rank") else "mean"), embedding_only
+    known = pooling in ("mean", "cls", "last", "rank") or settings.pooling is not None
+    return (pooling if known else "mean"), embedding_only
 
 
 def _n_ctx(settings: EngineSettings, model: LlamaModel, plan: DevicePlan, embedding_n_ctx: int | None) -> int:

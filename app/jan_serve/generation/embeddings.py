@@ -12,7 +12,7 @@ import msgspec
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.ports import EngineClient, ModelLeases
 from jan_serve.ipc.messages import EmbedRequest
 
 FLOAT_BYTES = 4
@@ -56,6 +56,7 @@ class EmbeddingService:
                     raise UnsupportedOperation(
                         f"The model `{client.name}` ranks texts; it does not embed them.", param="model"
                     )
+                refuse_unpooled(client)
                 n_embd = client.facts.n_embd
                 if dimensions is not None and dimensions > n_embd:
                     raise InvalidRequest(
@@ -74,6 +75,16 @@ class EmbeddingService:
             vectors=vectors,
             dimensions=min(dimensions or embedded.dimensions, embedded.dimensions),
             prompt_tokens=embedded.prompt_tokens,
+        )
+
+
+def refuse_unpooled(client: EngineClient) -> None:
+    """Raises UnsupportedOperation for a model whose settings ask for a vector per token."""
+    if client.facts.pooling == "none":
+        raise UnsupportedOperation(
+            f"The model `{client.name}` has the pooling `none`, which makes a vector for each token, and this route"
+            " answers with one for each input. Set its pooling to mean, cls or last.",
+            param="model",
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.embeddings import refuse_unpooled
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.ipc.messages import EmbedRequest
 
@@ -53,6 +54,7 @@ class PoolingService:
                         " model.",
                         param="model",
                     )
+                refuse_unpooled(client)
                 request = EmbedRequest(
                     id=client.next_id(), inputs=tuple(inputs), normalize=False, parse_special=True
                 )

@@ -90,7 +90,7 @@ async def test_chat_stream() -> None:
     status, body = await post("/v1/chat/completions", CHAT | {"stream": True})
     assert status == 200
     assert body == (
-        chunk('{"role":"assistant"}')
+        chunk('{"role":"assistant","content":""}')
         + chunk('{"content":"Hel"}')
         + chunk('{"content":"lo."}')
         + chunk("{}", '"stop"')
@@ -103,7 +103,7 @@ async def test_chat_stream_with_usage() -> None:
     more = ',"usage":null'
     _, text = await post("/v1/chat/completions", body, over(saying("a", reason="length")))
     assert text == (
-        chunk('{"role":"assistant"}', more=more)
+        chunk('{"role":"assistant","content":""}', more=more)
         + chunk('{"content":"a"}', more=more)
         + chunk("{}", '"length"', more=more)
         + 'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk","choices":[],"usage":'
@@ -115,8 +115,8 @@ async def test_chat_stream_with_usage() -> None:
 async def test_chat_choices_are_streamed_side_by_side() -> None:
     _, text = await post("/v1/chat/completions", CHAT | {"stream": True, "n": 2}, over(saying("a")))
     assert text == (
-        chunk('{"role":"assistant"}')
-        + chunk('{"role":"assistant"}', index=1)
+        chunk('{"role":"assistant","content":""}')
+        + chunk('{"role":"assistant","content":""}', index=1)
         + chunk('{"content":"a"}')
         + chunk('{"content":"a"}', index=1)
         + chunk("{}", '"stop"')
@@ -348,7 +348,7 @@ async def test_before_the_first_event_an_error_has_its_status(
 async def test_after_it_the_stream_ends_with_one_error_event(error: Exception, after: int) -> None:
     status, text = await post("/v1/chat/completions", CHAT | {"stream": True}, over(failing(error, after)))
     assert status == 200
-    head = chunk('{"role":"assistant"}') + chunk('{"content":"a"}') * after
+    head = chunk('{"role":"assistant","content":""}') + chunk('{"content":"a"}') * after
     assert text.startswith(head)
     code = error.code if isinstance(error, JanServeError) else "internal_error"
     [event] = text.removeprefix(head).split("\n\n")[:-1]

@@ -106,6 +106,13 @@ def test_vectors_are_those_of_the_tokens_pooled(
     np.testing.assert_allclose(vectors, np.stack(wanted), atol=tolerance)
 
 
+def test_a_pooling_that_is_asked_for_is_known_to_the_front(exact_llama: Path) -> None:
+    with running_worker(exact_llama, pooling="none", **EXACT) as worker:
+        assert worker.facts.pooling == "none"
+    with running_worker(exact_llama, **EXACT) as worker:
+        assert worker.facts.pooling == "mean"
+
+
 def test_under_adapters_each_input_keeps_its_own_over_all_its_pieces(
     exact_llama: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.embeddings import EmbeddingService, shorten, to_floats
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
+from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +40,24 @@ async def test_a_ranking_model_does_not_embed() -> None:
     models = FakeModels(FakeClient(facts=fake_facts(pooling="rank")))
     with pytest.raises(UnsupportedOperation):
         await service(models).embed(None, ["a"])
+
+
+async def test_a_model_without_pooling_has_no_vector_of_an_input() -> None:
+    facts = fake_facts(pooling="none", is_embedding_model=True)
+    models = FakeModels(FakeClient(name="m", facts=facts))
+    with pytest.raises(UnsupportedOperation, match="a vector for each token") as caught:
+        await service(models).embed(None, ["a"])
+    assert caught.value.param == "model"
+    async with http_client(models) as client:
+        for path in (
+            "/v1/embeddings",
+            "/embeddings",
+            "/api/embed",
+            "/lmdeploy/v1/embeddings",
+            "/lmdeploy/pooling",
+        ):
+            response = await client.post(path, json={"model": "m", "input": "a"})
+            assert (response.status_code, "pooling `none`" in response.text) == (400, True), path
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 7, 8])

@@ -49,6 +49,8 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
             parallel_tool_calls=body.parallel_tool_calls is not False and not uses_functions(body),
             split_thoughts=body.reasoning_format != "none",
             reasoning_budget=reasoning_budget(body, body.reasoning_effort),
+            opens_answer=body.add_generation_prompt is not False,
+            continues_answer=_continues(body),
             template_kwargs=template_kwargs(body, body.reasoning_effort),
         ),
         sampling=sampling_params(body),
@@ -63,6 +65,21 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         adapters=adapter_choices(body.lora),
         keep_alive_s=keep_alive_s(body.keep_alive),
     )
+
+
+def _continues(body: wire.CreateChatCompletionRequest) -> bool:
+    if not body.continue_final_message:
+        return body.continue_final_message is None and body.add_generation_prompt is not False
+    if body.add_generation_prompt:
+        raise InvalidRequest(
+            "continue_final_message: contradicts `add_generation_prompt`: an answer is continued or begun",
+            param="continue_final_message",
+        )
+    if not body.messages or body.messages[-1].role != "assistant":
+        raise InvalidRequest(
+            "continue_final_message: needs a last message of the assistant", param="continue_final_message"
+        )
+    return True
 
 
 def uses_functions(body: wire.CreateChatCompletionRequest) -> bool:

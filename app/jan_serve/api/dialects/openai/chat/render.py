@@ -118,7 +118,7 @@ class ChatChunks:
             case Started() as started:
                 self._head.served_by(started.model)
                 for index in range(self._form.n):
-                    yield self._chunk(index, {"role": "assistant"})
+                    yield self._chunk(index, {"role": "assistant", "content": ""})
             case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
                 yield self._chunk(delta.index, {"content": delta.text}, tokens=delta.tokens)
             case ReasoningDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):

@@ -211,6 +211,16 @@ class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
         AtMost(limits.MAX_STOPS, "stop_sequences"),
         Field(description="The AI SDK's name of stop."),
     ] = None
+    add_generation_prompt: Annotated[
+        bool | None, Field(description="False: the prompt does not begin an answer after the messages.")
+    ] = None
+    continue_final_message: Annotated[
+        bool | None,
+        Field(
+            description="Whether the answer continues a last message of the assistant. Null: it does, unless"
+            " add_generation_prompt is false."
+        ),
+    ] = None
     logprobs: bool | None = False
     top_logprobs: Annotated[
         Count | None,
