@@ -115,7 +115,7 @@ async def test_beside_tools_the_refused_one_is_named(field: str, with_tools: boo
     """A tool that is refused is the tools' fault, and a constraint is its own field's."""
     function = {"name": "f", "strict": True, "parameters": {"type": "object", "$ref": "http://a/b"}}
     tools = [{"type": "function", "function": function}]
-    fine = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    fine: list[dict[str, Any]] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     for constraint, given, param in ((SCHEMA, tools, "tools"), (BAD, fine, field)):
         if given is tools and not with_tools:
             continue

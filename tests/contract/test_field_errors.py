@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,10 +37,10 @@ def strings_of(value: Any) -> Iterator[str]:
         case str():
             yield value
         case dict():
-            for item in value.values():
+            for item in cast(dict[str, Any], value).values():
                 yield from strings_of(item)
         case list():
-            for item in value:
+            for item in cast(list[Any], value):
                 yield from strings_of(item)
         case _:
             pass

@@ -82,7 +82,7 @@ def facts_of(name: str, settings: EngineSettings) -> ModelFacts:
         n_layer=1,
         device="CPU",
         devices=(cpu,),
-        pooling="mean" if "embed" in name else "none",
+        pooling="mean",
         is_embedding_model="embed" in name,
         is_recurrent=False,
         special_tokens=special,

@@ -25,7 +25,7 @@ from jan_serve.core.request import RESPONSE_FORMAT
 from jan_serve.errors import InvalidJson, InvalidRequest, InvalidSchema
 
 _SYNTAX: Final = str.maketrans({mark: f"\\{mark}" for mark in r"^$\.*+?()[]{}|/"})
-_ABSENT: Final = (None, "", False, [], {})
+_ABSENT: Final[tuple[Any, ...]] = (None, "", False, [], {})
 
 
 class RequestedConstraint(NamedTuple):
@@ -71,8 +71,8 @@ def _canonical(constraint: Constraint | None) -> bytes:
 def _is_of_objects(constraint: Constraint | None) -> bool:
     return (
         isinstance(constraint, JsonSchemaConstraint)
-        and isinstance(constraint.schema, dict)
-        and cast(dict[str, Any], constraint.schema).get("type") == "object"
+        and isinstance(schema := constraint.schema, dict)
+        and cast(dict[str, Any], schema).get("type") == "object"
     )
 
 
@@ -110,7 +110,9 @@ def _format(value: Any, field: str) -> Constraint | None:
         case "grammar" | "ebnf":
             return GbnfConstraint(_text(value, field, value.grammar, value.ebnf, value.value))
         case "regex" | "regex_schema":
-            pattern = value.regex.get("regex") if isinstance(value.regex, dict) else value.regex
+            pattern: Any = value.regex
+            if isinstance(pattern, dict):
+                pattern = cast(dict[str, Any], pattern).get("regex")
             return RegexConstraint(
                 _text(value, field, value.regex_schema, value.value, pattern, value.pattern)
             )
