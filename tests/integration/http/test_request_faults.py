@@ -128,15 +128,6 @@ REFUSED: Final[dict[str, tuple[str, dict[str, Any] | bytes, str, str]]] = {
     "too many: inputs": ("/v1/embeddings", {"input": ["a"] * 100_000}, "invalid_request", "2048"),
     "text: no UTF-8": (COMPLETIONS, b'{"prompt":"\xff\xfe"}', "invalid_json", "UTF-8"),
     "text: GBK": (COMPLETIONS, '{"prompt":"你好"}'.encode("gbk"), "invalid_json", "UTF-8"),
-    "text: surrogate": (COMPLETIONS, rb'{"prompt":"\ud800"}', "invalid_json", "not valid JSON"),
-    "text: surrogate in stop": (COMPLETIONS, rb'{"prompt":"a","stop":"\udc00"}', "invalid_json", "not valid JSON"),
-    "text: surrogate in model": (COMPLETIONS, rb'{"prompt":"a","model":"\ud800"}', "invalid_json", "not valid JSON"),
-    "text: surrogate in a tool": (
-        CHATS,
-        rb'{"messages":[],"tools":[{"type":"function","function":{"name":"\ud800"}}]}',
-        "invalid_json",
-        "not valid JSON",
-    ),
 }  # fmt: skip
 
 

@@ -166,29 +166,24 @@ def _schema(value: Any, field: str) -> JsonSchemaConstraint:
     return JsonSchemaConstraint(value)
 
 
-def _schema_if_any(value: Any, field: str) -> Constraint | None:
-    return None if value == "" else _schema(value, field)
-
-
 def _any_object(value: Any, field: str) -> Constraint | None:
     if not isinstance(value, bool):
         raise InvalidRequest(f"{field}: must be true or false", param=field)
     return JsonObjectConstraint() if value else None
 
 
-def _regex(value: Any, field: str) -> Constraint | None:
+def _regex(value: Any, field: str) -> Constraint:
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: must be a regular expression, a text", param=field)
-    return RegexConstraint(value) if value else None
+    return RegexConstraint(value)
 
 
 def _gbnf(value: Any, field: str) -> Constraint | None:
-    """Clients of llama-server send an empty grammar for none."""
     if isinstance(value, dict | ResponseFormat):
         return _format(value, field)
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: must be GBNF, a text", param=field)
-    return GbnfConstraint(value) if value else None
+    return GbnfConstraint(value)
 
 
 def _choice(value: Any, field: str) -> Constraint:
@@ -210,7 +205,7 @@ def _ollama_format(value: Any, field: str) -> Constraint | None:
 _Reader = Callable[[Any, str], Constraint | None]
 
 _GUIDED: Final[Mapping[str, _Reader]] = {
-    "guided_json": _schema_if_any,
+    "guided_json": _schema,
     "guided_json_object": _any_object,
     "guided_regex": _regex,
     "guided_choice": _choice,
@@ -224,13 +219,13 @@ _SPELLINGS: Final[Mapping[str, _Reader]] = {
     "grammar": _gbnf,
     "grammar_string": _gbnf,
     "ebnf": _gbnf,
-    "json_schema": _schema_if_any,
+    "json_schema": _schema,
     "regex": _regex,
     "regex_pattern": _regex,
     "format": _ollama_format,
     **_GUIDED,
     **{f"nvext.{name}": read for name, read in _GUIDED.items()},
-    "structured_outputs.json": _schema_if_any,
+    "structured_outputs.json": _schema,
     "structured_outputs.json_object": _any_object,
     "structured_outputs.regex": _regex,
     "structured_outputs.choice": _choice,

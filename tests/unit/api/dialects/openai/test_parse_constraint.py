@@ -156,10 +156,7 @@ def test_every_spelling_is_honoured_on_every_route(
 
 ABSENT: list[dict[str, Any]] = [
     *({field: None} for field, _, _ in SPELLINGS if field not in ("text",)),
-    *(
-        {field: ""}
-        for field in ("grammar", "guided_regex", "regex", "ebnf", "guided_json", "format", "guided_grammar")
-    ),
+    {"format": ""},
     *({field: False} for field in ("guided_json_object", "grammar_lazy", "structured_outputs")),
     {"structured_outputs": True},
     {"structured_outputs": {}},
@@ -176,6 +173,13 @@ ABSENT: list[dict[str, Any]] = [
 def test_an_absent_constraint_is_none(body: dict[str, Any]) -> None:
     for route in ROUTES:
         assert route(**body).constraint is None
+
+
+def test_an_empty_text_is_no_absent_constraint() -> None:
+    for field in ("grammar", "ebnf", "guided_grammar", "grammar_string"):
+        assert chat(**{field: ""}).constraint == GbnfConstraint("")
+    for field in ("regex", "guided_regex"):
+        assert chat(**{field: ""}).constraint == RegexConstraint("")
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -197,6 +201,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"guided_json_object": "yes"}, "guided_json_object"),
     ({"guided_regex": 3}, "guided_regex"),
     ({"ebnf": ["a"]}, "ebnf"),
+    ({"guided_json": ""}, "guided_json"),
     ({"format": "xml"}, "format"),
     ({"format": 3}, "format"),
     ({"output_format": {"type": "xml"}}, "output_format"),
