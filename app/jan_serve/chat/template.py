@@ -20,10 +20,11 @@ from jan_serve.chat.template_values import (
     template_tool_choice,
     template_tools,
     text_of,
+    thinking_values,
 )
 from jan_serve.chat.tool_instructions import joined_content, with_calls_as_text, with_tools_as_text
 from jan_serve.core.messages import Message
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.request import THINKING_SWITCH, ChatPrompt
 from jan_serve.core.template import TemplateFacts
 
 
@@ -215,10 +216,12 @@ def _values(
     if "reasoning_effort" in kwargs:
         kwargs["reasoning_effort"] = template_effort(kwargs["reasoning_effort"], traits)
     values: dict[str, Any] = {
-        # FireFunction's template reads these two.
+        # FireFunction's template reads these two, Llama's the date.
         "functions": json.dumps([tool["function"] for tool in tools], indent=4) if tools else "[]",
-        "datetime": now().strftime("%Y-%m-%d"),
-        **kwargs,
+        "datetime": strftime_now("%b %d %Y"),
+        "date_string": strftime_now("%d %b %Y"),
+        **thinking_values(prompt, source),
+        **{name: value for name, value in kwargs.items() if name != THINKING_SWITCH or value is not None},
         "messages": template_messages(prompt.messages, traits, chat_format.thought_field),
         "tools": tools,
         "tool_choice": template_tool_choice(prompt.tool_choice),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from jan_serve.chat.template_traits import EFFORTS, PLAIN_EFFORTS, TemplateTraits
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool, ToolCall, ToolChoice
+from jan_serve.core.request import THINKING_SWITCH, ChatPrompt
 from jan_serve.errors import UnsupportedContent
 
 
@@ -39,6 +40,24 @@ def template_effort(effort: Any, traits: TemplateTraits) -> Any:
     plain = PLAIN_EFFORTS.get(effort, effort)
     wanted = EFFORTS.index(plain)
     return min(reversed(traits.efforts), key=lambda word: abs(EFFORTS.index(word) - wanted), default=plain)
+
+
+_OTHER_SWITCHES: Final = {
+    "thinking": (True, False),
+    "reasoning": (True, False),
+    "thinking_mode": ("enabled", "disabled"),
+    "thinking_budget": (None, 0),
+}
+"""Values that turn thinking on and off in templates without the usual switch; None: the variable stays absent."""
+
+
+def thinking_values(prompt: ChatPrompt, source: str) -> dict[str, Any]:
+    """The variables that switch thinking. The usual one is on by default; others have the template's default."""
+    values: dict[str, Any] = {THINKING_SWITCH: prompt.thinks}
+    if THINKING_SWITCH not in source and prompt.asks_for_thoughts is not None:
+        chosen = {name: on if prompt.thinks else off for name, (on, off) in _OTHER_SWITCHES.items()}
+        values |= {name: value for name, value in chosen.items() if value is not None}
+    return values
 
 
 def text_of(message: Message, index: int) -> str:

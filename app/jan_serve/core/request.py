@@ -55,6 +55,10 @@ class InfillPrompt(msgspec.Struct, frozen=True, tag="infill"):
     may_cut: bool = False
 
 
+THINKING_SWITCH: Final = "enable_thinking"
+"""The variable by which most chat templates, and requests, switch thinking on and off."""
+
+
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     """Messages and other arguments of the model's chat template.
 
@@ -73,6 +77,22 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     opens_answer: bool = True
     continues_answer: bool = True
     template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    @property
+    def asks_for_thoughts(self) -> bool | None:
+        """Whether the request switches thinking on or off; None if it says nothing of it."""
+        for name in (THINKING_SWITCH, "thinking"):
+            if self.template_kwargs.get(name) is not None:
+                return bool(self.template_kwargs[name])
+        if self.reasoning_budget == 0:
+            return False
+        effort = self.template_kwargs.get("reasoning_effort")
+        return None if effort is None else effort != "none"
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model may think: unless the request switches it off."""
+        return self.asks_for_thoughts is not False
 
 
 Prompt = TextPrompt | PartsPrompt | TokenPrompt | InfillPrompt | ChatPrompt

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from jan_serve.chat.detect import detect_format
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
@@ -20,6 +23,7 @@ TOOLS = (
     ),
     Tool(name="now", parameters={"type": "object", "properties": {}}),
 )
+TODAY = datetime(2026, 1, 2, tzinfo=UTC)
 IDS = ("aaaaaaaa1", "aaaaaaaa2")
 SYSTEM = Message(role="system", content="SYSTEM-1")
 ASK = Message(role="user", content="QUESTION-1")
@@ -50,7 +54,7 @@ def render(template: RealTemplate, messages: tuple[Message, ...], tools: tuple[T
     return render_prompt(
         ChatPrompt(messages=messages, tools=tools),
         TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>"),
-        lambda: datetime(2026, 1, 2, tzinfo=UTC),
+        lambda: TODAY,
     )
 
 
@@ -74,3 +78,49 @@ def test_the_prompt_ends_with_a_partial_answer(template: RealTemplate) -> None:
     text = render(template, (ASK, Message(role="assistant", content="Once upon")))
     assert "QUESTION-1" in text
     assert text.endswith("Once upon")
+
+
+NO_SWITCH = {"tencent-Hy3": "thinks only where the request names an effort"}
+
+
+def closes_thought(template: RealTemplate, **prompt: Any) -> bool:
+    """Whether the prompt ends with a thought that is closed already: the model does not think."""
+    facts = TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>")
+    text = render_prompt(ChatPrompt(messages=(ASK,), **prompt), facts, lambda: TODAY).rstrip()
+    thought = detect_format(template.source).thought
+    return thought is not None and any(text.endswith(mark.strip()) for mark in thought.closes)
+
+
+@real
+def test_a_model_thinks_unless_the_request_says_otherwise(template: RealTemplate) -> None:
+    assert closes_thought(template) == (template.name in NO_SWITCH)
+    assert closes_thought(template, template_kwargs={"enable_thinking": None}) == (template.name in NO_SWITCH)
+    for effort in ("minimal", "low", "medium", "high"):
+        assert not closes_thought(template, template_kwargs={"reasoning_effort": effort}), effort
+
+
+@real
+def test_every_spelling_of_the_switch_is_one_switch(template: RealTemplate) -> None:
+    def shown(**prompt: Any) -> str:
+        facts = TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>")
+        return render_prompt(ChatPrompt(messages=(ASK,), **prompt), facts, lambda: TODAY)
+
+    off = shown(template_kwargs={"enable_thinking": False})
+    assert shown(reasoning_budget=0) == shown(template_kwargs={"thinking": False}) == off
+    on = shown(template_kwargs={"enable_thinking": True})
+    assert shown(template_kwargs={"thinking": True}) == on
+    if re.search(r"\bif\b[^%}]*(?<![.\w])(enable_thinking|thinking_mode|thinking_budget)\b", template.source):
+        assert on != off
+
+
+@pytest.mark.parametrize(
+    "template",
+    [each for each in templates() if re.search(r"\b(date_string|datetime)\b", each.source)],
+    ids=lambda template: template.name,
+)
+def test_a_template_that_shows_the_date_shows_todays(template: RealTemplate) -> None:
+    text = render(template, (SYSTEM, ASK), TOOLS)
+    assert (
+        "Today is Jan 02 2026." if "firefunction" in template.name else "Today Date: 02 Jan 2026\n"
+    ) in text
+    assert "2024" not in text

@@ -83,7 +83,7 @@ def reasoning_budget(body: TemplateFields, effort: Effort | None) -> int | None:
 
 
 def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, Any]:
-    """Variables from the fields; `chat_template_kwargs` takes precedence."""
+    """Variables from the fields; `chat_template_kwargs` takes precedence, except for a null `enable_thinking` in it."""
     kwargs: dict[str, Any] = {}
     if effort is not None:
         kwargs["reasoning_effort"] = effort
@@ -93,4 +93,7 @@ def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, An
         kwargs["enable_thinking"] = body.enable_thinking
     elif reasoning_budget(body, effort) == 0:
         kwargs["enable_thinking"] = False
-    return {**kwargs, **(body.chat_template_kwargs or {})}
+    own = dict(body.chat_template_kwargs or {})
+    if own.get("enable_thinking") is None:
+        own.pop("enable_thinking", None)
+    return {**kwargs, **own}

@@ -9,6 +9,7 @@ from jan_serve.api.dialects.openai.llama_server.infill import infill_request
 from jan_serve.api.dialects.openai.llama_server.wire import InfillRequest
 from jan_serve.core.request import (
     AdapterChoice,
+    ChatPrompt,
 )
 from jan_serve.errors import InvalidRequest
 from tests.support.openai_requests import chat, completion, completions
@@ -69,3 +70,27 @@ def test_the_product_of_prompts_and_choices_is_bounded() -> None:
         completions(prompt=["a"] * 64, n=3)
     with pytest.raises(InvalidRequest, match="best_of"):
         completions(n=3, best_of=2)
+
+
+@pytest.mark.parametrize(
+    ("body", "thinks"),
+    [
+        ({}, True),
+        ({"reasoning_effort": "low"}, True),
+        ({"reasoning_effort": "high"}, True),
+        ({"reasoning_effort": "none"}, False),
+        ({"chat_template_kwargs": {"reasoning_effort": "none"}}, False),
+        ({"reasoning_budget": 0}, False),
+        ({"reasoning_budget": -1}, True),
+        ({"enable_thinking": False}, False),
+        ({"enable_thinking": False, "reasoning_effort": "high"}, False),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
+        ({"chat_template_kwargs": {"thinking": False}}, False),
+        ({"enable_thinking": False, "chat_template_kwargs": {"enable_thinking": True}}, True),
+        ({"enable_thinking": False, "chat_template_kwargs": {"enable_thinking": None}}, False),
+    ],
+)
+def test_a_request_switches_thinking_off_in_any_of_its_fields(body: dict[str, Any], thinks: bool) -> None:
+    prompt = chat(**body).prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert prompt.thinks is thinks
