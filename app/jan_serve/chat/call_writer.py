@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from jan_serve.chat.call_arguments import object_arguments
 from jan_serve.chat.call_layout import (
     ArgumentSyntax,
     CallLayout,
@@ -20,12 +21,9 @@ from jan_serve.chat.call_layout import (
 from jan_serve.chat.literals import is_word
 from jan_serve.core.messages import ToolCall
 
-UNREADABLE = "arguments"
-"""The argument name for arguments that are not a JSON object, in layouts that require names."""
-
 
 def write_calls(layout: CallLayout, calls: Sequence[ToolCall]) -> str:
-    """Write the calls of one turn, in order. In JSON layouts, arguments that are not a JSON object stay unchanged."""
+    """Write the calls of one turn, in order."""
     written = (
         _fill(layout.call, _slots(layout, call, layout.first_index + number))
         for number, call in enumerate(calls)
@@ -47,27 +45,18 @@ def _fill(parts: Parts, slots: Mapping[Slot, str]) -> str:
 
 
 def _arguments(syntax: ArgumentSyntax, text: str) -> str:
-    values = _parsed(text)
+    values = object_arguments(text)
     match syntax:
         case JsonArguments():
-            return text if values is None else _json(values)
+            return _json(values)
         case TaggedArguments():
-            return _tagged(syntax, values if values is not None else {UNREADABLE: text})
+            return _tagged(syntax, values)
         case PythonArguments():
-            members = (values if values is not None else {UNREADABLE: text}).items()
-            return ", ".join(f"{name}={_python(value, syntax.json_words)}" for name, value in members)
+            return ", ".join(f"{name}={_python(value, syntax.json_words)}" for name, value in values.items())
         case GemmaArguments():
-            return _gemma(values if values is not None else {UNREADABLE: text}, syntax.quote)
+            return _gemma(values, syntax.quote)
         case NestedTagArguments():
-            return _nested(values if values is not None else {UNREADABLE: text}, syntax.prefix)
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+            return _nested(values, syntax.prefix)
 
 
 def _json(value: object) -> str:

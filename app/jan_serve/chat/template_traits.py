@@ -6,6 +6,7 @@ content must be a list of parts.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -20,7 +21,8 @@ from jan_serve.errors import TemplateError
 _NEEDLE: Final = "needle-7f3a"
 _OTHER: Final = "other-7f3b"
 _KEY: Final = "key_of_needle"
-_AS_TEXT: Final = f'{{"{_KEY}": "{_NEEDLE}"}}'
+_ARGUMENTS: Final[dict[str, Any]] = {_KEY: _NEEDLE, "flag": True, "list": [None, 7]}
+_AS_TEXT: Final = json.dumps(_ARGUMENTS)
 _PROPERTIES: Final = {_KEY: {"type": "string", "description": "A key."}}
 _TOOL: Final[dict[str, Any]] = {
     "type": "function",
@@ -77,9 +79,9 @@ def traits_of(source: str) -> TemplateTraits:
     no_tools = _shows(render, content, None) or not _shows(render, content, [])
     listed: list[dict[str, Any]] | None = None if no_tools else []
     null_content = not _shows_call(render, "") and _shows_call(render, None)
-    objects = _AS_TEXT not in _render_call(render, _AS_TEXT, None if null_content else "")
-    arguments: Any = {_KEY: _NEEDLE} if objects else _AS_TEXT
     call_content: str | None = None if null_content else ""
+    objects = _takes_objects(render, call_content)
+    arguments: Any = _ARGUMENTS if objects else _AS_TEXT
     return TemplateTraits(
         object_arguments=objects,
         list_content=list_content,
@@ -170,9 +172,21 @@ def _needs_descriptions(render: Render, content: Any) -> bool:
 
 
 def _shows_call(render: Render, content: str | None) -> bool:
-    return any(
-        _NEEDLE in _render_call(render, arguments, content) for arguments in (_AS_TEXT, {_KEY: _NEEDLE})
-    )
+    return any(_NEEDLE in _render_call(render, arguments, content) for arguments in (_AS_TEXT, _ARGUMENTS))
+
+
+def _takes_objects(render: Render, content: str | None) -> bool:
+    """Whether arguments must be a mapping.
+
+    Text is right where the template fails on a mapping, leaves it out or pastes Python's notation of it, and where it
+    makes no difference but spaces: there, the model sees what it wrote.
+    """
+    as_text = "".join(_render_call(render, _AS_TEXT, content).split())
+    as_object = "".join(_render_call(render, _ARGUMENTS, content).split())
+    if _NEEDLE not in as_object:
+        return _NEEDLE not in as_text
+    pasted = "".join(repr(_ARGUMENTS).split()) in as_object
+    return not (pasted or as_text == as_object)
 
 
 def _render_call(render: Render, arguments: Any, content: str | None, *, another: bool = False) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final, cast
 
+from jan_serve.chat.call_arguments import arguments_text, object_arguments
 from jan_serve.chat.template_traits import EFFORTS, PLAIN_EFFORTS, TemplateTraits
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool, ToolCall, ToolChoice
 from jan_serve.core.request import THINKING_SWITCH, ChatPrompt
@@ -96,23 +96,13 @@ def _message(message: Message, index: int, traits: TemplateTraits, thought_field
 
 
 def _tool_call(call: ToolCall, traits: TemplateTraits) -> dict[str, Any]:
-    arguments: Any = call.function.arguments
-    if traits.object_arguments:
-        arguments = _as_object(arguments)
+    values = object_arguments(call.function.arguments)
+    arguments: Any = values if traits.object_arguments else arguments_text(call.function.arguments, values)
     return {
         "id": call.id,
         "type": "function",
         "function": {"name": call.function.name, "arguments": arguments},
     }
-
-
-def _as_object(text: str) -> Any:
-    """The arguments as a mapping; text that is not a JSON object stays text, which the template shows unchanged."""
-    try:
-        value: Any = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return text
-    return cast(Any, value) if isinstance(value, dict) else text
 
 
 def _tool(tool: Tool, traits: TemplateTraits) -> dict[str, Any]:

@@ -193,11 +193,15 @@ async def test_tools_reach_the_template_and_an_empty_list_is_none() -> None:
     models = model(template=HERMES)
     await lines("/api/chat", CHAT | {"tools": []}, models)
     assert "<tools>" not in told(models).prompt[0]
-    arguments = [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}]
-    assert await error("/api/chat", CHAT | {"messages": arguments}) == (
-        400,
-        "messages: the arguments of a tool call must be an object",
-    )
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "null", '{"a": 1, "b', None, {}])
+async def test_a_call_without_an_object_as_its_arguments_is_shown(arguments: Any) -> None:
+    models = model(template=HERMES)
+    call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+    asked = {"messages": [{"role": "user", "content": "Hi"}, call, {"role": "tool", "content": "no"}]}
+    await lines("/api/chat", CHAT | {"tools": [TOOL]} | asked, models)
+    assert "'name': 'f'" in told(models).prompt[0]
 
 
 async def test_more_context_than_is_loaded_is_said_and_reloads_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 
 from jan_serve.chat.detect import detect_format
+from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import render_prompt
+from jan_serve.core.events import ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
@@ -124,3 +128,72 @@ def test_a_template_that_shows_the_date_shows_todays(template: RealTemplate) -> 
         "Today is Jan 02 2026." if "firefunction" in template.name else "Today Date: 02 Jan 2026\n"
     ) in text
     assert "2024" not in text
+
+
+def called_with(arguments: str, text: str = "") -> tuple[Message, ...]:
+    """A conversation with one earlier call."""
+    call = ToolCall(IDS[0], FunctionCall("get_weather", arguments))
+    return (ASK, Message(role="assistant", content=text, tool_calls=(call,)), RESULTS[0])
+
+
+@real
+def test_arguments_are_shown_as_the_model_writes_them(template: RealTemplate) -> None:
+    """What the template's format reads back is what the call had: a history in another form is imitated."""
+    tools = (
+        Tool(
+            name="get_weather",
+            description="Weather",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string"},
+                    "days": {"type": "integer"},
+                    "tags": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        ),
+    )
+    arguments = {"city": "OSLO-1", "days": 3, "tags": ["a", "b"]}
+    prompt, text = (
+        render(template, (ASK,), tools),
+        render(template, called_with(json.dumps(arguments)), tools),
+    )
+    # Where the two part in the middle of a tag, the tag belongs to the answer.
+    same = re.sub(r"<[^>]*$", "", os.path.commonprefix([prompt, text]))
+    answer = text[len(same) :].partition("RESULT-1")[0]
+    chat_format = detect_format(template.source)
+    parser = StreamParser(
+        chat_format,
+        lambda name: name,
+        tools=tools,
+        starts_in_thought=chat_format.prompt_opens_thought(same),
+    )
+    deltas = [*parser.feed(answer), *parser.finish()]
+    read = "".join(
+        delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta) and not delta.call_index
+    )
+    assert json.loads(read or "null") == arguments, answer
+
+
+@real
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('{"city": "OSLO-1", "n": "HALF', '{"city": "OSLO-1"}'),
+        ('{"city": "OSLO-1"', '{"city": "OSLO-1"}'),
+        ("null", "{}"),
+        ("[]", "{}"),
+        ('"x"', "{}"),
+        ("5", "{}"),
+        ("", "{}"),
+        ('{"city": "OSLO-1",}', '{"city": "OSLO-1"}'),
+        ('{"city": "OSLO-1"}{"city": "ROME-2"}', '{"city": "OSLO-1"}'),
+        ('```json\n{"city": "OSLO-1"}\n```', '{"city": "OSLO-1"}'),
+        ('{"city": "\\ud83d"}', '{"city": "\ufffd"}'),
+    ],
+)
+def test_a_call_that_is_no_json_object_ends_no_conversation(
+    template: RealTemplate, written: str, shown: str
+) -> None:
+    assert render(template, called_with(written), TOOLS) == render(template, called_with(shown), TOOLS)
+    assert render(template, called_with(written)) == render(template, called_with(shown))

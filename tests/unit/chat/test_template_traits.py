@@ -29,6 +29,20 @@ TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
         TURNS + CALLS + "{{ c.function.arguments }}" + END + END,
         TemplateTraits(object_arguments=False),
     ),
+    "arguments in a notation of its own, and text as it is": (
+        TURNS + CALLS + "{% if c.function.arguments is string %}{ {{- c.function.arguments -}} }{% else %}"
+        "{% for k, v in c.function.arguments | items %}{{ k }}:{{ v }}{% endfor %}{% endif %}" + END + END,
+        TemplateTraits(),
+    ),
+    "arguments as JSON, text as it is": (
+        TURNS + CALLS + "{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}"
+        "{{ c.function.arguments | tojson(separators=(',', ':')) }}{% endif %}" + END + END,
+        TemplateTraits(object_arguments=False),
+    ),
+    "text only": (
+        TURNS + CALLS + "{{ 'args: ' + c.function.arguments }}" + END + END,
+        TemplateTraits(object_arguments=False),
+    ),
     "arguments one by one": (
         TURNS + CALLS + "{% for k, v in c.function.arguments | items %}{{ v }}" + END + END + END,
         TemplateTraits(),

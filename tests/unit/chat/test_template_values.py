@@ -66,24 +66,23 @@ def test_a_message(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "expected", "text"),
     [
-        ('{"a": 1}', {"a": 1}),
-        ("", {}),
-        ("[1]", "[1]"),
-        ("{broken", "{broken"),
-        ("[" * 100_000, "[" * 100_000),
+        ('{"a":1}', {"a": 1}, '{"a":1}'),
+        ("", {}, "{}"),
+        ("[1]", {}, "{}"),
+        ('{"a": 1, "b', {"a": 1}, '{"a": 1}'),
     ],
-    ids=["object", "none", "array", "broken", "deep"],
+    ids=["object", "none", "array", "cut"],
 )
-def test_arguments_become_an_object_where_they_are_one(arguments: str, expected: Any) -> None:
+def test_arguments_are_an_object_or_its_text(arguments: str, expected: Any, text: str) -> None:
     function = value_of(call(arguments))["tool_calls"][0]["function"]
     assert function == {"name": "add", "arguments": expected}
     as_text = value_of(call(arguments), TemplateTraits(object_arguments=False))["tool_calls"][0]
     assert as_text == {
         "id": "call_1",
         "type": "function",
-        "function": {"name": "add", "arguments": arguments},
+        "function": {"name": "add", "arguments": text},
     }
 
 

@@ -10,7 +10,6 @@ from jan_serve.api.dialects.ollama.chat.wire import OllamaChatRequest, SentCall,
 from jan_serve.api.dialects.ollama.parse_common import Job, content_of, job_of
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
-from jan_serve.errors import InvalidRequest
 
 
 def chat_job(body: OllamaChatRequest) -> Job:
@@ -65,14 +64,5 @@ def _answered(message: SentMessage, unanswered: Sequence[ToolCall]) -> ToolCall 
 
 def _call(call: SentCall, ids: Iterator[str]) -> ToolCall:
     arguments = call.function.arguments
-    if isinstance(arguments, str):
-        try:
-            readable = isinstance(json.loads(arguments), dict)
-        except (ValueError, RecursionError):
-            readable = False
-        if not readable:
-            raise InvalidRequest("messages: the arguments of a tool call must be an object", param="messages")
-        text = arguments
-    else:
-        text = json.dumps(arguments or {}, ensure_ascii=False)
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return ToolCall(call.id or next(ids), FunctionCall(call.function.name, text))

@@ -1,0 +1,81 @@
+"""The arguments of an earlier call as an object, whatever a model or client wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, cast
+
+from jan_serve.chat.json_stream import MAX_DEPTH
+
+_FENCE: Final = re.compile(r"```\w*\s*")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^{}\[\],"]+', re.DOTALL)
+_NUMBER_AT_END: Final = re.compile(r"[-+.\d][-+.\deE]*$")
+_CLOSERS: Final = {"{": "}", "[": "]"}
+
+
+def object_arguments(text: str) -> dict[str, Any]:
+    """The object that `text` holds, or the members at its beginning that are whole; empty if it holds none.
+
+    A call that a limit cut short, or that has a mistake, must not end its conversation: each later request holds it.
+    Halves of surrogate pairs become U+FFFD.
+    """
+    text = text.strip()
+    fence = _FENCE.match(text)
+    text = text[fence.end() :] if fence is not None else text
+    if not text.startswith("{"):
+        return {}
+    try:
+        value: Any = json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        # A number at the very end may be half of one.
+        value = _beginning(_NUMBER_AT_END.sub("", text)[: error.pos])
+    except (ValueError, RecursionError):  # a number of thousands of digits, or deep nesting
+        return {}
+    return _encodable(cast(dict[str, Any], value))
+
+
+def arguments_text(text: str, values: dict[str, Any]) -> str:
+    """JSON of `values`: `text` itself, if it is the JSON that they were read from."""
+    try:
+        if json.loads(text) == values:
+            return text
+    except (ValueError, RecursionError):
+        pass
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _beginning(text: str) -> dict[str, Any]:
+    """The object whose text ends too early, without what is incomplete. `text` has no other mistake."""
+    closers: list[str] = []
+    whole = ""
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if mark in _CLOSERS:
+            closers.append(_CLOSERS[mark])
+        elif closers and mark == closers[-1]:
+            closers.pop()
+        elif mark != ",":
+            continue
+        if len(closers) > MAX_DEPTH:
+            return {}
+        whole = text[: token.start() if mark == "," else token.end()] + "".join(reversed(closers))
+        if not closers:
+            break
+    for candidate in (text + "".join(reversed(closers)), whole):
+        try:
+            return json.loads(candidate, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return {}
+
+
+def _encodable(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        text.encode()
+    except RecursionError:
+        return {}
+    except UnicodeEncodeError:
+        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return value
