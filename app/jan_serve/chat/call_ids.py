@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -16,6 +17,13 @@ def ids_in(messages: Iterable[Message]) -> frozenset[str]:
     """The ids of the calls and results of a chat."""
     ids = {call.id for message in messages for call in message.tool_calls}
     return frozenset(ids | {message.tool_call_id for message in messages if message.tool_call_id is not None})
+
+
+def nine_characters(call_id: str) -> str:
+    """The id itself if it has nine letters and digits; else such an id made from it, always the same."""
+    if len(call_id) == _NINE and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:_NINE]
 
 
 class CallIds:

@@ -113,6 +113,7 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     arguments pass as written, JSON or not.
     text_opens: written before the text of an answer, and after `calls.after_thought` if a thought precedes; a
     constraint on the text begins after it. special_tokens: control tokens that the engine must leave in the text.
+    text_before_calls_opens: in place of `text_opens` where calls follow in a message of their own.
     thought_field: the message key from which the template reads reasoning.
     """
 
@@ -122,6 +123,7 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     calls: CallLayout
     thought: Thought | None = msgspec.field(default_factory=Thought)
     text_opens: str = ""
+    text_before_calls_opens: str = ""
     special_tokens: tuple[str, ...] = ()
     id_style: IdStyle = IdStyle.PLAIN
     thought_field: str = "reasoning_content"

@@ -6,6 +6,7 @@ content must be a list of parts.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -33,6 +34,8 @@ _TOOL: Final[dict[str, Any]] = {
     },
 }
 _USER: Final[dict[str, Any]] = {"role": "user", "content": "Hi."}
+PROBE_ID: Final = "call00000"
+"""The id of the call in `TemplateTraits.call_opening`."""
 
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The words of requests for `reasoning_effort`, in order."""
@@ -48,8 +51,13 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
     null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
-    late_system: so are a second one and one after an answer. repeated_turns: two turns of the user in a row are shown.
-    descriptions: every tool and parameter must have one. calls: a turn's calls are shown. parallel_calls: all are.
+    late_system: so are a second one and one after an answer. system_before_results: it is where results come last.
+    repeated_turns: two turns of the user in a row are shown, also with a call and its result between. any_start: a
+    history may begin with a call or an answer, or have a system message only. empty_turns: an answer may be empty.
+    descriptions: every tool and parameter must have one. simple_types: a parameter's type must be one word, and an
+    object's members need a type. calls: a turn's calls are shown. parallel_calls: all are.
+    call_opening: what precedes the name of a turn's first call; None where a turn's text is shown beside its calls.
+    orphan_results: results that follow no call are shown. short_ids: ids of calls must have nine letters and digits.
     no_tools: without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
     `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them.
     """
@@ -58,46 +66,139 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     list_content: bool = False
     null_content: bool = False
     descriptions: bool = False
+    simple_types: bool = False
     system_role: bool = True
     late_system: bool = True
+    system_before_results: bool = True
     repeated_turns: bool = True
+    any_start: bool = True
+    empty_turns: bool = True
     calls: bool = True
     parallel_calls: bool = True
+    call_opening: str | None = None
+    orphan_results: bool = True
+    short_ids: bool = False
     no_tools: bool = True
     efforts: tuple[str, ...] = _PLAIN
 
 
 @lru_cache(maxsize=32)
 def traits_of(source: str) -> TemplateTraits:
-    """The traits of a template, cached. Renders it a few times. Raises TemplateError if it does not compile."""
-    template = compiled(source)
-
-    render = partial(_rendered, template)
+    """The traits of a template, cached. Renders it some twenty times. Raises TemplateError if it does not compile."""
+    render = partial(_rendered, compiled(source))
     parts = [{"type": "text", "text": _NEEDLE}]
     list_content = not _shows(render, _NEEDLE, None) and _shows(render, parts, None)
     content = parts if list_content else _NEEDLE
     no_tools = _shows(render, content, None) or not _shows(render, content, [])
-    listed: list[dict[str, Any]] | None = None if no_tools else []
     null_content = not _shows_call(render, "") and _shows_call(render, None)
     call_content: str | None = None if null_content else ""
     objects = _takes_objects(render, call_content)
-    arguments: Any = _ARGUMENTS if objects else _AS_TEXT
+    probe = _Probe(
+        render=render,
+        no_tools=None if no_tools else [],
+        list_content=list_content,
+        call_content=call_content,
+        arguments=_ARGUMENTS if objects else _AS_TEXT,
+    )
+    calls = probe.shows("user Hi.", "call", "result done")
     return TemplateTraits(
         object_arguments=objects,
         list_content=list_content,
-        system_role=_knows_system(render, content, listed),
-        late_system=_knows_late_system(render, list_content, listed),
-        repeated_turns=_knows_repeated_turns(render, list_content, listed),
         null_content=null_content,
         descriptions=_needs_descriptions(render, content),
-        calls=_NEEDLE in _render_call(render, arguments, call_content),
-        parallel_calls=_OTHER in _render_call(render, arguments, call_content, another=True),
+        simple_types=_needs_simple_types(render, content),
         no_tools=no_tools,
-        efforts=_efforts(source, content, listed),
+        efforts=_efforts(source, content, probe.no_tools),
+        calls=calls,
+        parallel_calls=_OTHER in _render_call(render, probe.arguments, call_content, another=True),
+        **_traits_of_turns(probe, calls),
+        **(_traits_of_calls(probe) if calls else {}),
     )
 
 
 Render = Callable[[list[dict[str, Any]], list[dict[str, Any]] | None], str]
+
+
+class _Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """Renders histories of `role text`, whose text is a needle if the template must show it.
+
+    `call` is a turn with a call whose arguments have the first needle, and the text beside it; `result` is that call's,
+    `orphan` one of no call.
+    """
+
+    render: Render
+    no_tools: list[dict[str, Any]] | None
+    list_content: bool
+    call_content: str | None
+    arguments: Any
+
+    def text(self, *turns: str, call_id: str = PROBE_ID, with_tool: bool = False) -> str:
+        """The text; empty if the template rejects the turns. The tool is listed if there is a call, or `with_tool`."""
+        messages = [self._message(*turn.partition(" ")[::2], call_id) for turn in turns]
+        with_tool = with_tool or any(turn.startswith(("call", "result", "orphan")) for turn in turns)
+        return self.render(messages, [_TOOL] if with_tool else self.no_tools)
+
+    def shows(self, *turns: str, with_tool: bool = False) -> bool:
+        """Whether all needles are shown."""
+        text = self.text(*turns, with_tool=with_tool)
+        wanted = {needle for needle in (_NEEDLE, _OTHER) for turn in turns if needle in turn}
+        wanted |= {_NEEDLE for turn in turns if turn.startswith("call")}
+        return all(needle in text for needle in wanted)
+
+    def _message(self, role: str, text: str, call_id: str) -> dict[str, Any]:
+        content: Any = [{"type": "text", "text": text}] if self.list_content and text else text
+        if role == "call":
+            function = {"name": "probe", "arguments": self.arguments}
+            call = {"id": call_id, "type": "function", "function": function}
+            return {"role": "assistant", "content": content or self.call_content, "tool_calls": [call]}
+        if role == "result":
+            return {"role": "tool", "content": content, "tool_call_id": call_id, "name": "probe"}
+        if role == "orphan":
+            return {"role": "tool", "content": content, "tool_call_id": "unknown00"}
+        return {"role": role, "content": content}
+
+
+def _traits_of_turns(probe: _Probe, calls: bool) -> dict[str, Any]:
+    system_role = probe.shows(f"system {_NEEDLE}", "user Hi.")
+    late = ("assistant Hello.", f"system {_OTHER}", "user So?")
+    called = ("user Hi.", "call", "result done")
+    repeated = probe.shows(f"user {_NEEDLE}", f"user {_OTHER}") and (
+        not calls or probe.shows(*called, f"user {_OTHER}")
+    )
+    return {
+        "system_role": system_role,
+        "late_system": probe.shows("system First.", f"system {_NEEDLE}", "user Hi.", *late),
+        "system_before_results": not (system_role and calls) or probe.shows(f"system {_OTHER}", *called),
+        "repeated_turns": repeated,
+        # Where roles must alternate, that gives a first answer its question.
+        "any_start": (not repeated or probe.shows(f"assistant {_NEEDLE}", f"user {_OTHER}"))
+        and (not system_role or probe.shows(f"system {_NEEDLE}", with_tool=True))
+        and (not calls or probe.shows("call", f"result {_OTHER}")),
+        "empty_turns": probe.shows("user Hi.", "assistant", f"user {_NEEDLE}"),
+    }
+
+
+def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
+    """Those that count only where calls are shown."""
+    called = ("user Hi.", "call", "result done")
+    return {
+        "call_opening": _call_opening(probe),
+        "orphan_results": probe.shows("user Hi.", f"orphan {_NEEDLE}", "assistant So.", f"orphan {_OTHER}"),
+        "short_ids": _NEEDLE not in probe.text(*called, call_id="call_0-of-7"),
+    }
+
+
+def _call_opening(probe: _Probe) -> str | None:
+    # An answer after the results: where one follows, gpt-oss's template leaves such text out.
+    if probe.shows("user Hi.", f"call {_OTHER}", "result done", "assistant So.", "user So?"):
+        return None
+    called = probe.text("user Hi.", "call", "result done")
+    answer = probe.text("user Hi.", "assistant So.", with_tool=True)
+    pairs = zip(called, answer, strict=False)
+    same = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    # Where the two part in the middle of a tag, the tag belongs to the call.
+    opening = called[len(re.sub(r"<[^<>]*$", "", same)) :]
+    return opening.partition("probe")[0]
 
 
 def _rendered(
@@ -116,7 +217,8 @@ def _rendered(
         "add_generation_prompt": True,
         "strftime_now": _no_date,
         "functions": "[]",
-        "datetime": "2000-01-01",
+        "datetime": "Jan 01 2000",
+        "date_string": "01 Jan 2000",
     }
     try:
         return rendered(template, values)
@@ -144,29 +246,20 @@ def _shows(render: Render, content: Any, tools: list[dict[str, Any]] | None) -> 
     return _NEEDLE in render([{"role": "user", "content": content}], tools)
 
 
-def _knows_system(render: Render, content: Any, tools: list[dict[str, Any]] | None) -> bool:
-    return _NEEDLE in render([{"role": "system", "content": content}, _USER], tools)
-
-
-def _knows_late_system(render: Render, list_content: bool, tools: list[dict[str, Any]] | None) -> bool:
-    messages = [("system", "First."), ("system", _NEEDLE), ("user", "Hi."), ("assistant", "Hello.")]
-    messages += [("system", _OTHER), ("user", "So?")]
-    text = render([_turn(role, said, list_content) for role, said in messages], tools)
-    return _NEEDLE in text and _OTHER in text
-
-
-def _knows_repeated_turns(render: Render, list_content: bool, tools: list[dict[str, Any]] | None) -> bool:
-    text = render([_turn("user", said, list_content) for said in (_NEEDLE, _OTHER)], tools)
-    return _NEEDLE in text and _OTHER in text
-
-
-def _turn(role: str, text: str, list_content: bool) -> dict[str, Any]:
-    return {"role": role, "content": [{"type": "text", "text": text}] if list_content else text}
-
-
 def _needs_descriptions(render: Render, content: Any) -> bool:
     bare = {"type": "object", "properties": {_KEY: {"type": "string"}}}
     tool = {"type": "function", "function": {"name": "probe", "parameters": bare}}
+    messages = [{"role": "user", "content": content}]
+    return _NEEDLE not in render(messages, [tool]) and _NEEDLE in render(messages, [_TOOL])
+
+
+def _needs_simple_types(render: Render, content: Any) -> bool:
+    typed = {
+        _KEY: {"type": "object", "description": "A key."},
+        _OTHER: {"type": ["object", "null"], "description": "Or none."},
+    }
+    parameters = {"type": "object", "properties": typed, "required": [_KEY]}
+    tool = {"type": "function", "function": {**_TOOL["function"], "parameters": parameters}}
     messages = [{"role": "user", "content": content}]
     return _NEEDLE not in render(messages, [tool]) and _NEEDLE in render(messages, [_TOOL])
 

@@ -107,6 +107,8 @@ def _tool_call(call: ToolCall, traits: TemplateTraits) -> dict[str, Any]:
 
 def _tool(tool: Tool, traits: TemplateTraits) -> dict[str, Any]:
     parameters = _described(tool.parameters) if traits.descriptions else tool.parameters
+    if traits.simple_types:
+        parameters = {**parameters, **_with_simple_types(parameters)}
     function: dict[str, Any] = {"name": tool.name, "parameters": parameters}
     if tool.description is not None or traits.descriptions:
         function = {"name": tool.name, "description": tool.description or "", "parameters": parameters}
@@ -125,3 +127,19 @@ def _described(parameters: dict[str, Any]) -> dict[str, Any]:
         for name, part in known.items()
     }
     return {**parameters, "properties": described}
+
+
+def _with_simple_types(schema: Any) -> dict[str, Any]:
+    """The schema with one type at each place, and schemas for all members of objects and arrays."""
+    if not isinstance(schema, dict):
+        return {}
+    simple = cast(dict[str, Any], schema)
+    kinds: Any = simple.get("type")
+    kind = next((word for word in (kinds if isinstance(kinds, list) else [kinds]) if word != "null"), None)
+    simple = {key: value for key, value in simple.items() if key != "type"} | ({"type": kind} if kind else {})
+    if isinstance(simple.get("properties"), dict):
+        simple["properties"] = {name: _with_simple_types(part) for name, part in simple["properties"].items()}
+    if kind in ("object", "array"):
+        members = "items" if kind == "array" else "additionalProperties"
+        simple[members] = _with_simple_types(simple.get(members))
+    return simple

@@ -6,7 +6,7 @@ Calls use the format's layout, so a history shows them as the instructions ask f
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -51,7 +51,7 @@ def with_tools_as_text(
     calls_too: the template does not write calls and results either; calls become text of the assistant's turn, and
     each run of results becomes one user turn. Without tools, no instructions are added.
     """
-    folded = _with_calls_and_results_as_text(messages, chat_format) if calls_too else list(messages)
+    folded = with_results_as_text(with_calls_as_text(messages, chat_format)) if calls_too else list(messages)
     if not tools:
         return tuple(folded)
     text = tool_instructions(tools, chat_format)
@@ -63,10 +63,11 @@ def with_tools_as_text(
 
 def with_calls_as_text(messages: Sequence[Message], chat_format: ChatFormat) -> tuple[Message, ...]:
     """The messages with each turn's calls as text, for templates that write results but not calls."""
-    return tuple(_with_call_text(message, chat_format) for message in messages)
+    return tuple(with_call_text(message, chat_format) for message in messages)
 
 
-def _with_call_text(message: Message, chat_format: ChatFormat) -> Message:
+def with_call_text(message: Message, chat_format: ChatFormat) -> Message:
+    """The message with its calls as text after its own."""
     if not message.tool_calls:
         return message
     content = joined_content(
@@ -75,7 +76,8 @@ def _with_call_text(message: Message, chat_format: ChatFormat) -> Message:
     return msgspec.structs.replace(message, content=content, tool_calls=())
 
 
-def _with_calls_and_results_as_text(messages: Sequence[Message], chat_format: ChatFormat) -> list[Message]:
+def with_results_as_text(messages: Iterable[Message]) -> list[Message]:
+    """The messages with each run of results as one turn of the user."""
     folded: list[Message] = []
     after_result = False
     for message in messages:
@@ -83,13 +85,9 @@ def _with_calls_and_results_as_text(messages: Sequence[Message], chat_format: Ch
         if is_result:
             content = joined_content("<tool_response>", message.content, "</tool_response>", between="\n")
             if after_result:
-                folded[-1] = Message(
-                    role="user", content=joined_content(folded[-1].content, content, between="\n")
-                )
-            else:
-                folded.append(Message(role="user", content=content))
-        else:
-            folded.append(_with_call_text(message, chat_format))
+                content = joined_content(folded.pop().content, content, between="\n")
+            message = Message(role="user", content=content)
+        folded.append(message)
         after_result = is_result
     return folded
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -159,7 +159,8 @@ def test_arguments_are_shown_as_the_model_writes_them(template: RealTemplate) ->
         render(template, called_with(json.dumps(arguments)), tools),
     )
     # Where the two part in the middle of a tag, the tag belongs to the answer.
-    same = re.sub(r"<[^>]*$", "", os.path.commonprefix([prompt, text]))
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(prompt, text, strict=False))
+    same = re.sub(r"<[^>]*$", "", "".join(one for one, _ in pairs))
     answer = text[len(same) :].partition("RESULT-1")[0]
     chat_format = detect_format(template.source)
     parser = StreamParser(
@@ -197,3 +198,17 @@ def test_a_call_that_is_no_json_object_ends_no_conversation(
 ) -> None:
     assert render(template, called_with(written), TOOLS) == render(template, called_with(shown), TOOLS)
     assert render(template, called_with(written)) == render(template, called_with(shown))
+
+
+@real
+def test_a_partial_answer_with_a_thought_has_that_thought_only(template: RealTemplate) -> None:
+    thought = detect_format(template.source).thought
+    if thought is None or template.name in NO_SWITCH:
+        return
+    opening, closing = thought.opens[0].strip(), thought.closes[0].strip()
+    answer = f"Plan.\n{closing}\n\nSo"
+    text = render(template, (ASK, Message(role="assistant", content=f"{opening}\n{answer}")))
+    before = text.removesuffix(answer).rstrip()
+    assert before != text
+    assert before.endswith(opening)
+    assert not before.removesuffix(opening).rstrip().endswith((opening, closing))

@@ -117,7 +117,75 @@ TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
         + CALLS
         + "{{ c.function.arguments | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}"
         + END,
-        TemplateTraits(null_content=True),
+        TemplateTraits(null_content=True, call_opening=""),
+    ),
+    "calls without the text beside them": (
+        "{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}[CALLS]{% else %}{{ m.content or '' }}{% endif %}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(call_opening="[CALLS]"),
+    ),
+    "ids of nine characters": (
+        TURNS
+        + "{% if m.tool_call_id and m.tool_call_id | length != 9 %}{{ raise_exception('ids') }}{% endif %}"
+        "{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}{{ raise_exception('ids') }}{% endif %}"
+        "{{ c.function.name }}{{ c.function.arguments | tojson }}" + END + END,
+        TemplateTraits(short_ids=True),
+    ),
+    "the user's question first": (
+        "{% if tools and messages | selectattr('role', 'equalto', 'user') | list == [] %}"
+        "{{ raise_exception('no question') }}{% endif %}"
+        + TURNS
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(any_start=False),
+    ),
+    "no empty answers": (
+        "{% for m in messages %}{% if m.role == 'assistant' and not m.content and not m.tool_calls %}"
+        "{{ raise_exception('empty') }}{% endif %}{{ m.content or '' }}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(empty_turns=False),
+    ),
+    "results of its own calls only": (
+        "{% set ns = namespace(ids=[]) %}{% for m in messages %}"
+        "{% for c in m.tool_calls or [] %}{% set ns.ids = ns.ids + [c.id] %}"
+        "{{ c.function.name }}{{ c.function.arguments | tojson }}"
+        + END
+        + "{% if m.role != 'tool' or m.tool_call_id in ns.ids %}{{ m.content or '' }}{% endif %}"
+        + END,
+        TemplateTraits(orphan_results=False),
+    ),
+    "a system message before the last question only": (
+        "{% for m in messages %}{% if m.role == 'user' and loop.last and messages[0].role == 'system' %}"
+        "{{ messages[0].content }}{% endif %}{% if m.role != 'system' or messages[-1].role == 'system' %}"
+        "{{ m.content or '' }}{% endif %}" + CALLS + "{{ c.function.arguments | tojson }}" + END + END,
+        TemplateTraits(late_system=False, system_before_results=False),
+    ),
+    "the user not after results": (
+        "{% for m in messages %}{% if m.role == 'user' and loop.previtem and loop.previtem.role == 'tool' %}"
+        "{{ raise_exception('not after a result') }}{% endif %}{{ m.content or '' }}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(repeated_turns=False),
+    ),
+    "types of one word": (
+        "{% for t in tools or [] %}{% for n, p in t.function.parameters.properties | items %}"
+        "{{ p.type + ': ' + (p.additionalProperties.type if p.type == 'object' else '') }}{% endfor %}{% endfor %}"
+        + TURNS
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(simple_types=True),
     ),
     "content in parts": (
         "{% for m in messages %}{% for p in m.content or [] %}{{ p.text }}{% endfor %}"

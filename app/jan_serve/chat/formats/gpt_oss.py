@@ -74,6 +74,7 @@ GPT_OSS = ChatFormat(
         parallel=False,
     ),
     text_opens=CHANNEL + "final" + BODY,
+    text_before_calls_opens=CHANNEL + "commentary" + BODY,
     thought=Thought(
         opens=(CHANNEL + "analysis" + BODY, START + CHANNEL + "analysis" + BODY), closes=("<|end|>",)
     ),
