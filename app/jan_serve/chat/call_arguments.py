@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any, Final, cast
 
-from jan_serve.chat.json_stream import MAX_DEPTH
+MAX_DEPTH: Final = 100
+"""Templates, and writers of calls, descend into arguments: deeper ones would end the conversation."""
 
 _FENCE: Final = re.compile(r"```\w*\s*")
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^{}\[\],"]+', re.DOTALL)
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|[^{}\[\],"]+', re.DOTALL)
 _NUMBER_AT_END: Final = re.compile(r"[-+.\d][-+.\deE]*$")
 _CLOSERS: Final = {"{": "}", "[": "]"}
 
@@ -23,14 +25,14 @@ def object_arguments(text: str) -> dict[str, Any]:
     text = text.strip()
     fence = _FENCE.match(text)
     text = text[fence.end() :] if fence is not None else text
-    if not text.startswith("{"):
+    if not text.startswith("{") or _depth(text) > MAX_DEPTH:
         return {}
     try:
         value: Any = json.loads(text, strict=False)
     except json.JSONDecodeError as error:
         # A number at the very end may be half of one.
         value = _beginning(_NUMBER_AT_END.sub("", text)[: error.pos])
-    except (ValueError, RecursionError):  # a number of thousands of digits, or deep nesting
+    except ValueError:  # a number of thousands of digits
         return {}
     return _encodable(cast(dict[str, Any], value))
 
@@ -45,10 +47,18 @@ def arguments_text(text: str, values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
+def _depth(text: str) -> int:
+    """Greatest nesting of arrays and objects."""
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return 0
+    marks = (1 if token[0] in _CLOSERS else -1 for token in _TOKEN.finditer(text) if token[0] in "{}[]")
+    return max(itertools.accumulate(marks))
+
+
 def _beginning(text: str) -> dict[str, Any]:
     """The object whose text ends too early, without what is incomplete. `text` has no other mistake."""
     closers: list[str] = []
-    whole = ""
+    end, missing = 0, ""
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark in _CLOSERS:
@@ -57,15 +67,13 @@ def _beginning(text: str) -> dict[str, Any]:
             closers.pop()
         elif mark != ",":
             continue
-        if len(closers) > MAX_DEPTH:
-            return {}
-        whole = text[: token.start() if mark == "," else token.end()] + "".join(reversed(closers))
+        end, missing = token.start() if mark == "," else token.end(), "".join(reversed(closers))
         if not closers:
             break
-    for candidate in (text + "".join(reversed(closers)), whole):
+    for candidate in (text + missing, text[:end] + missing):
         try:
             return json.loads(candidate, strict=False)
-        except (ValueError, RecursionError):
+        except ValueError:
             continue
     return {}
 
@@ -74,8 +82,6 @@ def _encodable(value: dict[str, Any]) -> dict[str, Any]:
     try:
         text = json.dumps(value, ensure_ascii=False)
         text.encode()
-    except RecursionError:
-        return {}
     except UnicodeEncodeError:
         return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     return value

@@ -52,7 +52,7 @@ def shown_history(
         messages = tuple(message for message in messages if not _is_empty_answer(message))
     if not (traits.system_role and traits.system_before_results):
         messages = _with_system_in_user(messages, last=traits.system_role)
-    if not traits.any_start:
+    if not traits.any_start or not messages:
         messages = _with_user_first(messages)
     if not traits.repeated_turns:
         messages = _alternating(messages, chat_format)

@@ -103,6 +103,7 @@ HISTORIES: dict[str, list[Message]] = {
     ],
     "a system message only": [said("system", "SYSTEM-1")],
     "an answer only": [said("assistant", "ANSWER-1")],
+    "an empty answer only": [said("assistant", "")],
     "no text at all": [said("user", ""), said("assistant", ""), said("user", "")],
     "OpenAI's earlier role of results": [
         USER,

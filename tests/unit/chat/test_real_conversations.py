@@ -190,6 +190,7 @@ def test_arguments_are_shown_as_the_model_writes_them(template: RealTemplate) ->
         ('{"city": "OSLO-1",}', '{"city": "OSLO-1"}'),
         ('{"city": "OSLO-1"}{"city": "ROME-2"}', '{"city": "OSLO-1"}'),
         ('```json\n{"city": "OSLO-1"}\n```', '{"city": "OSLO-1"}'),
+        ('{"city": ' * 500 + "1" + "}" * 500, "{}"),
         ('{"city": "\\ud83d"}', '{"city": "\ufffd"}'),
     ],
 )
