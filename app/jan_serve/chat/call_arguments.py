@@ -79,8 +79,8 @@ def _beginning(text: str) -> dict[str, Any]:
 
 
 def _encodable(value: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(value, ensure_ascii=False)
     try:
-        text = json.dumps(value, ensure_ascii=False)
         text.encode()
     except UnicodeEncodeError:
         return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))

@@ -134,7 +134,7 @@ class _Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self, *turns: str, call_id: str = PROBE_ID, with_tool: bool = False) -> str:
         """The text; empty if the template rejects the turns. The tool is listed if there is a call, or `with_tool`."""
-        messages = [self._message(*turn.partition(" ")[::2], call_id) for turn in turns]
+        messages = [self._message(turn, call_id) for turn in turns]
         with_tool = with_tool or any(turn.startswith(("call", "result", "orphan")) for turn in turns)
         return self.render(messages, [_TOOL] if with_tool else self.no_tools)
 
@@ -145,7 +145,8 @@ class _Probe(msgspec.Struct, frozen=True, kw_only=True):
         wanted |= {_NEEDLE for turn in turns if turn.startswith("call")}
         return all(needle in text for needle in wanted)
 
-    def _message(self, role: str, text: str, call_id: str) -> dict[str, Any]:
+    def _message(self, turn: str, call_id: str) -> dict[str, Any]:
+        role, _, text = turn.partition(" ")
         content: Any = [{"type": "text", "text": text}] if self.list_content and text else text
         if role == "call":
             function = {"name": "probe", "arguments": self.arguments}

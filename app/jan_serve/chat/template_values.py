@@ -133,12 +133,16 @@ def _with_simple_types(schema: Any) -> dict[str, Any]:
     """The schema with one type at each place, and schemas for all members of objects and arrays."""
     if not isinstance(schema, dict):
         return {}
-    simple = cast(dict[str, Any], schema)
-    kinds: Any = simple.get("type")
-    kind = next((word for word in (kinds if isinstance(kinds, list) else [kinds]) if word != "null"), None)
-    simple = {key: value for key, value in simple.items() if key != "type"} | ({"type": kind} if kind else {})
-    if isinstance(simple.get("properties"), dict):
-        simple["properties"] = {name: _with_simple_types(part) for name, part in simple["properties"].items()}
+    simple = dict(cast(dict[str, Any], schema))
+    kinds: Any = simple.pop("type", None)
+    words = cast(list[Any], kinds) if isinstance(kinds, list) else [kinds]
+    kind = next((word for word in words if word not in (None, "null")), None)
+    if kind is not None:
+        simple["type"] = kind
+    properties: Any = simple.get("properties")
+    if isinstance(properties, dict):
+        known = cast(dict[str, Any], properties)
+        simple["properties"] = {name: _with_simple_types(part) for name, part in known.items()}
     if kind in ("object", "array"):
         members = "items" if kind == "array" else "additionalProperties"
         simple[members] = _with_simple_types(simple.get(members))

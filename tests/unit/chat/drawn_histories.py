@@ -24,13 +24,12 @@ IDS = (
 class History(msgspec.Struct):
     """Messages, and what must be found in the prompt. Each text is one word, which no other text holds.
 
-    answers: for each turn with calls, the words of its calls, each with that of its result, if it has one.
+    answers: for each turn with calls, the words of its calls, each with that of its result. unknown: the number of such
+    a turn, and the word of a result that follows it and names no call.
     """
 
     messages: list[Message] = msgspec.field(default_factory=list[Message])
-    answers: list[list[tuple[str, str | None]]] = msgspec.field(
-        default_factory=list[list[tuple[str, str | None]]]
-    )
+    answers: list[list[tuple[str, str]]] = msgspec.field(default_factory=list[list[tuple[str, str]]])
     unknown: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
 
     @property
