@@ -48,6 +48,8 @@ def shown_history(
         messages = with_calls_as_text(messages, chat_format)
     elif not (traits.orphan_results and traits.repeated_turns):
         messages = _with_orphans_as_text(messages)
+    if traits.call_opening is not None and chat_format.calls.at_start and traits.repeated_turns:
+        messages = _with_text_in_turns_of_its_own(messages)
     if not traits.empty_turns:
         messages = tuple(message for message in messages if not _is_empty_answer(message))
     if not (traits.system_role and traits.system_before_results):
@@ -178,6 +180,17 @@ def _with_orphans_as_text(messages: Messages) -> Messages:
             calls = {call.id for call in message.tool_calls}
         orphan = is_result(message) and message.tool_call_id not in calls
         shown += with_results_as_text([message]) if orphan else [message]
+    return tuple(shown)
+
+
+def _with_text_in_turns_of_its_own(messages: Messages) -> Messages:
+    """The text of a turn with calls as a turn before it, for models whose calls begin an answer."""
+    shown: list[Message] = []
+    for message in messages:
+        if message.content and message.tool_calls:
+            shown.append(msgspec.structs.replace(message, tool_calls=()))
+            message = msgspec.structs.replace(message, content=None, reasoning_content=None)
+        shown.append(message)
     return tuple(shown)
 
 

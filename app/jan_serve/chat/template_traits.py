@@ -56,7 +56,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     history may begin with a call or an answer, or have a system message only. empty_turns: an answer may be empty.
     descriptions: every tool and parameter must have one. simple_types: a parameter's type must be one word, and an
     object's members need a type. calls: a turn's calls are shown. parallel_calls: all are.
-    call_opening: what precedes the name of a turn's first call; None where a turn's text is shown beside its calls.
+    call_opening: what precedes the name of a turn's first call; None where a turn's text is shown before its calls.
     orphan_results: results that follow no call are shown. short_ids: ids of calls must have nine letters and digits.
     no_tools: without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
     `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them.
@@ -191,7 +191,8 @@ def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
 
 def _call_opening(probe: _Probe) -> str | None:
     # An answer after the results: where one follows, gpt-oss's template leaves such text out.
-    if probe.shows("user Hi.", f"call {_OTHER}", "result done", "assistant So.", "user So?"):
+    both = probe.text("user Hi.", f"call {_OTHER}", "result done", "assistant So.", "user So?")
+    if 0 <= both.find(_OTHER) < both.find(_NEEDLE):
         return None
     called = probe.text("user Hi.", "call", "result done")
     answer = probe.text("user Hi.", "assistant So.", with_tool=True)

@@ -1,4 +1,4 @@
-"""The text of a turn with calls, for templates that leave out the one or the other of the two.
+"""The text of a turn with calls, for templates that leave out the one or the other of the two, or show it after them.
 
 The template renders the calls alone, the first with a mark in its name; the text then takes its place before them.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime
 
@@ -60,6 +61,10 @@ def test_every_order_of_roles_is_shown_without_loss(template: RealTemplate, hist
     for tools in (TOOLS, ()):
         text = render(template, history.messages, tools)
         assert [word for word in history.words if word not in text] == []
+        for message in history.messages:
+            if message.content and message.tool_calls:
+                path = json.loads(message.tool_calls[0].function.arguments)["path"]
+                assert text.index(str(message.content)) < text.index(path)
         for turn, answers in enumerate(history.answers):
             results = [text.index(result) for _, result in answers]
             assert results == sorted(results)

@@ -13,7 +13,7 @@ import pytest
 from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import render_prompt
-from jan_serve.core.events import ToolCallDelta
+from jan_serve.core.events import TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
@@ -137,8 +137,9 @@ def called_with(arguments: str, text: str = "") -> tuple[Message, ...]:
 
 
 @real
-def test_arguments_are_shown_as_the_model_writes_them(template: RealTemplate) -> None:
-    """What the template's format reads back is what the call had: a history in another form is imitated."""
+@pytest.mark.parametrize("said", ["", "TEXT-1"], ids=["call", "text and call"])
+def test_a_turn_is_shown_as_the_model_writes_it(template: RealTemplate, said: str) -> None:
+    """What the template's format reads back is what the turn had: a history in another form is imitated."""
     tools = (
         Tool(
             name="get_weather",
@@ -156,13 +157,16 @@ def test_arguments_are_shown_as_the_model_writes_them(template: RealTemplate) ->
     arguments = {"city": "OSLO-1", "days": 3, "tags": ["a", "b"]}
     prompt, text = (
         render(template, (ASK,), tools),
-        render(template, called_with(json.dumps(arguments)), tools),
+        render(template, called_with(json.dumps(arguments), said), tools),
     )
     # Where the two part in the middle of a tag, the tag belongs to the answer.
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(prompt, text, strict=False))
     same = re.sub(r"<[^>]*$", "", "".join(one for one, _ in pairs))
-    answer = text[len(same) :].partition("RESULT-1")[0]
+    answer = text[len(same) :].partition("RESULT-1")[0].removeprefix("<|CHATBOT_TOKEN|>")
     chat_format = detect_format(template.source)
+    if said and chat_format.calls.at_start:  # the text is a turn of its own
+        assert said in answer
+        return
     parser = StreamParser(
         chat_format,
         lambda name: name,
@@ -174,6 +178,8 @@ def test_arguments_are_shown_as_the_model_writes_them(template: RealTemplate) ->
         delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta) and not delta.call_index
     )
     assert json.loads(read or "null") == arguments, answer
+    text = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    assert text.strip().startswith(said), answer
 
 
 @real

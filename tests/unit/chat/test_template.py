@@ -176,6 +176,13 @@ def chat(*turns: str) -> tuple[Message, ...]:
             "<user>Hi<assistant add{}>So<tool>2<assistant>2"
             "<user>On\n\n<system-reminder>\nB\n</system-reminder>",
         ),
+        (
+            ALTERNATE,
+            ["user: Hi", "call: add", "tool: 2", "user: On"],
+            "<user>Hi<assistant add{}><tool>2\n\nOn",
+        ),
+        (ALTERNATE, ["assistant: So", "user: Hi"], "<user><assistant>So<user>Hi"),
+        (GEMMA, ["system: A", "assistant: So", "user: Hi"], "<user>A<assistant>So<user>Hi"),
         (GEMMA, ["system: A", "system: B", "user: Hi", "user: You"], "<user>A\n\nB\n\nHi\n\nYou"),
         (GEMMA, ["user: Hi", "system: B"], "<user>Hi\n\nB"),
     ],
@@ -188,6 +195,9 @@ def chat(*turns: str) -> tuple[Message, ...]:
         "alternating: two at the start",
         "alternating: two of the user",
         "alternating: text before a call",
+        "alternating: the user after a result",
+        "alternating: an answer first",
+        "no system: an answer first",
         "no system: two of each",
         "no system: after the user",
     ],
