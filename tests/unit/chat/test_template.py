@@ -118,8 +118,8 @@ def test_a_system_message_goes_to_the_user_where_there_is_no_such_role() -> None
 
 
 TURNS = (
-    "{% for m in messages %}<{{ m.role }}{% for t in m.tool_calls or [] %} {{ t.function.name }}"
-    "{{ t.function.arguments | tojson }}{% endfor %}>{{ m.content or '' }}{% endfor %}{% if tools %}{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content or '' }}{% for t in m.tool_calls or [] %} {{ t.function.name }}"
+    "{{ t.function.arguments | tojson }}{% endfor %}{% endfor %}{% if tools %}{% endif %}"
 )
 SYSTEM_FIRST = (
     "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
@@ -164,7 +164,7 @@ def chat(*turns: str) -> tuple[Message, ...]:
         (
             SYSTEM_FIRST,
             ["user: Hi", "call: add", "tool: 2", "system: A", "system: B"],
-            "<user>Hi<assistant add{}><tool>2"
+            "<user>Hi<assistant> add{}<tool>2"
             "<user><system-reminder>\nA\n</system-reminder>\n\n<system-reminder>\nB\n</system-reminder>",
         ),
         (SYSTEM_FIRST, ["user: Hi", "user: You"], "<user>Hi<user>You"),
@@ -173,13 +173,13 @@ def chat(*turns: str) -> tuple[Message, ...]:
         (
             ALTERNATE,
             ["user: Hi", "assistant: So", "call: add", "tool: 2", "assistant: 2", "user: On", "system: B"],
-            "<user>Hi<assistant add{}>So<tool>2<assistant>2"
+            "<user>Hi<assistant>So add{}<tool>2<assistant>2"
             "<user>On\n\n<system-reminder>\nB\n</system-reminder>",
         ),
         (
             ALTERNATE,
             ["user: Hi", "call: add", "tool: 2", "user: On"],
-            "<user>Hi<assistant add{}><tool>2\n\nOn",
+            "<user>Hi<assistant> add{}<tool>2\n\nOn",
         ),
         (ALTERNATE, ["assistant: So", "user: Hi"], "<user><assistant>So<user>Hi"),
         (GEMMA, ["system: A", "assistant: So", "user: Hi"], "<user>A<assistant>So<user>Hi"),

@@ -160,7 +160,7 @@ TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
         + END
         + "{% if m.role != 'tool' or m.tool_call_id in ns.ids %}{{ m.content or '' }}{% endif %}"
         + END,
-        TemplateTraits(orphan_results=False),
+        TemplateTraits(call_opening="", orphan_results=False),
     ),
     "a system message before the last question only": (
         "{% for m in messages %}{% if m.role == 'user' and loop.last and messages[0].role == 'system' %}"
