@@ -6,23 +6,20 @@ from typing import Any
 
 import llguidance
 
-from jan_serve.engine.constraint.grammar_executor import MAX_ITEMS_IN_ROW
+from jan_serve.engine.constraint.grammar_executor import made_matcher
+from jan_serve.engine.constraint.lark_limits import check_lark
 
 
 class LlguidanceOracle:
-    """llguidance over bytes as tokens."""
+    """llguidance over bytes as tokens, within the limits of the engine."""
 
     def __init__(self) -> None:
         self._tokenizer = llguidance.LLTokenizer("byte")
 
     def compile(self, lark: str) -> Any:
-        """A matcher. Raises ValueError where llguidance refuses the grammar."""
-        grammar = llguidance.LLMatcher.grammar_from_lark(lark)
-        limits = llguidance.LLParserLimits(max_items_in_row=MAX_ITEMS_IN_ROW)
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
-        if matcher.is_error():
-            raise ValueError(matcher.get_error())
-        return matcher
+        """A matcher. Raises InvalidGrammar or GrammarTooComplex where the engine refuses the grammar."""
+        check_lark(lark)
+        return made_matcher(self._tokenizer, lark)
 
     def accepts(self, matcher: Any, text: str) -> bool:
         """Whether the matcher takes the text and may end after it."""

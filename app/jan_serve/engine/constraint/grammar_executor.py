@@ -36,6 +36,32 @@ _TOO_LARGE: Final = ("too big", "panic")
 """In its messages for its limits while it compiles. It has no other word for more symbols than 16 bits count."""
 
 
+def made_matcher(tokenizer: Any, lark: str) -> Any:
+    """llguidance's matcher at the start of a Lark grammar, within the limits of the engine.
+
+    Raises InvalidGrammar, GrammarTooComplex. Blocks for a second at most.
+    """
+    import llguidance  # not needed for the first answer
+
+    limits = llguidance.LLParserLimits(
+        max_items_in_row=MAX_ITEMS_IN_ROW,
+        max_grammar_size=MAX_GRAMMAR_SIZE,
+        initial_lexer_fuel=MAX_TERMINAL_WORK,
+    )
+    grammar = llguidance.LLMatcher.grammar_from_lark(lark)
+    matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
+    if not matcher.is_error():
+        return matcher
+    reason = _reason(matcher.get_error())
+    if any(words in reason for words in _TOO_LARGE):
+        raise GrammarTooComplex(
+            f"the grammar is too large: its rules have more than {MAX_GRAMMAR_SIZE} symbols, or its terminals"
+            " need more work than the limit; use fewer alternatives and shorter patterns",
+            param="grammar",
+        )
+    raise InvalidGrammar(f"the grammar cannot be compiled: {reason}")
+
+
 class GrammarExecutor:
     """The state of one sequence in a Lark grammar: llguidance's matcher.
 
@@ -44,26 +70,9 @@ class GrammarExecutor:
 
     def __init__(self, tokenizer: Any, lark: str, vocab: Vocab) -> None:
         """Raises InvalidGrammar, GrammarTooComplex. Blocks for a second at most."""
-        import llguidance  # not needed for the first answer
-
-        grammar = llguidance.LLMatcher.grammar_from_lark(lark)
-        limits = llguidance.LLParserLimits(
-            max_items_in_row=MAX_ITEMS_IN_ROW,
-            max_grammar_size=MAX_GRAMMAR_SIZE,
-            initial_lexer_fuel=MAX_TERMINAL_WORK,
-        )
-        self._matcher: Any = llguidance.LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
+        self._matcher = made_matcher(tokenizer, lark)
         self._vocab = vocab
         self._bits = np.zeros((vocab.n_tokens + 31) // 32, np.int32)
-        if self._matcher.is_error():
-            reason = _reason(self._matcher.get_error())
-            if any(words in reason for words in _TOO_LARGE):
-                raise GrammarTooComplex(
-                    f"the grammar is too large: its rules have more than {MAX_GRAMMAR_SIZE} symbols, or its terminals"
-                    " need more work than the limit; use fewer alternatives and shorter patterns",
-                    param="grammar",
-                )
-            raise InvalidGrammar(f"the grammar cannot be compiled: {reason}")
 
     def copy(self) -> GrammarExecutor:
         """A copy in the same state. Cheap: both share the compiled grammar."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from fractions import Fraction
+from math import inf, isfinite
 from typing import Any
 
 from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
@@ -123,7 +124,7 @@ class Assertions:
     def _fraction(self, node: Node, value: Any, keyword: str = "enum") -> Fraction:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidSchema(f"{node.pointer}/{keyword}", "must be a number")
-        if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        if isinstance(value, float) and not isfinite(value):
             raise InvalidSchema(f"{node.pointer}/{keyword}", "must be a finite number")
         return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
@@ -135,9 +136,11 @@ class Assertions:
         result: list[tuple[str, Fraction, bool]] = []
         for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
             flag = schema.get(exclusive)
-            if keyword in schema:
+            # Larger numbers than a double holds are read as infinite.
+            none = inf if keyword == "maximum" else -inf
+            if keyword in schema and schema[keyword] != none:
                 result.append((keyword, self._fraction(node, schema[keyword], keyword), flag is True))
-            if flag is not None and not isinstance(flag, bool):
+            if flag is not None and not isinstance(flag, bool) and flag != none:
                 result.append((keyword, self._fraction(node, flag, exclusive), True))
         return result
 

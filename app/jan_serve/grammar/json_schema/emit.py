@@ -48,7 +48,7 @@ from jan_serve.grammar.json_schema.strings import StringSet
 from jan_serve.grammar.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.grammar.word_trie import OtherWords
 
-# Numbers of so many digits before the point are within each bound whose digits can be bounded too.
+# Digits can be bounded of numbers that may be this large.
 _FEW_DIGITS = 10**60
 # Indentation after a line break; deeper documents than this need `compact`.
 _MAX_INDENT = 32
@@ -242,12 +242,11 @@ class Emitter:
     def _number_token(self, spec: NumberSpec, hint: str) -> Expr:
         language = number_dfa(spec)
         found = token(dfa_to_expr(language, self._plain, self.rules, f"{hint}-number"))
-        bounds = (spec.low, spec.high, *spec.excluded)
         if (
             not self._complements
             or spec.multiples
             or spec.not_multiples
-            or any(bound is not None and abs(bound) > _FEW_DIGITS for bound in bounds)
+            or max(spec.low or 0, -(spec.high or 0)) > _FEW_DIGITS
             or automata.longest_word(language) is not None
             or not isinstance(found, Token)
         ):

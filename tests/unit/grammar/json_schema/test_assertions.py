@@ -87,7 +87,7 @@ def test_spellings_of_older_drafts(name: str) -> None:
         ({"maximum": True}, "/maximum"),
         ({"exclusiveMinimum": None, "exclusiveMaximum": "2"}, "/exclusiveMaximum"),
         ({"minimum": float("nan")}, "/minimum"),
-        ({"maximum": float("inf")}, "/maximum"),
+        ({"minimum": float("inf")}, "/minimum"),
         ({"multipleOf": 0}, "/multipleOf"),
         ({"multipleOf": -1.5}, "/multipleOf"),
         ({"pattern": 3}, "/pattern"),
