@@ -247,6 +247,11 @@ class UnsupportedSchema(InvalidRequest):
     def payload(self) -> dict[str, Any]:
         return {"pointer": self.pointer, "keyword": self.keyword, "reason": self.reason, "param": self.param}
 
+    def place(self, pointer: str) -> None:
+        """Name the place, unless one below the root is named already."""
+        if not self.pointer:
+            UnsupportedSchema.__init__(self, pointer, self.keyword, self.reason, param=self.param)
+
 
 class UnsupportedPattern(InvalidRequest):
     """A regular expression is malformed or not regular. position: in characters, from 0."""
@@ -263,9 +268,26 @@ class UnsupportedPattern(InvalidRequest):
 
 
 class GrammarTooComplex(InvalidRequest):
-    """A constraint exceeds the time, rules or nesting that one request may use."""
+    """A constraint exceeds the time, rules or nesting that one request may use.
+
+    pointer: JSON Pointer to the part of a schema that does; None for what is no schema.
+    """
 
     code = "grammar_too_complex"
+
+    def __init__(self, reason: str, *, pointer: str | None = None, param: str | None = None) -> None:
+        where = "" if pointer is None else f"JSON Schema at {pointer or '/'}: "
+        super().__init__(where + reason, param=param)
+        self.pointer = pointer
+        self.reason = reason
+
+    def payload(self) -> dict[str, Any]:
+        return {"reason": self.reason, "pointer": self.pointer, "param": self.param}
+
+    def place(self, pointer: str) -> None:
+        """Name the place, unless one is named already."""
+        if self.pointer is None:
+            GrammarTooComplex.__init__(self, self.reason, pointer=pointer, param=self.param)
 
 
 class InvalidState(InvalidRequest):

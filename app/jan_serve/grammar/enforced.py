@@ -9,6 +9,7 @@ from jan_serve.core.constraint import Whitespace
 from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.ast import Grammar
+from jan_serve.grammar.json_schema.ir import TRUE, placed
 from jan_serve.grammar.json_schema.translate import translate
 from jan_serve.grammar.print_lark import LarkText, OnlyCharacters, print_lark_open
 
@@ -31,7 +32,8 @@ def enforced_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTE
         lark = print_enforced(found)
     except GrammarTooComplex as error:
         found, memory = translate(schema, whitespace=whitespace, remembers=True, complements=False)
-        lark = print_enforced(found, tokens=not isinstance(error, OnlyCharacters))
+        with placed(TRUE):
+            lark = print_enforced(found, tokens=not isinstance(error, OnlyCharacters))
     return EnforcedSchema(found, memory, lark)
 
 

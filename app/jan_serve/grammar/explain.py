@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, cast
 
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
 from jan_serve.grammar.enforced import enforced_schema
-from jan_serve.grammar.json_schema.document import escape_token
-from jan_serve.grammar.json_schema.keywords import (
-    SCHEMA_KEYWORDS,
-    SCHEMA_LIST_KEYWORDS,
-    SCHEMA_MAP_KEYWORDS,
-    UNEVALUATED,
-)
 from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
+from jan_serve.grammar.loosen import GIVEN_UP, Change, all_changes, changed, subschemas
 
-# What may be given up, the least first. Keywords that list values or members are what a schema is about.
-_GIVEN_UP: Final = (
-    *(
-        "uniqueItems",
-        "maxLength",
-        "minLength",
-        "pattern",
-        "format",
-        "contentEncoding",
-        "multipleOf",
-        "maxItems",
-    ),
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("minItems", "contains", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
-    *(
-        "unevaluatedItems",
-        "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "not",
-        "if",
-        "oneOf",
-        "anyOf",
-    ),
-    *("patternProperties", "allOf", "$ref", "items", "additionalProperties"),
-)
-_TURNING: Final = frozenset({"not", "if", "oneOf", "contains", "maxContains"})
-"""Below these, what takes more may leave less."""
-_DIVIDING: Final = frozenset({"patternProperties", "items"})
-"""Without these, what they cover falls to the keywords for the rest."""
 MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
 _STEPS_IN_MS: Final = 500
@@ -75,19 +38,6 @@ class Cost(NamedTuple):
         return found
 
 
-class Change(NamedTuple):
-    """A single keyword without which the schema compiles. becomes: what replaces it, or None."""
-
-    pointer: str
-    keyword: str
-    becomes: str | None
-
-    def line(self) -> str:
-        """For people."""
-        where = f"`{self.keyword}` at {self.pointer or '/'}"
-        return f"with `{self.becomes}` in place of {where}" if self.becomes else f"without {where}"
-
-
 def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Cost:
     """Raises as `enforced_schema`."""
     grammar, memory, lark = enforced_schema(schema, whitespace=whitespace)
@@ -101,7 +51,7 @@ def ordered_objects(schema: Any) -> list[str]:
     and all where there are no others."""
     return [
         pointer
-        for pointer, node in _subschemas(schema, "")
+        for pointer, node in subschemas(schema)
         if isinstance(listed := node.get("properties"), dict)
         and len(cast(dict[str, Any], listed)) > 1
         and (node.get("required") or False in (node.get(keyword, True) for keyword in _CLOSING))
@@ -120,11 +70,11 @@ def smallest_change(
     The keyword that the refusal names comes first, then those that say the least about a value. most_steps: of the
     search.
     """
-    changes = sorted(_changes(schema), key=lambda change: _rank(change, refused))
+    changes = sorted(all_changes(schema), key=lambda change: _rank(change, refused))
     steps = 0
     for change in changes[:_MOST_TRIES]:
         try:
-            cost_of_schema(_changed(schema, change, ""), whitespace=whitespace)
+            cost_of_schema(changed(schema, change), whitespace=whitespace)
         except InvalidRequest:
             steps += max(spent(), 1)
             if steps > most_steps:
@@ -134,78 +84,11 @@ def smallest_change(
     return None
 
 
-def without_refused(schema: Any, refused: UnsupportedSchema) -> tuple[Any, Change] | None:
-    """The schema without the keyword that its refusal names, so that it takes more. None where that is not certain."""
-    named = [
-        change
-        for change in _changes(schema)
-        if change.becomes is None
-        and change.keyword == refused.keyword
-        and f"{refused.pointer}/".startswith(f"{change.pointer}/")
-    ]
-    keywords = {keyword for _, node in _subschemas(schema, "") for keyword in node}
-    if not named or not keywords.isdisjoint(UNEVALUATED) or refused.keyword in _DIVIDING:
-        return None
-    change = max(named, key=lambda change: len(change.pointer))
-    way = set(change.pointer.split("/"))
-    if way & {"$defs", "definitions"}:
-        way |= keywords  # any place may refer to this one
-    return None if way & _TURNING else (_changed(schema, change, ""), change)
-
-
-def _changes(schema: Any) -> Iterator[Change]:
-    for pointer, node in _subschemas(schema, ""):
-        for keyword in node:
-            if keyword == "oneOf" and "anyOf" not in node:
-                yield Change(pointer, keyword, "anyOf")
-            if keyword in _GIVEN_UP:
-                yield Change(pointer, keyword, None)
-
-
 def _rank(change: Change, refused: InvalidRequest) -> tuple[bool, bool, int, bool]:
     named = isinstance(refused, UnsupportedSchema) and refused.keyword == change.keyword
     # A pointer may be that of the items of an array with the keyword.
     near = isinstance(refused, UnsupportedSchema) and f"{refused.pointer}/".startswith(f"{change.pointer}/")
-    return not (named and near), not named, _GIVEN_UP.index(change.keyword), change.becomes is None
-
-
-def _subschemas(schema: Any, pointer: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object that is a schema, with its pointer, in the order of the document."""
-    todo = [(pointer, schema)]
-    while todo:
-        pointer, node = todo.pop()
-        if not isinstance(node, dict):
-            continue
-        members = cast(dict[str, Any], node)
-        yield pointer, members
-        below: list[tuple[str, Any]] = []
-        for keyword, value in members.items():
-            if keyword in SCHEMA_LIST_KEYWORDS and isinstance(value, list):
-                items = enumerate(cast(list[Any], value))
-                below += [(f"{pointer}/{keyword}/{number}", item) for number, item in items]
-            elif keyword in SCHEMA_KEYWORDS:
-                below.append((f"{pointer}/{keyword}", value))
-            elif keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
-                named = cast(dict[str, Any], value).items()
-                below += [(f"{pointer}/{keyword}{escape_token(name)}", item) for name, item in named]
-        todo += reversed(below)
-
-
-def _changed(node: Any, change: Change, pointer: str) -> Any:
-    if isinstance(node, list):
-        items = enumerate(cast(list[Any], node))
-        return [_changed(item, change, f"{pointer}/{number}") for number, item in items]
-    if not isinstance(node, dict):
-        return node
-    found: dict[str, Any] = {}
-    for name, value in cast(dict[str, Any], node).items():
-        own = name
-        if pointer == change.pointer and name == change.keyword:
-            if change.becomes is None:
-                continue
-            own = change.becomes
-        found[own] = _changed(value, change, pointer + escape_token(name))
-    return found
+    return not (named and near), not named, GIVEN_UP.index(change.keyword), change.becomes is None
 
 
 def explain(

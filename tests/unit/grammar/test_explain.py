@@ -9,8 +9,9 @@ import pytest
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.grammar.explain import Change, cost_of_schema, explain, smallest_change
+from jan_serve.grammar.explain import cost_of_schema, explain, smallest_change
 from jan_serve.grammar.limits import MAX_STEPS
+from jan_serve.grammar.loosen import Change
 
 TEXT: dict[str, Any] = {"type": "string"}
 CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}

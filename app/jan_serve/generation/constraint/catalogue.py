@@ -13,7 +13,7 @@ from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import Constraint, GbnfConstraint, RegexConstraint, Whitespace
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
-from jan_serve.errors import GrammarTooComplex
+from jan_serve.errors import GrammarTooComplex, InvalidRequest
 from jan_serve.generation.constraint.call_join import JoinedTool, any_object, join_calls
 from jan_serve.ipc.compiling import (
     CompileAnswer,
@@ -110,8 +110,11 @@ async def _compile_tools(
         async with gate:
             try:
                 return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
-            except GrammarTooComplex as error:
+            except InvalidRequest as error:
                 if tool.strict:
+                    error.message = f"tool {tool.name}: {error.message}"
+                    raise
+                if not isinstance(error, GrammarTooComplex):
                     raise
                 return any_object(error.message)
 

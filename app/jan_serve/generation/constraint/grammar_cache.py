@@ -20,11 +20,12 @@ from jan_serve.core.constraint import (
     GbnfConstraint,
     JsonObjectConstraint,
     JsonSchemaConstraint,
+    RegexConstraint,
     Whitespace,
 )
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
-from jan_serve.errors import InvalidRequest, JanServeError, error_from_payload
+from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.catalogue import catalogue_digest, compile_catalogue
 from jan_serve.generation.ports import ConstraintTranslator
 from jan_serve.ipc.compiling import (
@@ -177,6 +178,8 @@ class GrammarCache:
                 request = await asyncio.to_thread(_bundled, request, documents.schemas)
             compiled = await self._translator(encode_request(request))
         except JanServeError as error:
+            if isinstance(error, InvalidRequest):
+                _place(error, request)
             failure = _Failure(error.code, error.payload(), self._clock() + REFUSED_FOR_S)
             if isinstance(error, InvalidRequest):
                 self._refused.put(key, failure)
@@ -234,6 +237,22 @@ def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRe
             return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
         case _:
             return request
+
+
+def _place(error: InvalidRequest, request: CompileRequest) -> None:
+    """Name the field of the request, and the schema where no part of it is named."""
+    match request:
+        case CompileTool():
+            error.param = "tools"
+        case CompileConstraint(constraint=GbnfConstraint()) | CompileAnswer(constraint=GbnfConstraint()):
+            error.param = "grammar"
+            return
+        case _:
+            error.param = error.param or "response_format"
+    if isinstance(error, GrammarTooComplex) and not isinstance(
+        getattr(request, "constraint", None), RegexConstraint
+    ):
+        error.place("")
 
 
 class _Job:

@@ -5,7 +5,7 @@ Pure and slow (milliseconds a tool): runs in the compiling process; the server c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -23,14 +23,19 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.schema_types import property_schema, types_of
 from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import Whitespace
-from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedPattern, UnsupportedSchema
+from jan_serve.errors import (
+    GrammarTooComplex,
+    InvalidRequest,
+    InvalidSchema,
+    UnsupportedPattern,
+    UnsupportedSchema,
+)
 from jan_serve.generation.constraint.call_join import any_object
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
 from jan_serve.grammar import json_schema_with_memory
 from jan_serve.grammar.ast import Grammar, Literal, sequence
 from jan_serve.grammar.compose import Composer
-from jan_serve.grammar.explain import without_refused
 from jan_serve.grammar.json_schema.arguments import (
     ArgumentNotation,
     ArgumentsGrammar,
@@ -38,17 +43,22 @@ from jan_serve.grammar.json_schema.arguments import (
     translate_arguments,
 )
 from jan_serve.grammar.layout import has_layouts, with_optional_spaces
+from jan_serve.grammar.limits import MAX_STEPS, spent
+from jan_serve.grammar.loosen import loosened
 
 T = TypeVar("T")
 
-_REFUSALS: Final = (UnsupportedSchema, InvalidSchema, UnsupportedPattern, GrammarTooComplex)
+_PLACED: Final = (UnsupportedSchema, InvalidSchema, GrammarTooComplex)
+_REFUSALS: Final = (*_PLACED, UnsupportedPattern)
 BOUNDS: Final = (4_096, 256)
-"""Of lengths, which are given up from the largest on where an automaton has to count and to look for an end at once:
-in texts that a pattern holds too, and that may be another type."""
+"""Of lengths in arguments that are no JSON: given up from the largest on where an automaton has to count and to look
+for an end at once, in texts that a pattern holds too, and that may be another type."""
 COUNTED_NAMES: Final = (
     "minProperties above 1 is not enforced in the notation of this model, where names may repeat"
 )
 _MOST_GIVEN_UP: Final = 8
+_MOST_STEPS: Final = 3 * MAX_STEPS
+"""To find what to give up: the process has a limit of CPU time."""
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 _ARGUMENT_SLOTS: Final = {
     Slot.KEY: ArgumentSlot.KEY,
@@ -83,7 +93,7 @@ def tool_grammar(
         made = _translated(chat_format, schema, whitespace, False)
         return print_piece(made.grammar, tokens=tokens), made
 
-    (piece, made), warnings = _enforced(parameters, strict, printed)
+    (piece, made), warnings = _enforced(chat_format, parameters, strict, printed)
     return ToolGrammar(piece, warnings, made.most, made.memory)
 
 
@@ -95,43 +105,65 @@ def tool_arguments(
     whitespace: Whitespace = Whitespace.CONSISTENT,
 ) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
     """As `tool_grammar`, not printed."""
-    return _enforced(
-        parameters, strict, lambda schema: _translated(chat_format, schema, whitespace, complements=False)
-    )
+
+    def translated(schema: Any) -> ArgumentsGrammar:
+        return _translated(chat_format, schema, whitespace, complements=False)
+
+    return _enforced(chat_format, parameters, strict, translated)
 
 
 def _enforced(
-    parameters: dict[str, Any], strict: bool, make: Callable[[Any], T]
+    chat_format: ChatFormat, parameters: dict[str, Any], strict: bool, make: Callable[[Any], T]
 ) -> tuple[T, tuple[str, ...]]:
     """What `make` makes of the schema, or of as much of it as can be enforced, and the warnings."""
     schema = _object_schema(parameters)
+    bounds = () if isinstance(chat_format.calls.arguments, JsonArguments) else BOUNDS
     try:
         return make(schema), ()
     except _REFUSALS as error:
+        if isinstance(error, GrammarTooComplex):
+            error.place("")
         if strict:
             raise
         refused = error
     given_up: tuple[str, ...] = ()
-    while isinstance(refused, UnsupportedSchema) and len(given_up) < _MOST_GIVEN_UP:
-        if refused.keyword == "minProperties" and (fewer := without_counted_names(schema)) != schema:
-            schema, warning = fewer, COUNTED_NAMES
-        elif (found := without_refused(schema, refused)) is not None:
-            schema, change = found
-            warning = f"`{change.keyword}` at {change.pointer or '/'} is not enforced: {refused.reason}"
+    steps = spent()
+    while len(given_up) < _MOST_GIVEN_UP:
+        for fewer, warning in _less(schema, refused, bounds):
+            if steps > _MOST_STEPS:
+                return make(ANY_ARGUMENTS), (any_object(refused.message),)
+            try:
+                return make(fewer), tuple(dict.fromkeys((*given_up, warning)))
+            except _REFUSALS as error:
+                steps += max(spent(), 1)
+                if _place(error) != _place(refused):
+                    schema, refused = fewer, error
+                    given_up = tuple(dict.fromkeys((*given_up, warning)))
+                    break
         else:
             break
-        given_up = tuple(dict.fromkeys((*given_up, warning)))
-        try:
-            return make(schema), given_up
-        except _REFUSALS as error:
-            refused = error
-    for bound in BOUNDS:
+    return make(ANY_ARGUMENTS), (any_object(refused.message),)
+
+
+def _less(
+    schema: dict[str, Any], refused: InvalidRequest, bounds: Sequence[int]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Schemas that take more than a refused one, each with the warning that says so."""
+    for bound in bounds if isinstance(refused, GrammarTooComplex) else ():
         if (shorter := without_large_bounds(schema, bound)) != schema:
-            try:
-                return make(shorter), (*given_up, long_bounds(bound))
-            except _REFUSALS as error:
-                refused = error
-    return make(ANY_ARGUMENTS), (any_object(str(refused)),)
+            yield shorter, long_bounds(bound)
+    counted = isinstance(refused, UnsupportedSchema) and refused.keyword == "minProperties"
+    if counted and (fewer := without_counted_names(schema)) != schema:
+        yield fewer, COUNTED_NAMES
+    for found, change in loosened(schema, refused):
+        reason = refused.reason if isinstance(refused, _PLACED) else refused.message
+        yield _object_schema(found), change.warning(reason)
+
+
+def _place(refused: InvalidRequest) -> tuple[str | None, ...]:
+    """Where a refusal is, and of what: another one is a step on the way."""
+    pointer = refused.pointer if isinstance(refused, _PLACED) else None
+    return type(refused).__name__, pointer, getattr(refused, "keyword", None)
 
 
 def long_bounds(bound: int) -> str:

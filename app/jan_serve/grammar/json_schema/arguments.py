@@ -43,6 +43,7 @@ from jan_serve.grammar.json_schema.ir import (
     TRUE,
     ObjectSpec,
     TypeSets,
+    placed,
 )
 from jan_serve.grammar.json_schema.numbers import NumberSpec, intersect
 from jan_serve.grammar.json_schema.strings import NO_STRING, StringSet
@@ -110,7 +111,7 @@ def translate_arguments(
 
     Raises as `json_schema_to_grammar`.
     """
-    with budget():
+    with budget(), placed(TRUE):
         document = Document(schema)
         emitter = _emitter(Expander(document), notation, whitespace)
         writer = _Writer(emitter, notation, readings)
@@ -197,11 +198,12 @@ class _Writer:
         fields: list[Field] = []
         for name in names:
             conj = expander.algebra.lookup(spec, name)
-            if name in required or not expander.is_nothing(conj):
-                sets = self._uncounted(name, self._as_read(expander.expand(conj), name))
-                argument = self._argument(self._key(name), name, sets)
-                if argument != NEVER or name in required:
-                    fields.append(Field(argument, name in required))
+            with placed(conj):
+                if name in required or not expander.is_nothing(conj):
+                    sets = self._uncounted(name, self._as_read(expander.expand(conj), name))
+                    argument = self._argument(self._key(name), name, sets)
+                    if argument != NEVER or name in required:
+                        fields.append(Field(argument, name in required))
         if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
             raise UnsupportedSchema(
                 "", "minProperties", "arguments cannot be counted in this model's notation"

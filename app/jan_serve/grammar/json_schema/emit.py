@@ -41,6 +41,7 @@ from jan_serve.grammar.json_schema.ir import (
     Conj,
     ObjectSpec,
     TypeSets,
+    placed,
 )
 from jan_serve.grammar.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.grammar.json_schema.numbers import NumberSpec
@@ -84,7 +85,7 @@ class Emitter:
         self._whitespace = whitespace
         self._plain = PlainText()
         self._names: dict[Conj, Expr] = {}
-        self._todo: list[tuple[str, str, TypeSets]] = []
+        self._todo: list[tuple[str, str, Conj, TypeSets]] = []
         self._shared: dict[str, RuleRef] = {}
         self._strings: dict[tuple[StringSet, JsonText], Expr] = {}
         self._keys: dict[str, Expr] = {}
@@ -100,7 +101,7 @@ class Emitter:
             whole = self.rules.reserve("whole")
             self.rules.fill("root", self.laid_out(RuleRef(whole)))
         self._names[conj] = RuleRef(whole)
-        self._todo.append((whole, "root", sets))
+        self._todo.append((whole, "root", conj, sets))
         return self._finished()
 
     def grammar_of(self, root: Expr) -> Grammar:
@@ -110,8 +111,9 @@ class Emitter:
 
     def _finished(self) -> Grammar:
         while self._todo:
-            name, hint, own = self._todo.pop()
-            self.rules.fill(name, self.alternatives(own, hint))
+            name, hint, conj, own = self._todo.pop()
+            with placed(conj):
+                self.rules.fill(name, self.alternatives(own, hint))
         return self.rules.grammar("root")
 
     def value(self, conj: Conj, hint: str) -> Expr:
@@ -123,11 +125,12 @@ class Emitter:
         if sets is ANY_VALUE:
             expr: Expr = self.any_value()
         elif not sets.array and not sets.object:
-            expr = self.alternatives(sets, hint)
+            with placed(conj):
+                expr = self.alternatives(sets, hint)
         else:
             name = self.rules.reserve(hint)
             expr = RuleRef(name)
-            self._todo.append((name, hint, sets))
+            self._todo.append((name, hint, conj, sets))
         self._names[conj] = expr
         return expr
 

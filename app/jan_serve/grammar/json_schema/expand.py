@@ -22,6 +22,7 @@ from jan_serve.grammar.json_schema.ir import (
     NameRule,
     ObjectSpec,
     TypeSets,
+    placed,
 )
 from jan_serve.grammar.json_schema.json_value import as_array, as_object
 from jan_serve.grammar.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES, UNEVALUATED
@@ -78,15 +79,9 @@ class Expander:
             return known
         self._by_term[term] = None
         self._depth += 1
-        if self._depth > MAX_IN_PLACE_DEPTH:
-            raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
-        spend()
         try:
-            if term.positive:
-                result = self._holds(term.node)
-            else:
-                failed = self._fails(term.node)
-                result = unseen(failed) if self._tracks else failed
+            with placed((term,)):
+                result = self._expanded(term)
         except BaseException:
             del self._by_term[term]
             raise
@@ -94,6 +89,15 @@ class Expander:
             self._depth -= 1
         self._by_term[term] = result
         return result
+
+    def _expanded(self, term: Term) -> TypeSets:
+        if self._depth > MAX_IN_PLACE_DEPTH:
+            raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
+        spend()
+        if term.positive:
+            return self._holds(term.node)
+        failed = self._fails(term.node)
+        return unseen(failed) if self._tracks else failed
 
     def is_nothing(self, conj: Conj) -> bool:
         """Whether certainly nothing satisfies the conjunction."""
@@ -110,7 +114,8 @@ class Expander:
             self._empty[conj] = False
             self._emptiness_depth += 1
             try:
-                known = self.is_empty(self.expand(conj))
+                with placed(conj):
+                    known = self.is_empty(self.expand(conj))
             except _InProgress:
                 # A part refers back to the term being expanded, so emptiness is still unknown.
                 del self._empty[conj]

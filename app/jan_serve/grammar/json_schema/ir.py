@@ -7,10 +7,13 @@ number of distinct parts is finite.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
 
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.grammar.json_schema.document import Term
 from jan_serve.grammar.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.grammar.json_schema.strings import ANY_STRING, NO_STRING, StringSet
@@ -19,6 +22,17 @@ Conj: TypeAlias = tuple[Term, ...]
 """Terms that all apply; empty means anything is allowed. Order is kept: it gives the order of properties."""
 
 TRUE: Conj = ()
+
+
+@contextmanager
+def placed(conj: Conj) -> Generator[None]:
+    """A refusal inside the block names the place of the conjunction, unless it names one already."""
+    try:
+        yield
+    except (GrammarTooComplex, UnsupportedSchema) as error:
+        error.place(conj[0].node.pointer if conj else "")
+        raise
+
 
 NO_BOOLEAN, FALSE_ONLY, TRUE_ONLY, ANY_BOOLEAN = 0, 1, 2, 3
 

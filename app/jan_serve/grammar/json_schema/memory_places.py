@@ -82,7 +82,8 @@ class _Places:
             spend(1 + len(conjs))
             if number > MAX_PLACES:
                 raise GrammarTooComplex(
-                    f"{self._keyword}: the documents have more than {MAX_PLACES} places that differ"
+                    f"the documents have more than {MAX_PLACES} places that differ, beside {self._keyword}",
+                    pointer=self._pointer,
                 )
         return number
 
@@ -133,8 +134,9 @@ class _Places:
             return NOWHERE
         self._missing.difference_update(found)
         texts = self._unique[found[0]]
-        if any(self._unique.get(spec) != texts for spec in arrays if spec.high is None or spec.high > 1):
-            raise self._refused("where another array may be at the same place")
+        for spec in arrays:
+            if self._unique.get(spec) != texts and (spec.high is None or spec.high > 1):
+                raise self._refused(f"where another array may be at the same place: {_described(spec)}")
         if texts not in self._texts:
             self._texts.append(texts)
         return self._texts.index(texts)
@@ -160,6 +162,11 @@ class _Places:
                 return number
         self._names.append(names)
         return len(self._names) - 1
+
+
+def _described(spec: ArraySpec) -> str:
+    conj = next((conj for conj in (*spec.prefix, spec.rest) if conj), None)
+    return "one of any items" if conj is None else f"one of items as at {conj[0].node.pointer or '/'}"
 
 
 def _is_closed(terms: Terms, spec: ObjectSpec) -> bool:

@@ -11,6 +11,7 @@ from jan_serve.grammar.ast import Grammar
 from jan_serve.grammar.json_schema.document import Document
 from jan_serve.grammar.json_schema.emit import Emitter
 from jan_serve.grammar.json_schema.expand import Expander
+from jan_serve.grammar.json_schema.ir import TRUE, placed
 from jan_serve.grammar.json_schema.json_value import as_object
 from jan_serve.grammar.json_schema.keywords import ASSERTIONS
 from jan_serve.grammar.json_schema.memory_places import text_memory
@@ -26,7 +27,7 @@ def translate(
     remembers: whether a memory is allowed; without, the grammar needs none. complements: whether it may have
     `Except` and `Both`.
     """
-    with budget():
+    with budget(), placed(TRUE):
         document = Document(schema)
         expander = Expander(document)
         emitter = Emitter(expander, whitespace=whitespace, remembers=remembers, complements=complements)

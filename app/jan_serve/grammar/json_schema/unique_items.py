@@ -138,7 +138,8 @@ def automaton_of(dfa: Dfa, pointer: str) -> Automaton:
     spend(len(order) * (1 + len(sets)) // 8)
     if sum(map(len, edges)) > MAX_EDGES:
         raise GrammarTooComplex(
-            f"uniqueItems at {pointer or '/'}: its items or the names above them need more than {MAX_EDGES} edges"
+            f"the items of uniqueItems, or the names above them, need more than {MAX_EDGES} edges",
+            pointer=pointer,
         )
     return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
 

@@ -13,6 +13,7 @@ from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.literals import GEMMA, literal_to_json
 from jan_serve.errors import (
     GrammarTooComplex,
+    InvalidRequest,
     InvalidSchema,
     JanServeError,
     UnsupportedSchema,
@@ -142,7 +143,6 @@ def test_a_schema_that_cannot_be_enforced_becomes_any_object(
     grammar = tool_grammar(form, parameters)
     assert grammar.piece == tool_grammar(form, ANY_ARGUMENTS).piece
     [warning] = grammar.warnings
-    assert warning.startswith("its arguments are held to any JSON object, not to its schema: ")
     assert reason in warning
     with pytest.raises(error, match=reason):
         tool_grammar(form, parameters, strict=True)
@@ -178,27 +178,97 @@ def test_keywords_that_cannot_be_enforced_are_dropped_alone(
         tool_grammar(form, schema, strict=True)
 
 
-@pytest.mark.parametrize("place", ["not", "oneOf", "contains", "$defs"])
-def test_a_keyword_is_dropped_only_where_more_is_allowed_without_it(place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "warnings"),
+    [
+        ("not", ["`not` at /properties/x is not enforced"]),
+        (
+            "oneOf",
+            [
+                "`oneOf` at /properties/x is enforced as `anyOf`",
+                "`pattern` at /properties/x/anyOf/0 is not enforced",
+            ],
+        ),
+        ("contains", ["`contains` at /properties/x is not enforced"]),
+        ("$defs", ["`not` at /properties/x is not enforced"]),
+    ],
+)
+def test_a_keyword_is_dropped_only_where_more_is_allowed_without_it(place: str, warnings: list[str]) -> None:
     part: dict[str, Any] = {**BACK, "pattern": "(?<=a)b"}
     inner = [part, {"type": "null"}] if place == "oneOf" else {"x": part} if place == "$defs" else part
     schema: dict[str, Any] = {"type": "object", "properties": {"x": {place: inner}}}
     if place == "$defs":
         schema = {**schema, "$defs": {"x": part}, "properties": {"x": {"not": {"$ref": "#/$defs/x"}}}}
-    [warning] = tool_grammar(BY_NAME["hermes"], schema).warnings
-    assert warning.startswith("its arguments are held to any JSON object")
+    found = [warning.partition(":")[0] for warning in tool_grammar(BY_NAME["hermes"], schema).warnings]
+    assert found == warnings
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "rest"),
     [
-        {"patternProperties": {"(?<=a)b": {}}, "additionalProperties": False},
-        {"properties": {"x": {"$ref": "https://example.com/x"}}, "unevaluatedProperties": False},
+        ({"patternProperties": {"(?<=a)b": {}}, "additionalProperties": False}, {}),
+        (
+            {"properties": {"x": {"$ref": "https://example.com/x"}}, "unevaluatedProperties": False},
+            {"properties": {"x": {}}},
+        ),
+        (
+            {"required": ["a"], "prefixItems": 3, "properties": {"a": {"items": {"pattern": "(?<=a)b"}}}},
+            {"required": ["a"], "properties": {"a": {"items": {}}}},
+        ),
     ],
 )
-def test_a_keyword_is_kept_whose_absence_would_allow_less(schema: dict[str, Any]) -> None:
-    [warning] = tool_grammar(BY_NAME["hermes"], {"type": "object", **schema}).warnings
-    assert warning.startswith("its arguments are held to any JSON object")
+def test_a_keyword_goes_with_those_that_would_allow_less_without_it(
+    schema: dict[str, Any], rest: dict[str, Any]
+) -> None:
+    form = BY_NAME["hermes"]
+    found = tool_grammar(form, {"type": "object", **schema})
+    assert found.piece == tool_grammar(form, {"type": "object", **rest}).piece
+    assert all(": " in warning and " at /" in warning for warning in found.warnings)
+
+
+ENUM: dict[str, Any] = {"enum": ["a", "b"]}
+
+
+@each_notation
+@pytest.mark.parametrize(
+    ("keyword", "refused"),
+    [
+        ("multipleOf", {"type": "number", "multipleOf": 987654321.123}),
+        ("minimum", {"type": "integer", "minimum": 10**500}),
+        ("pattern", {"type": "string", "pattern": "(?<=x)a"}),
+        ("not", {"type": "number", "not": {"enum": list(range(3000))}}),
+        ("minLength", {"type": "string", "minLength": -1}),
+        ("type", {"type": "strin"}),
+        ("required", {"type": "object", "required": None}),
+        ("properties", {"type": "object", "properties": []}),
+        ("minItems", {"type": "array", "minItems": 10, "contains": {"const": 1}, "maxContains": 500}),
+    ],
+)
+@pytest.mark.parametrize("depth", [0, 1])
+def test_any_refusal_costs_one_keyword_at_its_place(
+    form: ChatFormat, keyword: str, refused: dict[str, Any], depth: int
+) -> None:
+    place = "/properties/p"
+    rest = {key: value for key, value in refused.items() if key != keyword}
+    if depth:
+        refused, rest = ({"type": "object", "properties": {"q": each}} for each in (refused, rest))
+        place += "/properties/q"
+
+    def schema(p: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {"e": ENUM, "p": p},
+            "required": ["e"],
+            "additionalProperties": False,
+        }
+
+    with pytest.raises(InvalidRequest) as caught:
+        tool_grammar(form, schema(refused), strict=True)
+    assert place in caught.value.message
+    found = tool_grammar(form, schema(refused))
+    [warning] = found.warnings
+    assert warning.startswith(f"`{keyword}` at {place} is not enforced: ")
+    assert found.piece == tool_grammar(form, schema(rest)).piece
 
 
 def test_a_length_that_the_notation_cannot_count_is_dropped_alone() -> None:
