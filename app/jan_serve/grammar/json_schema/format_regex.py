@@ -1,15 +1,27 @@
-"""The format `regex` as a pattern: a regular part of ECMA-262, each of whose words is a valid expression.
+"""The format `regex` as an expression: a regular part of ECMA-262 with the flag u, each of whose words is valid.
 
-Without lookaheads; groups nest to a depth of two. Ranges and counts are in order because their two ends are written
-together.
+Groups nest to a depth of two, lookarounds stand outside of groups, and one of the outermost groups may have a name: two
+could have the same. There are no backreferences, as their group has to be there. Ranges and counts are in order because
+their two ends are written together.
 """
 
 from __future__ import annotations
 
-_ESCAPE = "\\\\(?:[dDwWsStnrvf^$\\\\.*+?()[\\]{}|/-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})"
-_LITERAL = "[^\\u0000-\\u001f^$\\\\.*+?()[\\]{}|/]"
-_ANCHOR = "(?:[\\^$]|\\\\[bB])"
-_NEST = 2
+from typing import Final
+
+from jan_serve.grammar.regex.ast import EPSILON, Loop, Regex, alternation, concat
+from jan_serve.grammar.regex.parse import parse_regex
+
+_HEX: Final = "[0-9A-Fa-f]"
+_CATEGORY: Final = "L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|C[cfnos]?"
+_PROPERTY: Final = f"(?:gc=)?(?:{_CATEGORY})"
+_CODES: Final = (
+    f"[dDwWsStnrvf^$\\\\.*+?()[\\]{{}}|/]|c[A-Za-z]|x{_HEX}{{2}}|u{_HEX}{{4}}"
+    f"|u\\{{(?:{_HEX}{{1,5}}|10{_HEX}{{4}})\\}}|[pP]\\{{(?:{_PROPERTY})\\}}"
+)
+_LITERAL: Final = "[^\\u0000-\\u001f^$\\\\.*+?()[\\]{}|]"
+_ANCHOR: Final = "[\\^$]|\\\\[bB]"
+_NAME: Final = "[A-Za-z_$][A-Za-z0-9_$]*"
 
 
 def _ordered(alphabet: str, separator: str) -> str:
@@ -18,20 +30,28 @@ def _ordered(alphabet: str, separator: str) -> str:
     return "|".join(f"{c}{separator}[{c}-{last}]" for c in alphabet)
 
 
-def regex_pattern() -> str:
-    """The pattern, to be matched from end to end."""
-    ranges = "|".join(
-        _ordered(alphabet, "-")
-        for alphabet in ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+def regex_language() -> Regex:
+    """An expression whose words are valid expressions."""
+    alphabets = ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    ranges = "|".join([*(_ordered(alphabet, "-") for alphabet in alphabets), "[ !]-[/-@A-Z_a-z{-~]"])
+    member = f"(?:{ranges}|\\\\(?:{_CODES}|[b-])|[^\\u0000-\\u001f\\\\\\]-])"
+    # A dash stands for itself at the ends only: elsewhere it could make a range of what is not in order.
+    character_class = f"\\[\\^?-?{member}*-?\\]"
+    tens = "|".join(f"{ten}[0-9],[{ten + 1}-9][0-9]" for ten in range(1, 9))
+    ordered = f"{_ordered('0123456789', ',')}|[0-9],[1-9][0-9]{{1,2}}|{tens}|[0-9]{{2}},[1-9][0-9]{{2}}"
+    quantifier = f"(?:(?:[*+?]|\\{{(?:[0-9]{{1,3}},?|{ordered})\\}})\\??)?"
+    piece = parse_regex(f"{_ANCHOR}|\\||(?:{_LITERAL}|\\\\(?:{_CODES})|\\.|{character_class}){quantifier}")
+    group, look, named = (
+        parse_regex("\\((?:\\?:)?"),
+        parse_regex("\\(\\?<?[=!]"),
+        parse_regex(f"\\(\\?<{_NAME}>"),
     )
-    member = f"(?:{ranges}|{_ESCAPE}|[^\\u0000-\\u001f\\\\\\][^-])"
-    # After a range or a member no dash may follow, except the last one, which stands for itself.
-    character_class = f"\\[\\^?{member}+-?\\]"
-    counts = f"[0-9]{{1,3}},?|0,[0-9]{{1,3}}|1,[1-9][0-9]{{0,2}}|{_ordered('23456789', ',')}"
-    quantifier = f"(?:[*+?]|\\{{(?:{counts})\\}})\\??"
-    atom = f"(?:{_LITERAL}|{_ESCAPE}|\\.|{character_class})"
-    body = f"(?:{_ANCHOR}|\\||{atom}(?:{quantifier})?)*"
-    for _ in range(_NEST):
-        group = f"\\((?:\\?:)?{body}\\)(?:{quantifier})?"
-        body = f"(?:{_ANCHOR}|\\||{atom}(?:{quantifier})?|{group})*"
-    return body
+    close, repeated = parse_regex("\\)"), parse_regex(f"\\){quantifier}")
+
+    def any_of(*parts: Regex) -> Regex:
+        return Loop(alternation([piece, *parts]), 0, None)
+
+    inner = any_of(concat([group, any_of(), repeated]))
+    outer = any_of(concat([group, inner, repeated]), concat([look, inner, close]))
+    with_name = concat([named, inner, repeated, inner])
+    return concat([outer, alternation([EPSILON, with_name])])

@@ -7,7 +7,9 @@ RFC 6901 (json-pointer). A format that is not listed is an annotation, as the JS
 
 from __future__ import annotations
 
-from jan_serve.grammar.json_schema.format_regex import regex_pattern
+from functools import lru_cache
+
+from jan_serve.grammar.json_schema.format_regex import regex_language
 from jan_serve.grammar.regex.ast import Regex
 from jan_serve.grammar.regex.language import full_regex
 
@@ -96,7 +98,7 @@ _NO_LITERAL = "\\u007f-\\u009f\\ufdd0-\\ufdef\\ufff0-\\uffff\\u{e0000}-\\u{e0fff
 )
 _VARSPEC = f"{_VARNAME}(?::[1-9][0-9]{{0,3}}|\\*)?"
 
-FORMATS: dict[str, str] = {
+_PATTERNS: dict[str, str] = {
     "date": _DATE,
     "time": _TIME,
     "date-time": _DATE_TIME,
@@ -115,11 +117,14 @@ FORMATS: dict[str, str] = {
     "uri-template": (
         f"(?:[^\\u0000- \"'%<>\\\\^`{{|}}{_NO_LITERAL}]|{_PCT}|\\{{[+#./;?&=,!@|]?{_VARSPEC}(?:,{_VARSPEC})*\\}})*"
     ),
-    "regex": regex_pattern(),
     "base64": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
 }
 
 
+FORMATS = frozenset({*_PATTERNS, "regex"})
+
+
+@lru_cache(maxsize=32)
 def format_regex(name: str) -> Regex:
     """The expression whose words are the strings of a format in `FORMATS`."""
-    return full_regex(FORMATS[name])
+    return regex_language() if name == "regex" else full_regex(_PATTERNS[name])
