@@ -1,8 +1,8 @@
 """The format `regex` as an expression: a regular part of ECMA-262 with the flag u, each of whose words is valid.
 
-Groups nest to a depth of two, lookarounds stand outside of groups, and one of the outermost groups may have a name: two
-could have the same. There are no backreferences, as their group has to be there. Ranges and counts are in order because
-their two ends are written together.
+Groups nest to a depth of two. Lookarounds and a group with a name hold no others and stand in none, and there is one
+name at most: two could be the same. There are no backreferences, as their group has to be there. Ranges and counts are
+in order because their two ends are written together.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def regex_language() -> Regex:
     member = f"(?:{ranges}|\\\\(?:{_CODES}|[b-])|[^\\u0000-\\u001f\\\\\\]-])"
     # A dash stands for itself at the ends only: elsewhere it could make a range of what is not in order.
     character_class = f"\\[\\^?-?{member}*-?\\]"
-    tens = "|".join(f"{ten}[0-9],[{ten + 1}-9][0-9]" for ten in range(1, 9))
-    ordered = f"{_ordered('0123456789', ',')}|[0-9],[1-9][0-9]{{1,2}}|{tens}|[0-9]{{2}},[1-9][0-9]{{2}}"
+    ordered = f"{_ordered('0123456789', ',')}|[0-9],[1-9][0-9]{{1,2}}|[0-9]{{2}},[1-9][0-9]{{2}}"
     quantifier = f"(?:(?:[*+?]|\\{{(?:[0-9]{{1,3}},?|{ordered})\\}})\\??)?"
     piece = parse_regex(f"{_ANCHOR}|\\||(?:{_LITERAL}|\\\\(?:{_CODES})|\\.|{character_class}){quantifier}")
     group, look, named = (
@@ -52,6 +51,6 @@ def regex_language() -> Regex:
         return Loop(alternation([piece, *parts]), 0, None)
 
     inner = any_of(concat([group, any_of(), repeated]))
-    outer = any_of(concat([group, inner, repeated]), concat([look, inner, close]))
-    with_name = concat([named, inner, repeated, inner])
+    outer = any_of(concat([group, inner, repeated]), concat([look, any_of(), close]))
+    with_name = concat([named, any_of(), repeated, inner])
     return concat([outer, alternation([EPSILON, with_name])])
