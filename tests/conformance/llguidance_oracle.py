@@ -6,8 +6,8 @@ from typing import Any
 
 import llguidance
 
-from jan_serve.engine.constraint.grammar_executor import made_matcher
 from jan_serve.engine.constraint.lark_limits import check_lark
+from jan_serve.lark_matcher import made_matcher
 
 
 class LlguidanceOracle:

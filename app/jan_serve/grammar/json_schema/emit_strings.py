@@ -38,11 +38,12 @@ from jan_serve.grammar.json_schema.strings import (
     SomeOf,
     StringSet,
 )
-from jan_serve.grammar.regex.ast import ANYTHING, Alternation, Regex
+from jan_serve.grammar.regex.ast import ANYTHING, Alternation, Concat, Loop, Regex
 from jan_serve.grammar.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.grammar.regex.language import parts_of, search_regex
 from jan_serve.grammar.regex.structure import structure_expr
 from jan_serve.grammar.text_form import JsonText, PlainText, TextForm
+from jan_serve.grammar.trial import can_be_followed
 from jan_serve.grammar.word_trie import words_expr
 
 # llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
@@ -87,7 +88,15 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
         is_free = DfaWriter(strings.string_dfa(allowed), form, rules, hint).begins_with_any(charset.UNESCAPED)
     else:
         return None
-    return Token(_combined(allowed, form, rules, hint), is_free=is_free, is_terminal=True)
+    whole = Token(_combined(allowed, form, rules, hint), is_free=is_free, is_terminal=True)
+    if (regex is not None and not _repeats_loops(regex)) or can_be_followed(whole, rules.rules):
+        return whole
+    if (parts := strings.counted(allowed)) is None:
+        return None
+    # An automaton of all but the length: it has few states where lookaheads combine.
+    pattern = sequence([Literal('"'), dfa_to_expr(strings.string_dfa(parts[0]), form, rules, hint)])
+    whole = Token(Both(pattern, _combined(parts[1], form, rules, hint)), is_terminal=True)
+    return whole if can_be_followed(whole, rules.rules) else None
 
 
 def _are_few(allowed: StringSet) -> bool:
@@ -108,6 +117,15 @@ def _begins_with_any(regex: Regex) -> bool:
     if isinstance(regex, Alternation):
         return any(map(_begins_with_any, regex.items))
     return parts_of(regex)[:1] == [ANYTHING]
+
+
+def _repeats_loops(regex: Regex, *, within: bool = False) -> bool:
+    """Whether a repetition holds another one: their ends may be ambiguous."""
+    if isinstance(regex, Loop):
+        return within or _repeats_loops(regex.item, within=regex.high != 1)
+    return isinstance(regex, Concat | Alternation) and any(
+        _repeats_loops(item, within=within) for item in regex.items
+    )
 
 
 def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr:
