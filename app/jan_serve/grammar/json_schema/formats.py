@@ -121,7 +121,7 @@ _PATTERNS: dict[str, str] = {
 }
 
 
-FORMATS = frozenset({*_PATTERNS, "regex"})
+FORMATS = (*_PATTERNS, "regex")
 
 
 @lru_cache(maxsize=32)
