@@ -18,7 +18,7 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
-from jan_serve.errors import EngineCrashed, JanServeError, UnsupportedSchema
+from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.ipc.compiling import CompileConstraint, Compiled, decode_request
@@ -326,3 +326,38 @@ async def test_a_fault_of_ours_is_not_remembered(cache: GrammarCache, translator
     translator.error = None
     await cache.compile(schema(1))
     assert len(translator.calls) == 2
+
+
+TOO_COMPLEX = {"type": "number", "multipleOf": 987654321.123}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "param", "place"),
+    [
+        (JsonSchemaConstraint({"properties": {"a": TOO_COMPLEX}}), "response_format", "/properties/a"),
+        (
+            JsonSchemaConstraint({"properties": {"a": {"pattern": "(?<=x)a"}}}),
+            "response_format",
+            "/properties/a",
+        ),
+        (JsonSchemaConstraint({"properties": {"a": {"type": "x"}}}), "response_format", "/properties/a/type"),
+        (GbnfConstraint("root ::= other"), "grammar", "line 1"),
+    ],
+)
+async def test_a_refusal_names_the_field_and_the_place(
+    constraint: Constraint, param: str, place: str
+) -> None:
+    grammars = GrammarCache(translate_inline)
+    for _ in range(2):  # as it is found, and as it is kept
+        with pytest.raises(InvalidRequest) as caught:
+            await grammars.compile(constraint)
+        assert caught.value.param == param
+        assert place in caught.value.message
+
+
+async def test_the_refusal_of_a_strict_tool_names_the_tool_and_the_place() -> None:
+    schema = {"type": "object", "properties": {"a": TOO_COMPLEX}}
+    tools = (Tool(name="fine"), Tool(name="wrong", parameters=schema, strict=True))
+    with pytest.raises(InvalidRequest, match=r"tool wrong: .* at /properties/a: ") as caught:
+        await GrammarCache(translate_inline).compile_calls(HERMES, tools, parallel=True, constraint=None)
+    assert caught.value.param == "tools"
