@@ -113,6 +113,7 @@ async def _compile_tools(
             except InvalidRequest as error:
                 if tool.strict:
                     error.message = f"tool {tool.name}: {error.message}"
+                    error.args = (error.message,)
                     raise
                 if not isinstance(error, GrammarTooComplex):
                     raise
