@@ -44,6 +44,7 @@ from jan_serve.api.http.head_requests import HeadRequests, with_head
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
 from jan_serve.api.http.sse import StreamSettings
+from jan_serve.api.http.strict_json import JsonReader
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.management import Management
@@ -200,7 +201,7 @@ def _application(
         middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
         exception_handlers=_exception_handlers(envelopes),
     )
-    app.state.max_json_depth = settings.max_json_depth
+    app.state.json_reader = JsonReader(settings.max_json_depth)
     app.state.parts = parts
     app.router.routes.extend(routes)  # `include_router` would analyse each of them
     add_document(app, dialects, open_paths)

@@ -7,6 +7,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -34,6 +35,7 @@ from jan_serve.api.http.page_files import Page
 from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
 from jan_serve.api.http.request_context import RequestContext
 from jan_serve.api.http.request_record import record_of
+from jan_serve.api.http.strict_json import JsonReader
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.core.models.latest_tag import without_latest
 from jan_serve.errors import JanServeError
@@ -51,7 +53,7 @@ from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
 from jan_serve.proxy.problems import MAX_HOPS, too_many_hops
 from jan_serve.proxy.relay_headers import hops_of, to_node
-from jan_serve.proxy.request_facts import keys_of, read_facts, read_form_facts
+from jan_serve.proxy.request_facts import RequestFacts, keys_of, read_facts, read_form_facts
 from jan_serve.proxy.routes import FORMS, Route, RouteTable
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.networks import NodeNetworks
@@ -73,6 +75,7 @@ class Proxy:
     def __init__(self, settings: ProxySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self.lifecycle = Lifecycle()
+        self.json = JsonReader(settings.max_json_depth)
         self.page = Page(page_folder(), GREETING)
         rng = random.Random(secrets.randbits(64))
         tls = (
@@ -99,7 +102,7 @@ class Proxy:
         self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
         self.lists = MergedLists(self.fleet, self.client, settings.node_key, clock)
         self.handlers = Handlers(
-            settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, clock
+            settings, self.fleet, self.registry, self.links, self.metrics, self.lifecycle, self.json, clock
         )
         self.distserve = DistServe(self.fleet, self.forwarder, self.links, settings, clock)
         self.router = Router(self)
@@ -200,13 +203,7 @@ class Router:
             raise too_many_hops()
         settings = self._proxy.settings
         body = await _body(receive)
-        facts = None
-        if body:
-            facts = (
-                read_form_facts(Headers(scope=scope).get("content-type", ""), body)
-                if route.is_form
-                else read_facts(body, settings.max_json_depth)
-            )
+        facts = await self._facts(route, scope, body) if body else None
         client = scope["client"][0] if scope.get("client") else None
         query = scope["query_string"]
         path = scope["raw_path"] + (b"?" + query if query else b"")
@@ -214,6 +211,9 @@ class Router:
             facts = msgspec.structs.replace(facts, model=self._known_name(route.pattern, facts.model))
         if scope["path"] == SHARED_PATH and is_lmdeploy_body(body):
             scope[FORM_PATH] = LMDEPLOY_PATH
+        keys = NO_KEYS
+        if facts is not None and settings.strategy == "prefix":
+            keys = await self._proxy.json.work(body, partial(keys_of, facts, self._salt))
         call = Call(
             route=route,
             method=scope["method"],
@@ -221,15 +221,20 @@ class Router:
             headers=to_node(scope["headers"], client, hops + 1, settings.node_key),
             body=body,
             facts=facts,
-            keys=keys_of(facts, self._salt)
-            if facts is not None and settings.strategy == "prefix"
-            else NO_KEYS,
+            keys=keys,
         )
         if settings.serving == "DistServe" and route.migrates:
             work = self._proxy.distserve(scope, send, call)
         else:
             work = self._proxy.forwarder(scope, send, call)
         await while_client_waits(receive, scope, work)
+
+    async def _facts(self, route: Route, scope: Scope, body: bytes) -> RequestFacts:
+        """Raises InvalidRequest, and InvalidJson for a body that nodes would refuse too."""
+        if route.is_form:
+            return read_form_facts(Headers(scope=scope).get("content-type", ""), body)
+        content = await self._proxy.json.decode(body)
+        return await self._proxy.json.work(body, partial(read_facts, content, body))
 
     def _known_name(self, pattern: str, model: str) -> str:
         """Under which a node has the model: Ollama's clients add a tag, and Anthropic's name models of theirs."""

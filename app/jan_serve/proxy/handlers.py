@@ -16,7 +16,7 @@ from starlette.responses import Response
 from jan_serve import __version__
 from jan_serve.api.errors import HttpError, http_problem
 from jan_serve.api.http.replies import json_reply
-from jan_serve.api.http.strict_json import decode_json
+from jan_serve.api.http.strict_json import JsonReader
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.core.hosts import address_of
 from jan_serve.errors import ModelNotFound
@@ -45,6 +45,7 @@ class Handlers:
         links: PairLinks,
         metrics: ProxyMetrics,
         lifecycle: Lifecycle,
+        reader: JsonReader,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
@@ -53,6 +54,7 @@ class Handlers:
         self._links = links
         self._metrics = metrics
         self._lifecycle = lifecycle
+        self._reader = reader
         self._clock = clock
         self._created = int(time.time())
         self.table: dict[str, dict[str, Handler]] = {
@@ -216,7 +218,7 @@ class Handlers:
         }
 
     async def _json(self, request: Request) -> Any:
-        return decode_json(await request.body(), self._settings.max_json_depth)
+        return await self._reader.decode(await request.body())
 
 
 def caller_of(request: Request) -> str | None:

@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.api.http.multipart import form_fields
-from jan_serve.api.http.strict_json import decode_json
 from jan_serve.chat.billing_line import cut_billing_line
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
@@ -48,9 +47,8 @@ class RequestFacts(msgspec.Struct, frozen=True):
     previous: str | None
 
 
-def read_facts(body: bytes, max_depth: int) -> RequestFacts:
-    """Raises InvalidRequest, and InvalidJson for a body that nodes would refuse too."""
-    content = decode_json(body, max_depth)
+def read_facts(content: object, body: bytes) -> RequestFacts:
+    """content: of the body, decoded. Raises InvalidRequest."""
     if not isinstance(content, dict):
         raise InvalidRequest("The request body must be a JSON object.")
     fields = cast(dict[str, Any], content)

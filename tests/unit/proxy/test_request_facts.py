@@ -9,13 +9,15 @@ import pytest
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys
-from jan_serve.proxy.request_facts import MAX_MODEL, keys_of, read_facts
+from jan_serve.proxy.request_facts import MAX_MODEL, RequestFacts, keys_of, read_facts
 
-DEPTH = 100
+
+def facts_of(body: bytes) -> RequestFacts:
+    return read_facts(json.loads(body), body)
 
 
 def keys(body: dict[str, Any]) -> PromptKeys:
-    return keys_of(read_facts(json.dumps(body).encode(), DEPTH), b"salt")
+    return keys_of(facts_of(json.dumps(body).encode()), b"salt")
 
 
 @pytest.mark.parametrize(("stream", "streams"), [('"true"', True), ('"0"', False), ("1", True)])
@@ -24,9 +26,9 @@ def test_a_stream_may_be_asked_for_as_lmdeploys_clients_do(stream: str, streams:
 
 
 def test_model_stream_and_the_response_that_is_continued() -> None:
-    facts = read_facts(b'{"model": "m", "stream": true, "previous_response_id": "resp_1"}', DEPTH)
+    facts = facts_of(b'{"model": "m", "stream": true, "previous_response_id": "resp_1"}')
     assert (facts.model, facts.stream, facts.previous) == ("m", True, "resp_1")
-    facts = read_facts(b'{"model": null, "stream": null, "previous_response_id": 1}', DEPTH)
+    facts = facts_of(b'{"model": null, "stream": null, "previous_response_id": 1}')
     assert (facts.model, facts.stream, facts.previous) == (None, False, None)
 
 
@@ -49,7 +51,7 @@ def test_model_stream_and_the_response_that_is_continued() -> None:
 )
 def test_wrong_bodies(body: bytes, param: str | None) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        read_facts(body, DEPTH)
+        facts_of(body)
     assert caught.value.param == param
 
 
@@ -64,7 +66,7 @@ def test_wrong_bodies(body: bytes, param: str | None) -> None:
     ],
 )
 def test_names_within_other_members_do_not_count(body: bytes) -> None:
-    assert read_facts(body, DEPTH).model in ("a", None)
+    assert facts_of(body).model in ("a", None)
 
 
 LONG = "words " * 200

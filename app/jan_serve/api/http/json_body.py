@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.http.deferred_routes import DeferredRoute
-from jan_serve.api.http.strict_json import decode_json
+from jan_serve.api.http.strict_json import JsonReader
 
 
 class JsonRequest(Request):
@@ -19,7 +19,8 @@ class JsonRequest(Request):
     async def json(self) -> Any:
         """Decodes once. Raises InvalidJson, and HttpError if the body breaks a limit while it is read."""
         if not hasattr(self, "_json"):
-            self._json = decode_json(await self.body(), self.app.state.max_json_depth)
+            reader: JsonReader = self.app.state.json_reader
+            self._json = await reader.decode(await self.body())
         return self._json
 
 

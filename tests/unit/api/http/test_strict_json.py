@@ -1,16 +1,27 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import json
 import time
+import tracemalloc
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.api.http.strict_json import MAX_CONTAINERS, MAX_VALUES, decode_json
+from jan_serve.api.http.strict_json import (
+    MAX_CONTAINERS,
+    MAX_DIGITS,
+    MAX_EXTREME,
+    MAX_MEMBERS,
+    MAX_VALUES,
+    PIECE_BYTES,
+    JsonReader,
+    decode_json,
+)
 from jan_serve.errors import InvalidJson
 
 DEPTH = 100
@@ -146,8 +157,13 @@ def test_agrees_with_the_standard_library(value: object, limit: int, ascii_only:
         (b"[" + b"[]," * (MAX_CONTAINERS + 1) + b"1]", f"more than {MAX_CONTAINERS} arrays and objects"),
         (b"[" + b'{"a":1},' * (MAX_CONTAINERS + 1) + b"1]", f"more than {MAX_CONTAINERS} arrays and objects"),
         (b"[" + b"1," * (MAX_VALUES + 1) + b"1]", f"more than {MAX_VALUES} values"),
+        (b"[" + b'"",' * (MAX_VALUES + 1) + b"1]", f"more than {MAX_VALUES} values"),
+        (b"{" + b'"":1,' * (MAX_MEMBERS + 1) + b'"":1}', f"more than {MAX_MEMBERS} members of objects"),
+        (b"[" + b"1e300," * (MAX_EXTREME + 99) + b"1]", f"more than {MAX_EXTREME} numbers with exponents"),
+        (b"[" + b"1.5E-300," * (MAX_EXTREME + 99) + b"1]", f"more than {MAX_EXTREME} numbers with exponents"),
+        (b"[1," + b"7" * (MAX_DIGITS + 1) + b" " * PIECE_BYTES + b"]", f"more than {MAX_DIGITS} digits"),
     ],
-    ids=["arrays", "objects", "numbers"],
+    ids=["arrays", "objects", "numbers", "texts", "members", "exponents", "negative exponents", "digits"],
 )
 def test_more_parts_than_any_honest_request_are_refused(body: bytes, what: str) -> None:
     with pytest.raises(InvalidJson, match=what):
@@ -164,3 +180,111 @@ def test_the_garbage_collector_is_on_again_after_an_error() -> None:
     with pytest.raises(InvalidJson):
         decode_json(b"[1,", DEPTH)
     assert gc.isenabled()
+
+
+MANY = 31 << 20
+HOSTILE = {
+    "texts": b"[" + b'"",' * (MANY // 3) + b'""]',
+    "members": b"{" + b'"":1,' * (MANY // 5) + b'"":1}',
+    "arrays": b"[" + b"[]," * (MANY // 3) + b"[]]",
+    "objects": b"[" + b"{}," * (MANY // 3) + b"{}]",
+    "numbers": b"[" + b"1," * (MANY // 2) + b"1]",
+    "exponents": b"[" + b"1e300," * (MANY // 6) + b"1]",
+    "nesting": b"[" * MANY,
+    "long numbers": b"[" + (b"1" * 4000 + b",") * (MANY // 4001) + b"1]",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_body_is_refused_in_small_steps_and_little_memory(body: bytes) -> None:
+    """Other work of the event loop is done between the steps."""
+    longest, turns = 0.0, 0
+
+    async def others() -> None:
+        nonlocal longest, turns
+        while True:
+            start = time.thread_time()
+            await asyncio.sleep(0)
+            longest, turns = max(longest, time.thread_time() - start), turns + 1
+
+    async def judged() -> None:
+        watching = asyncio.create_task(others())
+        try:
+            with pytest.raises(InvalidJson):
+                await JsonReader(DEPTH).decode(body)
+        finally:
+            watching.cancel()
+
+    start = time.thread_time()
+    asyncio.run(judged())
+    assert time.thread_time() - start < 2.0
+    assert turns < MAX_VALUES * 12 / PIECE_BYTES, "the limit ends the check, not the body"
+    assert longest < 0.1
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidJson):
+            decode_json(body, DEPTH)
+        assert tracemalloc.get_traced_memory()[1] < MANY / 10
+    finally:
+        tracemalloc.stop()
+
+
+WITHIN = {
+    "texts": b"[" + b",".join(b'"%d"' % n for n in range(MAX_VALUES - 1)) + b"]",
+    "members": b"{" + b",".join(b'"%0100d":1' % n for n in range(MAX_MEMBERS)) + b"}",
+    "objects": b"[" + b'{"a":1},' * (MAX_CONTAINERS - 1) + b"1]",
+    "numbers": b"[" + b"1234567890123456789012," * (MAX_VALUES - 2) + b"1]",
+    "exponents": b"[" + b"1.0000000003e-300," * MAX_EXTREME + b"1]",
+    "long numbers": b"[" + (b"1" * MAX_DIGITS + b",") * (MANY // (MAX_DIGITS + 1)) + b"1]",
+    "one text": b'["' + "\U0001f600".encode() + b"a" * MANY + b'"]',
+    "escapes": b'["' + b'\\"' * (MANY // 2) + b'"]',
+}
+
+
+@pytest.mark.parametrize("body", WITHIN.values(), ids=WITHIN)
+def test_the_most_that_the_limits_admit_is_decoded_at_moderate_cost(body: bytes) -> None:
+    """Decoding cannot be interrupted: the limits bound it."""
+    start = time.thread_time()
+    value = decode_json(body, DEPTH)
+    assert time.thread_time() - start < 2.5
+    assert value
+
+
+def test_several_large_bodies_are_judged_by_turns() -> None:
+    """A small one waits for none of them."""
+    large = b"[" + b"1," * (MAX_VALUES - 2) + b"1]"
+    order: list[str] = []
+
+    async def read(name: str, body: bytes) -> None:
+        await reader.decode(body)
+        order.append(name)
+
+    async def run() -> None:
+        nonlocal reader
+        reader = JsonReader(DEPTH)
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(read(f"large {number}", large))
+            await asyncio.sleep(0)
+            group.create_task(read("four pieces", b"[" + b"1," * (2 * PIECE_BYTES - 8) + b"1]"))
+            group.create_task(read("small", b"[1]"))
+
+    reader = JsonReader(DEPTH)
+    asyncio.run(run())
+    assert order[:2] == ["small", "four pieces"]
+
+
+@given(st.data())
+def test_the_pieces_of_a_body_are_counted_like_the_whole(data: st.DataObject) -> None:
+    """Texts, escapes and nesting at every place of a cut."""
+    part = st.sampled_from(['"', "\\\\", '\\"', "[", "]", "{", ",", "a", "\u00e9"])
+    text = "".join(data.draw(st.lists(part, max_size=12)))
+    start = data.draw(st.integers(PIECE_BYTES - 40, PIECE_BYTES + 4))
+    depth = data.draw(st.integers(1, 4))
+    inner: Any = text + "x"
+    for _ in range(depth):
+        inner = [inner, "\\", text]
+    body = json.dumps(["a" * start, inner, text]).encode()
+    assert decode_json(body, depth + 1) == json.loads(body)
+    with pytest.raises(InvalidJson, match="nested"):
+        decode_json(body, depth)
