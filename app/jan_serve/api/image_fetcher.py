@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from jan_serve import __version__
+from jan_serve.api.guards.body_memory import held_body
 from jan_serve.errors import InvalidImage
 from jan_serve.generation.ports import ImageFetcher
 from jan_serve.image_files.limits import MAX_FILE_BYTES
@@ -25,6 +26,8 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 def image_fetcher(hosts: Collection[str]) -> ImageFetcher | None:
     """hosts: names, for the usual ports, or NAME:PORT. None if there are none.
 
+    Fetched bytes count as those of the request's body do: the fetch raises Unavailable where there is no memory for
+    them.
     A redirect leads to one of the hosts too, and no name to this machine itself or to what only its link reaches. No
     proxy, cookie or credential of this machine is used.
     """
@@ -52,6 +55,7 @@ def image_fetcher(hosts: Collection[str]) -> ImageFetcher | None:
 
 
 async def _fetched(client: httpx2.AsyncClient, url: httpx2.URL, allowed: Collection[str]) -> bytes:
+    held = held_body.get()
     for _ in range(_MAX_REDIRECTS + 1):
         _check(url, allowed)
         headers = {
@@ -74,6 +78,8 @@ async def _fetched(client: httpx2.AsyncClient, url: httpx2.URL, allowed: Collect
             content = bytearray()
             async for piece in response.aiter_raw():
                 content += piece
+                if held is not None:
+                    held.fetch(len(piece))
                 if len(content) > MAX_FILE_BYTES:
                     raise InvalidImage(f"the file has more than {MAX_FILE_BYTES} bytes, which is the limit")
             return bytes(content)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.errors import Envelopes, HttpError, http_problem
-from jan_serve.api.guards.drain import draining_problem
+from jan_serve.api.guards.body_memory import BodyMemory, HeldBody, held_body
+from jan_serve.api.guards.drain import closing_problem, draining_problem
 from jan_serve.api.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.api.guards.paths import is_below
 from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.errors import Unavailable
 
 BODY_TIMEOUT_S: Final = 30.0
 BYTES_PER_EXTRA_S: Final = 1 << 20
@@ -25,7 +28,10 @@ _CLOSE: Final = {"connection": "close"}
 
 
 class BodyGuard(Guard):
-    """Rejects a body by its headers or while it is read, so chunked bodies have the same limits."""
+    """Rejects a body by its headers or while it is read, so chunked bodies have the same limits.
+
+    The bodies of all requests have a limit together (`BodyMemory`), but for uploads, which go to the disk.
+    """
 
     def __init__(
         self,
@@ -36,23 +42,33 @@ class BodyGuard(Guard):
         max_bytes: int,
         upload_paths: Iterable[str] = (),
         form_paths: Iterable[str] = (),
+        memory: BodyMemory | None = None,
     ) -> None:
-        """upload_paths, form_paths: see Dialect."""
+        """upload_paths, form_paths: see Dialect. memory: None makes one."""
         super().__init__(app, envelopes)
         self._max_bytes = max_bytes
         self._timeout_s = BODY_TIMEOUT_S
         self._lifecycle = lifecycle
+        self._memory = memory or BodyMemory()
         self._upload_paths = tuple(upload_paths)
         self._form_paths = tuple(form_paths)
         self._typed_paths = (*self._upload_paths, *self._form_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limited = (
-            _LimitedBody(receive, self._max_of(scope), self._timeout_s, self._lifecycle)
-            if scope["type"] == "http"
-            else receive
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        client = scope.get("client")
+        held = self._memory.open(client[0] if client is not None else "")
+        held_body.set(held)
+        is_upload = is_below(scope["path"], self._upload_paths)
+        limited = _LimitedBody(
+            receive, self._max_of(scope), self._timeout_s, self._lifecycle, None if is_upload else held
         )
-        await super().__call__(scope, limited, send)
+        try:
+            await super().__call__(scope, limited, send)
+        finally:
+            held.close()
 
     def _max_of(self, scope: Scope) -> int:
         return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
@@ -97,11 +113,20 @@ class BodyGuard(Guard):
 class _LimitedBody:
     """An ASGI receive that raises HttpError if the body is too long or slow, or not complete when a drain begins."""
 
-    def __init__(self, receive: Receive, max_bytes: int, timeout_s: float, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        max_bytes: int,
+        timeout_s: float,
+        lifecycle: Lifecycle,
+        held: HeldBody | None,
+    ) -> None:
+        """held: None for a body that is not kept in memory."""
         self._receive = receive
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._lifecycle = lifecycle
+        self._held = held
         self._began_in_drain = lifecycle.draining
         self._until: float | None = None
         self._size = 0
@@ -110,17 +135,18 @@ class _LimitedBody:
     async def __call__(self) -> Message:
         if self._complete:
             return await self._receive()
-        if self._lifecycle.draining and not self._began_in_drain:
-            raise HttpError(draining_problem())
+        self._check()
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + self._timeout_s
         try:
             async with asyncio.timeout_at(self._until) as timeout:
-                with self._lifecycle.body(timeout):
+                with (
+                    self._lifecycle.body(timeout),
+                    self._held.waiting(timeout) if self._held else nullcontext(),
+                ):
                     message = await self._receive()
         except TimeoutError:
-            if self._lifecycle.draining and not self._began_in_drain:
-                raise HttpError(draining_problem()) from None
+            self._check()
             raise http_problem(
                 HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The body took too long to arrive.", _CLOSE
             ) from None
@@ -131,7 +157,26 @@ class _LimitedBody:
             self._complete = not message.get("more_body", False)
             if self._size > self._max_bytes:
                 raise too_large(self._max_bytes)
+            self._count(size)
         return message
+
+    def _check(self) -> None:
+        """Raises 503 if the rest of the body is not to be read."""
+        if self._lifecycle.draining and not self._began_in_drain:
+            raise HttpError(draining_problem())
+        if self._held is not None and self._held.is_refused:
+            self._count(0)
+
+    def _count(self, size: int) -> None:
+        """Raises 503 if there is no memory for the body."""
+        if self._held is None:
+            return
+        try:
+            self._held.receive(size)
+        except Unavailable as error:
+            raise HttpError(closing_problem(error)) from None
+        if self._complete:
+            self._held.complete()
 
 
 def too_large(max_bytes: int) -> HttpError:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Scope
 from jan_serve.api.errors import Envelopes, HttpError, Problem, problem_of
 from jan_serve.api.guards.guard import Guard
 from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.errors import Draining
+from jan_serve.errors import Draining, Unavailable
 
 _OPEN_PATHS: Final = frozenset({"/health", "/metrics"})
 RETRY_AFTER_S: Final = 5.0
@@ -33,9 +33,14 @@ class DrainGuard(Guard):
 
 
 def draining_problem() -> Problem:
-    problem = problem_of(
+    return closing_problem(
         Draining("The server is shutting down and takes no new requests.", retry_after=RETRY_AFTER_S)
     )
+
+
+def closing_problem(error: Unavailable) -> Problem:
+    """With the end of the connection, whose request may be unread."""
+    problem = problem_of(error)
     return Problem(
         problem.status,
         problem.code,
