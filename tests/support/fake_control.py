@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any
 
 import httpx
 
@@ -52,11 +53,11 @@ class FakeControl:
 
 @contextlib.asynccontextmanager
 async def controlled_client(
-    control: FakeControl, models: FakeModels | None = None
+    control: FakeControl, models: FakeModels | None = None, **settings: Any
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """A client whose requests go to an application with this control plane, without a socket."""
     app = create_app(
-        make_settings(),
+        make_settings(**settings),
         models or FakeModels(),
         render_inline,
         translate_inline,

@@ -10,21 +10,24 @@ from jan_serve.generation.ports import SequenceStates
 
 
 class PeerLinks(SequenceStates, Protocol):
-    """Links with other servers, and the sequence states that cross them; see `supervisor.kv_transfer.peer_links`."""
+    """Links with other servers, and the sequence states that cross them; see `supervisor.kv_transfer.peer_links`.
 
-    async def initialize(self, local_id: str, remote_id: str) -> PeerEndpoint:
+    caller: stands for the key of a request. Links and states of one are not there for another one.
+    """
+
+    async def initialize(self, caller: str, local_id: str, remote_id: str) -> PeerEndpoint:
         """The endpoint that this peer may fetch from. Raises InvalidRequest, PeerFailed."""
         ...
 
-    async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
+    async def connect(self, caller: str, remote_id: str, endpoint: PeerEndpoint) -> None:
         """Fetch this peer's states from that endpoint. Raises InvalidRequest, PeerFailed."""
         ...
 
-    def drop(self, remote_id: str) -> bool:
+    def drop(self, caller: str, remote_id: str) -> bool:
         """Forget a peer; False if it is unknown."""
         ...
 
-    def bind(self, handle: int, session: int) -> None:
+    def bind(self, caller: str, handle: int, session: int) -> None:
         """Let peers fetch a kept state by this session number."""
         ...
 
@@ -32,11 +35,11 @@ class PeerLinks(SequenceStates, Protocol):
         """Drop a kept state; False if it is gone."""
         ...
 
-    def is_kept(self, session: int) -> bool:
+    def is_kept(self, caller: str, session: int) -> bool:
         """Whether a state is kept for this session."""
         ...
 
-    def free(self, session: int) -> bool:
+    def free(self, caller: str, session: int) -> bool:
         """Drop the state of a session; False if there is none."""
         ...
 

@@ -13,15 +13,17 @@ _MAX_CHARACTERS = 1_024
 
 
 class PeerEndpoint(msgspec.Struct, frozen=True):
-    """Where a server offers states to one peer, and the key that the peer must present."""
+    """Where a server offers states to one peer, and the name and the key of their link, which the peer must present."""
 
     host: str
     port: int
+    name: str
     key: bytes
 
     def to_text(self) -> str:
         """Contains the key: never log it."""
-        fields = {"host": self.host, "port": self.port, "key": urlsafe_b64encode(self.key).decode()}
+        key = urlsafe_b64encode(self.key).decode()
+        fields = {"host": self.host, "port": self.port, "link": self.name, "key": key}
         return msgspec.json.encode(fields).decode()
 
     @classmethod
@@ -39,21 +41,24 @@ class PeerEndpoint(msgspec.Struct, frozen=True):
             ) from None
         if len(key) != KEY_BYTES or not 0 < found.port < 65_536 or not found.host:
             raise InvalidRequest(f"{param}: host, port and key must be those of a server", param=param)
-        return cls(found.host, found.port, key)
+        return cls(found.host, found.port, found.link, key)
 
 
 class _EndpointText(msgspec.Struct):
     host: str
     port: int
+    link: str
     key: str
 
 
 class RemoteState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a prompt on a linked server. engine: the name of the link. session: the request's id there.
+    """The state of a prompt on a linked server. caller: who linked the two (`generation.cache_salt.key_of_request`).
+    engine: the peer's id. session: the request's id there.
 
     next_token: the token sampled after the prompt; None accepts any.
     """
 
+    caller: str = ""
     engine: str
     session: int
     next_token: int | None = None

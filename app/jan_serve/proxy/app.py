@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from hashlib import blake2b
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -41,6 +42,7 @@ from jan_serve.core.models.latest_tag import without_latest
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.prompt_keys import NO_KEYS
+from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.proxy.distserve.dispatch import DistServe
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.error_forms import FORM_PATH, envelopes, form_path
@@ -218,7 +220,7 @@ class Router:
             route=route,
             method=scope["method"],
             path=path.decode("latin-1"),
-            headers=to_node(scope["headers"], client, hops + 1, settings.node_key),
+            headers=to_node(scope["headers"], client, hops + 1, settings.node_key, self._caller()),
             body=body,
             facts=facts,
             keys=keys,
@@ -235,6 +237,11 @@ class Router:
             return read_form_facts(Headers(scope=scope).get("content-type", ""), body)
         content = await self._proxy.json.decode(body)
         return await self._proxy.json.work(body, partial(read_facts, content, body))
+
+    def _caller(self) -> str:
+        """Stands for the key of the current request, where there are several. It tells nodes nothing about the key."""
+        salt = cache_salt.get()
+        return blake2b(salt.encode(), digest_size=16, key=self._salt).hexdigest() if salt else ""
 
     def _known_name(self, pattern: str, model: str) -> str:
         """Under which a node has the model: Ollama's clients add a tag, and Anthropic's name models of theirs."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from jan_serve.api.guards.auth import CALLER
+
 HOPS: Final = b"x-jan-serve-hops"
 NODE: Final = b"x-jan-serve-node"
 MAX_RETRY_AFTER_S: Final = 3600
@@ -19,7 +21,7 @@ _HOP_BY_HOP: Final = frozenset(
 # The client's key is for the proxy, which has checked the origin of the request too.
 _NOT_TO_NODES: Final = _HOP_BY_HOP | frozenset(
     b"host content-length expect authorization x-api-key api-key x-goog-api-key cookie origin referer forwarded"
-    b" x-real-ip x-forwarded-for x-forwarded-host x-forwarded-proto x-jan-serve-hops".split()
+    b" x-real-ip x-forwarded-for x-forwarded-host x-forwarded-proto x-jan-serve-hops x-jan-serve-caller".split()
 )
 _NOT_TO_CLIENTS: Final = _HOP_BY_HOP | frozenset(
     b"set-cookie server date alt-svc strict-transport-security x-jan-serve-node".split()
@@ -27,9 +29,10 @@ _NOT_TO_CLIENTS: Final = _HOP_BY_HOP | frozenset(
 
 
 def to_node(
-    headers: Iterable[tuple[bytes, bytes]], client: str | None, hops: int, key: str | None
+    headers: Iterable[tuple[bytes, bytes]], client: str | None, hops: int, key: str | None, caller: str = ""
 ) -> Headers:
-    """client: the address that the request came from. key: of the node."""
+    """client: the address that the request came from. key: of the node. caller: whose key the request had, where they
+    are several: the node keeps their caches and answers apart, though all requests have its own key."""
     named = _named_by_connection(headers)
     passed = [
         (name, value)
@@ -37,6 +40,8 @@ def to_node(
         if name not in _NOT_TO_NODES and not name.startswith(b"sec-") and name not in named
     ]
     passed.append((HOPS, b"%d" % hops))
+    if caller:
+        passed.append((CALLER, caller.encode()))
     if client is not None:
         passed.append((b"x-forwarded-for", client.encode("ascii", "replace")))
     return passed if key is None else [*passed, (b"authorization", b"Bearer " + key.encode())]

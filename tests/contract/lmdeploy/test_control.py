@@ -138,7 +138,7 @@ async def test_a_prefill_reports_its_kept_state_until_it_is_freed(path: str, bod
         reply = (await http.post(f"/lmdeploy{path}", json=asked)).json()
         assert reply["cache_block_ids"] == [0, 1, 2]
         assert reply["remote_token_ids"] == [65]
-        assert control.links.is_kept(int(reply["id"]))
+        assert control.links.is_kept("", int(reply["id"]))
         await http.post(
             "/distserve/free_cache",
             json={"remote_engine_id": "http://x", "remote_session_id": int(reply["id"])},

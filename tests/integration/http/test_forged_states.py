@@ -89,7 +89,7 @@ class Forger:
 
     @property
     def endpoint(self) -> str:
-        return PeerEndpoint("127.0.0.1", self.port, KEY).to_text()
+        return PeerEndpoint("127.0.0.1", self.port, "link", KEY).to_text()
 
 
 @pytest.fixture(scope="module")

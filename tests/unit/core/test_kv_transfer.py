@@ -11,7 +11,7 @@ KEY = "A" * 43 + "="
 
 
 def test_endpoints_come_back_from_their_text() -> None:
-    endpoint = PeerEndpoint("::1", 65_535, bytes(range(32)))
+    endpoint = PeerEndpoint("::1", 65_535, "link", bytes(range(32)))
     assert PeerEndpoint.from_text(endpoint.to_text(), "x") == endpoint
 
 

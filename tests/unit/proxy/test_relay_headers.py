@@ -17,6 +17,7 @@ def test_a_node_gets_neither_keys_nor_cookies_nor_the_headers_of_one_connection(
         (b"sec-fetch-site", b"none"),
         (b"x-forwarded-for", b"1.2.3.4"),
         (b"x-jan-serve-hops", b"0"),
+        (b"x-jan-serve-caller", b"another client"),
         (b"x-trace", b"1"),
         (b"x-private", b"2"),
         (b"connection", b"keep-alive, X-Private"),
@@ -28,6 +29,11 @@ def test_a_node_gets_neither_keys_nor_cookies_nor_the_headers_of_one_connection(
         (b"x-forwarded-for", b"10.0.0.7"),
         (b"authorization", b"Bearer nodes"),
     ]
+
+
+def test_a_node_learns_whom_a_request_is_for_where_there_are_several_keys() -> None:
+    claimed: Headers = [(b"x-jan-serve-caller", b"another client")]
+    assert to_node(claimed, None, 1, None, "c4") == [(HOPS, b"1"), (b"x-jan-serve-caller", b"c4")]
 
 
 def test_a_node_without_a_key_and_a_client_without_an_address() -> None:

@@ -15,11 +15,14 @@ from jan_serve.api.guards.guard import Guard, header_values
 from jan_serve.api.guards.trusted_networks import TrustedNetworks
 from jan_serve.api.http.page_paths import is_page_path
 from jan_serve.core.caller import client
-from jan_serve.generation.cache_salt import cache_salt
+from jan_serve.core.hosts import is_loopback
+from jan_serve.generation.cache_salt import cache_salt, salt_of
 
 OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "
 _TRUSTED_SALT: Final = "trusted network"
+CALLER: Final = b"x-jan-serve-caller"
+"""Header of proxies: which of their clients a request is for. Any text; it divides what belongs to the key."""
 
 
 def needs_key(method: str, path: str, open_paths: Collection[str]) -> bool:
@@ -48,22 +51,26 @@ class KeyGuard(Guard):
         self._digests = tuple(dict.fromkeys(sha256(key.encode()).digest() for key in keys if key))
 
     def check(self, scope: Scope) -> None:
-        """Raises 401. With several keys, prompts are shared in the cache only between requests of one key."""
-        cache_salt.set("")
-        client.set(str((scope.get("client") or ("",))[0]))
+        """Raises 401. With several keys, what one leaves on the server is for no other: cached prompts, stored answers,
+        sessions."""
+        client.set(_program(scope))
+        cache_salt.set(salt_of(self._key_salt(scope), _caller(scope)))
+
+    def _key_salt(self, scope: Scope) -> str:
+        """Stands for the key of the request, where there are several. Raises 401."""
         if not self._digests or not needs_key(scope["method"], scope["path"], self._open_paths):
-            return
+            return ""
         if self._trusted.may_call(scope):
-            cache_salt.set(_TRUSTED_SALT if len(self._digests) > 1 else "")
-            return
+            return _TRUSTED_SALT if len(self._digests) > 1 else ""
         known = [digest for key in _presented(scope) if (digest := self._known(key)) is not None]
         if not known:
             raise http_problem(
                 HTTPStatus.UNAUTHORIZED, "invalid_api_key", "Invalid API key", {"www-authenticate": "Bearer"}
             )
         client.set(blake2b(known[0], digest_size=16, person=b"client").hexdigest())
-        if len(self._digests) > 1:
-            cache_salt.set(blake2b(known[0], digest_size=16, person=b"cache salt").hexdigest())
+        if len(self._digests) == 1:
+            return ""
+        return blake2b(known[0], digest_size=16, person=b"cache salt").hexdigest()
 
     def _known(self, key: bytes) -> bytes | None:
         """The digest of a known key. Compares with every key: the time must not show which one matches, or how much of
@@ -73,6 +80,20 @@ class KeyGuard(Guard):
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
         return digest if found and key else None
+
+
+def _program(scope: Scope) -> str:
+    """The address; of this machine's programs, which all have one, also the name that each gives itself."""
+    address = str((scope.get("client") or ("",))[0])
+    if not is_loopback(address):
+        return address
+    names = b"\n".join(header_values(scope, b"user-agent"))
+    return f"{address} {blake2b(names, digest_size=16).hexdigest()}"
+
+
+def _caller(scope: Scope) -> str:
+    values = header_values(scope, CALLER)
+    return blake2b(b"\n".join(values), digest_size=16).hexdigest() if values else ""
 
 
 def _presented(scope: Scope) -> list[bytes]:

@@ -21,13 +21,18 @@ class StateHolder(Protocol):
     def drop_state(self, state: int) -> None: ...
 
 
+Session = tuple[str, int]
+"""Who may reach it (`generation.cache_salt.key_of_request`), and its number."""
+
+
 class KeptState:
-    """A state in a worker. session: peers fetch it by this number, once it is bound."""
+    """A state in a worker. session: the key whose request it is of, and the number by which its peers fetch it, once
+    it is bound."""
 
     def __init__(self, owner: StateHolder, state: int) -> None:
         self.owner = owner
         self.state = state
-        self.session: int | None = None
+        self.session: Session | None = None
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -38,7 +43,7 @@ class KeptStates:
         self._keep_s = keep_s
         self._handles = itertools.count(1)
         self._by_handle: dict[int, KeptState] = {}
-        self._by_session: dict[int, int] = {}
+        self._by_session: dict[Session, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_handle)
@@ -50,8 +55,8 @@ class KeptStates:
         kept.timer = asyncio.get_running_loop().call_later(self._keep_s, self._expire, handle)
         return handle
 
-    def bind(self, handle: int, session: int) -> None:
-        """Let peers fetch it by this session number alone. Drops another state that had the number before."""
+    def bind(self, handle: int, session: Session) -> None:
+        """Let the peers of its key fetch it. Drops another state that had the session before."""
         kept = self._by_handle.get(handle)
         if kept is None or kept.session == session:
             return
@@ -61,11 +66,11 @@ class KeptStates:
         kept.session = session
         self._by_session[session] = handle
 
-    def find(self, session: int) -> KeptState | None:
+    def find(self, session: Session) -> KeptState | None:
         handle = self._by_session.get(session)
         return None if handle is None else self._by_handle[handle]
 
-    def free(self, session: int) -> bool:
+    def free(self, session: Session) -> bool:
         """Drop the state of a session; False if there is none."""
         handle = self._by_session.get(session)
         return handle is not None and self.drop(handle)

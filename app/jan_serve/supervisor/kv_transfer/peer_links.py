@@ -7,7 +7,7 @@ endpoint (`connect`), the decode server fetches the state, and the prefill serve
 from __future__ import annotations
 
 import logging
-import os
+import secrets
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from jan_serve.supervisor.kv_transfer.state_server import StateServer
 logger = logging.getLogger(__name__)
 
 MAX_LINKS: Final = 256
+"""Of one key."""
 KEEP_S: Final = 600.0
 PATIENCE_S: Final = 120.0
 """A peer's worker reads all its weights, for their digest, before its first state."""
@@ -31,10 +32,12 @@ _CONNECT_S: Final = 5.0
 
 
 class _Link(msgspec.Struct):
-    """local_id: our name at the peer. key: the peer must know it to fetch from us. peer: where we fetch from."""
+    """name: the peer presents it to fetch from us. key: the peer must know it. caller: who made the link, and reaches
+    the states of its own requests over it. peer: where we fetch from."""
 
-    local_id: str
+    name: str
     key: bytes
+    caller: str
     peer: PeerEndpoint | None = None
 
 
@@ -45,9 +48,10 @@ class TcpPeerLinks:
     def __init__(self, host: str, *, keep_s: float = KEEP_S, patience_s: float = PATIENCE_S) -> None:
         self._host = "127.0.0.1" if host == "localhost" else host
         self._patience_s = patience_s
-        self._links: dict[str, _Link] = {}
+        self._links: dict[tuple[str, str], _Link] = {}  # by the caller and the peer's id
+        self._by_name: dict[str, _Link] = {}
         self._kept = KeptStates(keep_s)
-        self._server = StateServer(self._kept, self._key_of, patience_s=patience_s)
+        self._server = StateServer(self._kept, self._key_of, self._caller_of, patience_s=patience_s)
         self._fetching: set[PeerConnection] = set()
 
     @property
@@ -62,15 +66,16 @@ class TcpPeerLinks:
 
     # Links
 
-    async def initialize(self, local_id: str, remote_id: str) -> PeerEndpoint:
-        """The endpoint, with a new key, that this peer may fetch from. Starts to listen.
+    async def initialize(self, caller: str, local_id: str, remote_id: str) -> PeerEndpoint:
+        """The endpoint, with a new name and key, that this peer may fetch from. Starts to listen.
 
         Raises InvalidRequest, PeerFailed.
         """
         for name, param in ((local_id, "local_engine_id"), (remote_id, "remote_engine_id")):
             if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
                 raise InvalidRequest(f"{param}: must have 1 to {MAX_NAME_BYTES} bytes", param=param)
-        if remote_id not in self._links and len(self._links) >= MAX_LINKS:
+        others = sum(link.caller == caller for link in self._links.values())
+        if (caller, remote_id) not in self._links and others >= MAX_LINKS:
             raise InvalidRequest(
                 f"This server has {MAX_LINKS} links: drop one first.", param="remote_engine_id"
             )
@@ -79,20 +84,21 @@ class TcpPeerLinks:
             port = await self._server.listen(self._host)
         except OSError as error:
             raise PeerFailed(f"No port can be opened on {self._host}: {error.strerror}.") from None
-        self._server.drop(remote_id)
-        link = self._links[remote_id] = _Link(local_id, os.urandom(KEY_BYTES))
-        return PeerEndpoint(host, port, link.key)
+        self.drop(caller, remote_id)
+        link = _Link(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES), caller)
+        self._links[caller, remote_id] = self._by_name[link.name] = link
+        return PeerEndpoint(host, port, link.name, link.key)
 
-    async def connect(self, remote_id: str, endpoint: PeerEndpoint) -> None:
+    async def connect(self, caller: str, remote_id: str, endpoint: PeerEndpoint) -> None:
         """Fetch this peer's states from that endpoint, which is pinged now. Raises InvalidRequest, PeerFailed."""
-        link = self._links.get(remote_id)
+        link = self._links.get((caller, remote_id))
         if link is None:
             raise InvalidRequest(
                 f"There is no link with {remote_id!r}: call /distserve/p2p_initialize first.",
                 param="remote_engine_id",
             )
         self._check_host(endpoint.host)
-        connection = await self._open(endpoint, link)
+        connection = await self._open(endpoint)
         try:
             await ping(connection)
         finally:
@@ -100,14 +106,19 @@ class TcpPeerLinks:
         link.peer = endpoint
         logger.info("linked with %s at %s port %d", remote_id, endpoint.host, endpoint.port)
 
-    def drop(self, remote_id: str) -> bool:
+    def drop(self, caller: str, remote_id: str) -> bool:
         """Forget a peer and close its connections; False if it is unknown."""
-        self._server.drop(remote_id)
-        return self._links.pop(remote_id, None) is not None
+        link = self._links.pop((caller, remote_id), None)
+        if link is None:
+            return False
+        del self._by_name[link.name]
+        self._server.drop(link.name)
+        return True
 
     async def close(self) -> None:
         """Drop all links and states, and stop listening."""
         self._links.clear()
+        self._by_name.clear()
         self._kept.clear()
         for connection in list(self._fetching):
             connection.abort()
@@ -119,31 +130,30 @@ class TcpPeerLinks:
         """Take ownership of a state in a worker. Returns a handle, for `bind`."""
         return self._kept.add(owner, state)
 
-    def bind(self, handle: int, session: int) -> None:
-        self._kept.bind(handle, session)
+    def bind(self, caller: str, handle: int, session: int) -> None:
+        self._kept.bind(handle, (caller, session))
 
     def release(self, handle: int) -> bool:
         return self._kept.drop(handle)
 
-    def is_kept(self, session: int) -> bool:
-        return self._kept.find(session) is not None
+    def is_kept(self, caller: str, session: int) -> bool:
+        return self._kept.find((caller, session)) is not None
 
-    def free(self, session: int) -> bool:
-        return self._kept.free(session)
+    def free(self, caller: str, session: int) -> bool:
+        return self._kept.free((caller, session))
 
     async def fetch(self, wanted: RemoteState, taker: StateHolder, state: int) -> None:
         """Copy a state from a peer into a worker, as its `state`, which the caller drops there in every case.
 
         Raises InvalidRequest without a link, PeerFailed, InvalidState, Overloaded. Safe to cancel.
         """
-        link = self._links.get(wanted.engine)
+        link = self._links.get((wanted.caller, wanted.engine))
         if link is None or link.peer is None:
             raise InvalidRequest(
                 f"migration_request: this server is not linked with {wanted.engine!r}.",
                 param="migration_request",
             )
-        peer = link.peer
-        connection = await self._open(peer, link)
+        connection = await self._open(link.peer)
         self._fetching.add(connection)
         try:
             await pull(connection, wanted.session, taker, state)
@@ -154,19 +164,23 @@ class TcpPeerLinks:
             self._fetching.discard(connection)
         connection.close_soon()
 
-    async def _open(self, peer: PeerEndpoint, link: _Link) -> PeerConnection:
+    async def _open(self, peer: PeerEndpoint) -> PeerConnection:
         return await connect(
             peer.host,
             peer.port,
-            link.local_id,
+            peer.name,
             peer.key,
             connect_s=min(_CONNECT_S, self._patience_s),
             patience_s=self._patience_s,
         )
 
     def _key_of(self, name: str) -> bytes | None:
-        link = self._links.get(name)
+        link = self._by_name.get(name)
         return None if link is None else link.key
+
+    def _caller_of(self, name: str) -> str | None:
+        link = self._by_name.get(name)
+        return None if link is None else link.caller
 
     def _advertised_host(self, local_id: str) -> str:
         """The bind address, or the caller's name for this server if it is bound to every address. Raises

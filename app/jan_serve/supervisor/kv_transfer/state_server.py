@@ -32,10 +32,18 @@ _HANDSHAKE_S: Final = 5.0
 class StateServer:
     """Event loop only."""
 
-    def __init__(self, kept: KeptStates, key_of: Callable[[str], bytes | None], *, patience_s: float) -> None:
-        """key_of: the key of a link by the peer's name; None for unknown names."""
+    def __init__(
+        self,
+        kept: KeptStates,
+        key_of: Callable[[str], bytes | None],
+        caller_of: Callable[[str], str | None],
+        *,
+        patience_s: float,
+    ) -> None:
+        """key_of: the key of a link by its name; None for unknown names. caller_of: who made the link of this name."""
         self._kept = kept
         self._key_of = key_of
+        self._caller_of = caller_of
         self._patience_s = patience_s
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -53,7 +61,7 @@ class StateServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     def drop(self, name: str) -> None:
-        """Close the connections of a peer."""
+        """Close the connections of a link."""
         for connection, known in list(self._connections.items()):
             if known == name:
                 connection.abort()
@@ -88,9 +96,12 @@ class StateServer:
                 handshake_s=min(_HANDSHAKE_S, self._patience_s),
                 patience_s=self._patience_s,
             )
+            caller = self._caller_of(name)
+            if caller is None:
+                raise PeerFailed("The link of a client was dropped.")
             self._connections[connection] = name
             while (body := await connection.receive()) is not None:
-                await self._answer(connection, body)
+                await self._answer(connection, caller, body)
         except JanServeError as error:
             logger.warning("connection of a peer failed: %s", error.message)
         except Exception:
@@ -111,15 +122,15 @@ class StateServer:
         finally:
             writer.transport.abort()
 
-    async def _answer(self, connection: PeerConnection, body: bytes) -> None:
+    async def _answer(self, connection: PeerConnection, caller: str, body: bytes) -> None:
         match decode_request(body):
             case Ping():
                 await connection.send(encode(Done()))
             case Release(session=session):
-                self._kept.free(session)
+                self._kept.free((caller, session))
                 await connection.send(encode(Done()))
             case Fetch(session=session):
-                kept = self._kept.find(session)
+                kept = self._kept.find((caller, session))
                 if kept is None:
                     error = InvalidState(f"Nothing is kept here of session {session}.")
                     await connection.send(encode(Refused(error.code, error.payload())))

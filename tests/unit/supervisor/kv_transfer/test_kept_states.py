@@ -13,6 +13,7 @@ from jan_serve.supervisor.kv_transfer.kept_states import KeptStates
 pytestmark = pytest.mark.anyio
 
 LONG_S = 3600.0
+SEVEN = ("key", 7)
 
 
 class Holder:
@@ -39,11 +40,11 @@ class Holder:
 async def test_a_state_is_found_once_it_is_bound() -> None:
     states, holder = KeptStates(LONG_S), Holder()
     handle = states.add(holder, 5)
-    assert states.find(7) is None
-    states.bind(handle, 7)
-    kept = states.find(7)
+    assert states.find(SEVEN) is None
+    states.bind(handle, SEVEN)
+    kept = states.find(SEVEN)
     assert kept is not None
-    assert (kept.owner, kept.state, kept.session) == (holder, 5, 7)
+    assert (kept.owner, kept.state, kept.session) == (holder, 5, SEVEN)
     states.clear()
 
 
@@ -51,21 +52,31 @@ async def test_a_state_is_found_once_it_is_bound() -> None:
 async def test_a_state_is_dropped_in_its_worker_once(by_session: bool) -> None:
     states, holder = KeptStates(LONG_S), Holder()
     handle = states.add(holder, 5)
-    states.bind(handle, 7)
-    assert states.free(7) if by_session else states.drop(handle)
-    assert not states.free(7)
+    states.bind(handle, SEVEN)
+    assert states.free(SEVEN) if by_session else states.drop(handle)
+    assert not states.free(SEVEN)
     assert not states.drop(handle)
-    assert states.find(7) is None
+    assert states.find(SEVEN) is None
     assert (holder.dropped, len(states)) == ([5], 0)
 
 
 async def test_a_state_has_one_session_number_the_latest() -> None:
     states, holder = KeptStates(LONG_S), Holder()
     handle = states.add(holder, 5)
-    for session in (7, 7, 8):
+    for session in (SEVEN, SEVEN, ("key", 8)):
         states.bind(handle, session)
         assert states.find(session) is not None
-    assert states.find(7) is None
+    assert states.find(SEVEN) is None
+    assert holder.dropped == []
+    states.clear()
+
+
+async def test_the_same_number_of_another_key_is_another_session() -> None:
+    states, holder = KeptStates(LONG_S), Holder()
+    states.bind(states.add(holder, 5), SEVEN)
+    assert states.find(("other", 7)) is None
+    assert not states.free(("other", 7))
+    states.bind(states.add(holder, 6), ("other", 7))
     assert holder.dropped == []
     states.clear()
 
@@ -73,13 +84,13 @@ async def test_a_state_has_one_session_number_the_latest() -> None:
 async def test_a_session_number_that_is_used_again_drops_the_state_before() -> None:
     states, holder = KeptStates(LONG_S), Holder()
     first, second = states.add(holder, 5), states.add(holder, 6)
-    states.bind(first, 7)
-    states.bind(second, 7)
-    kept = states.find(7)
+    states.bind(first, SEVEN)
+    states.bind(second, SEVEN)
+    kept = states.find(SEVEN)
     assert kept is not None
     assert kept.state == 6
     assert not states.drop(first)
-    assert states.find(7) is kept, "the number belongs to the later state"
+    assert states.find(SEVEN) is kept, "the number belongs to the later state"
     states.clear()
     assert holder.dropped == [5, 6]
 
@@ -87,10 +98,10 @@ async def test_a_session_number_that_is_used_again_drops_the_state_before() -> N
 async def test_a_state_that_is_gone_takes_no_session_number() -> None:
     states, holder = KeptStates(LONG_S), Holder()
     gone, there = states.add(holder, 5), states.add(holder, 6)
-    states.bind(there, 7)
+    states.bind(there, SEVEN)
     states.drop(gone)
-    states.bind(gone, 7)
-    kept = states.find(7)
+    states.bind(gone, SEVEN)
+    kept = states.find(SEVEN)
     assert kept is not None
     assert kept.state == 6
     states.clear()
@@ -101,9 +112,9 @@ async def test_what_no_peer_fetches_expires(bound: bool, caplog: pytest.LogCaptu
     states, holder = KeptStates(0.001), Holder()
     handle = states.add(holder, 5)
     if bound:
-        states.bind(handle, 7)
+        states.bind(handle, SEVEN)
     await holder.any_dropped.wait()
-    assert (holder.dropped, len(states), states.find(7)) == ([5], 0, None)
+    assert (holder.dropped, len(states), states.find(SEVEN)) == ([5], 0, None)
     assert "no peer fetched" in caplog.text
 
 

@@ -31,7 +31,8 @@ from tests.unit.supervisor.kv_transfer.peers import SESSION, STATE, FakeWorker, 
 
 pytestmark = pytest.mark.anyio
 
-KEYS = {"http://a": bytes(range(32)), "http://b": bytes(32)}
+KEYS = {"http://a": bytes(range(32)), "http://b": bytes(32), "http://other": b"o" * 32}
+CALLERS = {"http://a": "key", "http://b": "key", "http://other": "other key"}
 
 
 @dataclass
@@ -50,13 +51,13 @@ class Serving:
 
     def keep(self, data: bytes = STATE, session: int = SESSION) -> None:
         self.worker.states[5] = bytearray(data)
-        self.kept.bind(self.kept.add(self.worker, 5), session)
+        self.kept.bind(self.kept.add(self.worker, 5), ("key", session))
 
 
 @pytest.fixture
 async def serving() -> AsyncGenerator[Serving]:
     kept = KeptStates(60.0)
-    server = StateServer(kept, KEYS.get, patience_s=5.0)
+    server = StateServer(kept, KEYS.get, CALLERS.get, patience_s=5.0)
     serving = Serving(server, kept, FakeWorker(), await server.listen("127.0.0.1"))
     yield serving
     for connection in serving.opened:
@@ -107,6 +108,18 @@ async def test_a_released_state_is_dropped(serving: Serving) -> None:
     assert answer == Refused(
         "invalid_state", {"message": f"Nothing is kept here of session {SESSION}.", "param": None}
     )
+
+
+async def test_a_link_of_another_key_finds_and_releases_nothing(serving: Serving) -> None:
+    serving.keep()
+    connection = await serving.connected("http://other")
+    refused = await ask(connection, Fetch(SESSION))
+    assert refused == Refused(
+        "invalid_state", {"message": f"Nothing is kept here of session {SESSION}.", "param": None}
+    )
+    assert await ask(connection, Release(SESSION)) == Done()
+    assert serving.worker.states
+    assert await ask(await serving.connected(), Fetch(SESSION)) == Found(len(STATE))
 
 
 async def test_a_worker_that_does_not_read_is_a_refusal(serving: Serving) -> None:

@@ -1,20 +1,23 @@
 """Sessions: running requests by id, which `/abort_request` can end.
 
-A session holds no conversation. An id can be reused once its request is over.
+A session holds no conversation. An id can be reused once its request is over. Ids of one key say nothing about those
+of another one.
 """
 
 from __future__ import annotations
 
-import itertools
+import secrets
 from collections.abc import AsyncGenerator
 
 from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, Usage
 from jan_serve.errors import InvalidRequest, JanServeError
 from jan_serve.generation.batch import PromptEvent
+from jan_serve.generation.cache_salt import key_of_request
 from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import Deadline
 
-_FIRST_ID = 1
+_ID_BITS = 52
+"""Of ids that are drawn: every client reads such integers exactly (RFC 8259, section 6)."""
 
 
 class _Aborted(JanServeError):
@@ -22,10 +25,11 @@ class _Aborted(JanServeError):
 
 
 class Session:
-    """One request. id: before the first event, the requested id or None; then the actual one."""
+    """One request. caller: its key. id: before the first event, the requested id or None; then the actual one."""
 
     def __init__(self, registry: Sessions, requested_id: int | None) -> None:
         self._registry = registry
+        self.caller = key_of_request()
         self._deadline = Deadline(None)
         self.requested_id = requested_id
         self.id = requested_id
@@ -59,46 +63,46 @@ class Session:
 
 class Sessions:
     def __init__(self) -> None:
-        self._live: dict[int, Session] = {}
-        self._ids = itertools.count(_FIRST_ID)
+        self._live: dict[tuple[str, int], Session] = {}
 
     def __len__(self) -> int:
         return len(self._live)
 
     def create(self, requested_id: int | None) -> Session:
-        """A session that is not live yet. requested_id: None takes the next free id."""
+        """A session that is not live yet. requested_id: None draws one."""
         return Session(self, requested_id)
 
     def is_live(self, session_id: int) -> bool:
-        return session_id in self._live
+        return (key_of_request(), session_id) in self._live
 
     def enter(self, session: Session) -> int:
         """Register the session. Raises InvalidRequest if its id is in use."""
         session_id = session.requested_id
         if session_id is None:
-            session_id = next(free for free in self._ids if free not in self._live)
-        elif session_id in self._live:
+            session_id = secrets.randbits(_ID_BITS)
+        elif (session.caller, session_id) in self._live:
             raise InvalidRequest(f"The session_id {session_id} is occupied.", param="session_id")
-        self._live[session_id] = session
+        self._live[session.caller, session_id] = session
         return session_id
 
     def leave(self, session: Session) -> None:
-        if session.id is not None and self._live.get(session.id) is session:
-            del self._live[session.id]
+        if session.id is not None and self._live.get((session.caller, session.id)) is session:
+            del self._live[session.caller, session.id]
 
     def abort(self, session_id: int) -> bool:
-        """Returns whether the session existed."""
-        session = self._live.get(session_id)
+        """End a session of the current request's key. Returns whether it existed."""
+        session = self._live.get((key_of_request(), session_id))
         if session is None:
             return False
         session.abort()
         return True
 
-    def abort_all(self) -> int:
-        """Returns how many there were, including those that wait for their model."""
-        for session in self._live.values():
+    def abort_all(self, caller: str | None) -> int:
+        """End the sessions of a key, or all. Returns how many there were, including those that wait for their model."""
+        sessions = [session for session in self._live.values() if caller in (None, session.caller)]
+        for session in sessions:
             session.abort()
-        return len(self._live)
+        return len(sessions)
 
 
 class _Progress:

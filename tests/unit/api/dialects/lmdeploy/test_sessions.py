@@ -9,6 +9,7 @@ from jan_serve.api.dialects.lmdeploy.sessions import Session, Sessions
 from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo, Usage
 from jan_serve.errors import EngineCrashed, InvalidRequest
 from jan_serve.generation.batch import PromptEvent
+from jan_serve.generation.cache_salt import cache_salt, key_of_request
 
 pytestmark = pytest.mark.anyio
 
@@ -67,15 +68,31 @@ async def test_an_id_in_use_is_refused_and_free_afterwards() -> None:
     assert await collected(sessions.create(7), Source(WHOLE)) == WHOLE
 
 
-async def test_drawn_ids_count_up_and_step_over_those_in_use() -> None:
+async def test_drawn_ids_cannot_be_guessed_and_are_exact_in_every_client() -> None:
     sessions = Sessions()
-    taken = sessions.create(2).run(Source(WHOLE).run(), choices=1)
-    await anext(taken)
-    drawn = [sessions.create(None) for _ in range(2)]
+    drawn = [sessions.create(None) for _ in range(50)]
     for session in drawn:
         await collected(session, Source(WHOLE))
-    assert [session.id for session in drawn] == [1, 3]
-    await taken.aclose()
+    ids = {session.id or 0 for session in drawn}
+    assert len(ids) == 50
+    assert max(ids) < 1 << 53
+    assert max(ids) > 1 << 40
+
+
+async def test_the_sessions_of_another_key_are_not_there() -> None:
+    sessions = Sessions()
+    cache_salt.set("a key")
+    mine, source = sessions.create(7), Source(WHOLE, gate_at=1)
+    running = asyncio.create_task(collected(mine, source))
+    await source.waiting.wait()
+    cache_salt.set("another key/somebody")
+    assert not sessions.is_live(7)
+    assert not sessions.abort(7)
+    assert sessions.abort_all(key_of_request()) == 0
+    assert await collected(sessions.create(7), Source(WHOLE)) == WHOLE
+    cache_salt.set("a key/somebody")
+    assert sessions.abort_all(key_of_request()) == 1
+    assert [event.reason for event in await running if isinstance(event, Finished)] == ["abort"]
 
 
 @pytest.mark.parametrize("gate_at", range(len(WHOLE)))
@@ -103,7 +120,7 @@ async def test_every_choice_that_runs_is_ended() -> None:
     source = Source([*WHOLE[:3], TextDelta(1, "b"), WHOLE[3]], gate_at=4)
     running = asyncio.create_task(collected(sessions.create(None), source, choices=3))
     await source.waiting.wait()
-    assert sessions.abort_all() == 1
+    assert sessions.abort_all(None) == 1
     ends = [(event.index, event.reason) for event in await running if isinstance(event, Finished)]
     assert ends == [(0, "stop"), (1, "abort"), (2, "abort")]
 
@@ -111,7 +128,7 @@ async def test_every_choice_that_runs_is_ended() -> None:
 async def test_nothing_is_aborted_where_nothing_runs() -> None:
     sessions = Sessions()
     assert not sessions.abort(7)
-    assert sessions.abort_all() == 0
+    assert sessions.abort_all(None) == 0
 
 
 async def test_a_failure_frees_the_id() -> None:

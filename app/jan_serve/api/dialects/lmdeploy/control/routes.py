@@ -24,6 +24,7 @@ from jan_serve.api.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.api.errors import http_problem
 from jan_serve.api.http.replies import json_reply
 from jan_serve.errors import InvalidRequest
+from jan_serve.generation.cache_salt import key_of_request
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _NO_ABORT: Final = "This server does not support abort requests. Enable with --enable-abort-handling flag."
@@ -40,11 +41,11 @@ def add_control_routes(
 ) -> None:
     @router.post(f"{prefix}/abort_request", tags=_TAGS, response_class=Response, responses=_ABORT_DISABLED)
     async def abort_request(body: AbortRequest) -> Response:
-        """Abort one request or all, including queued ones."""
+        """Abort one request of the caller's key, or all of them, including queued ones."""
         if not control.may_abort:
             return PlainTextResponse(_NO_ABORT, HTTPStatus.NOT_IMPLEMENTED)
         if body.abort_all:
-            services.sessions.abort_all()
+            services.sessions.abort_all(key_of_request())
         elif body.session_id is None or not services.sessions.abort(body.session_id):
             raise InvalidRequest(f"Session {body.session_id} not found.", param="session_id")
         return Response()
@@ -56,7 +57,7 @@ def add_control_routes(
         """Abort running requests and free all memory. Requests are rejected until `/wakeup`."""
         sleep_level = _level(level)
         # No await before new requests are rejected, so none can slip in.
-        services.sessions.abort_all()
+        services.sessions.abort_all(None)
         await control.sleep(sleep_level)
         return Response()
 

@@ -18,6 +18,7 @@ from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.request import GenerationRequest
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import PromptEvent
+from jan_serve.generation.cache_salt import key_of_request
 from jan_serve.generation.closing import closing
 
 BLOCK_SIZE: Final = 64
@@ -51,6 +52,7 @@ def _remote(body: MigrationFields) -> RemoteState | None:
             "migration_request: remote_token_id is not a token id", param="migration_request"
         )
     return RemoteState(
+        caller=key_of_request(),
         engine=migration.remote_engine_id,
         session=migration.remote_session_id,
         next_token=migration.remote_token_id,
@@ -86,7 +88,7 @@ async def preserving(
     preserve: once the request completes, other servers can fetch the state by session id. Otherwise, and on failure,
     the state is released. Raises InvalidRequest if the session id already has a state.
     """
-    if session.requested_id is not None and links.is_kept(session.requested_id):
+    if session.requested_id is not None and links.is_kept(session.caller, session.requested_id):
         raise InvalidRequest(f"The session_id {session.requested_id} is occupied.", param="session_id")
     bound = False
     try:
@@ -97,7 +99,7 @@ async def preserving(
                         cache.kept = kept
                         continue
                     case Completed() if preserve and cache.kept is not None and session.id is not None:
-                        links.bind(cache.kept.handle, session.id)
+                        links.bind(session.caller, cache.kept.handle, session.id)
                         bound = True
                     case _:
                         pass

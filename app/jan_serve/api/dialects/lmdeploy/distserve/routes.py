@@ -31,6 +31,7 @@ from jan_serve.api.http.disconnect import while_connected
 from jan_serve.api.http.replies import json_bytes, json_reply
 from jan_serve.core.kv_transfer import PeerEndpoint
 from jan_serve.errors import InvalidRequest, PeerFailed
+from jan_serve.generation.cache_salt import key_of_request
 
 _TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 
@@ -58,7 +59,7 @@ def add_distserve_routes(
     async def p2p_initialize(body: InitializeRequest) -> Response:
         """Open a port for another server, with a new key."""
         _check_parallelism(body)
-        endpoint = await links.initialize(body.local_engine_id, body.remote_engine_id)
+        endpoint = await links.initialize(key_of_request(), body.local_engine_id, body.remote_engine_id)
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         reply: InitializeReply = {
             "status": SUCCESS,
@@ -78,7 +79,7 @@ def add_distserve_routes(
             )
         endpoint = PeerEndpoint.from_text(offered[0].endpoint_info, "remote_kvtransfer_endpoint_info")
         try:
-            await while_connected(request, links.connect(body.remote_engine_id, endpoint))
+            await while_connected(request, links.connect(key_of_request(), body.remote_engine_id, endpoint))
         except PeerFailed as error:
             failed: ConnectReply = {"status": FAIL, "message": error.message}
             return json_reply(failed)
@@ -88,14 +89,14 @@ def add_distserve_routes(
     @router.post(f"{prefix}{DISTSERVE}/p2p_drop_connect", tags=_TAGS, response_model=DropReply)
     async def p2p_drop_connect(body: DropRequest) -> Response:
         """Drop the link with another server."""
-        links.drop(body.remote_engine_id)
+        links.drop(key_of_request(), body.remote_engine_id)
         reply: DropReply = {"success": True}
         return json_reply(reply)
 
     @router.post(f"{prefix}{DISTSERVE}/free_cache", tags=_TAGS, response_model=FreeReply)
     async def free_cache(body: FreeRequest) -> Response:
         """Free the preserved cache of a session."""
-        links.free(body.remote_session_id)
+        links.free(key_of_request(), body.remote_session_id)
         reply: FreeReply = {"status": "SUCCESS"}
         return json_reply(reply)
 

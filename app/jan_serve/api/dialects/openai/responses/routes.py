@@ -28,6 +28,7 @@ from jan_serve.api.shared.answers import answer_stream, answer_whole, with_warni
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import generate_batch
+from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 
@@ -47,10 +48,11 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
         """Continue a conversation, in the form of OpenAI's Responses API."""
         previous, items, parsed = _parsed(body, store)
+        caller = cache_salt.get()
 
         def keep(response: ResponseBody) -> None:
             if body.store:
-                store.keep(response, previous, items)
+                store.keep(caller, response, previous, items)
 
         now = int(time.time())
         head = ReplyHead(new_id("resp"), now, body.model)
@@ -82,7 +84,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
     )
     async def get_response(response_id: str) -> Response:
         """Get a stored answer."""
-        kept = store.get(response_id)
+        kept = store.get(cache_salt.get(), response_id)
         if kept is None:
             raise _not_kept(response_id)
         return json_reply(kept.body)
@@ -95,7 +97,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
     )
     async def delete_response(response_id: str) -> Response:
         """Delete a stored answer. Answers that continue it are unaffected."""
-        if not store.delete(response_id):
+        if not store.delete(cache_salt.get(), response_id):
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
@@ -126,12 +128,12 @@ def _count_route(router: APIRouter, services: Services, leases: ModelLeases, sto
 def _parsed(
     body: CreateResponseRequest, store: ResponseStore
 ) -> tuple[KeptResponse | None, list[InputItem], ParsedResponse]:
-    previous = None
+    previous, caller = None, cache_salt.get()
     if body.previous_response_id is not None:
-        previous = store.get(body.previous_response_id)
+        previous = store.get(caller, body.previous_response_id)
         if previous is None:
             raise _no_previous(body.previous_response_id, store)
-    items = store.resolved(body.input)
+    items = store.resolved(caller, body.input)
     with _renamed_fields():
         return previous, items, response_request(body, previous.items if previous is not None else (), items)
 

@@ -31,31 +31,38 @@ class KeptResponse(msgspec.Struct, frozen=True):
 
 
 class ResponseStore:
-    """Not thread-safe: used only on the event loop. Not persistent."""
+    """Each caller finds its own answers alone. Where there is no room, the caller that stores most loses its own.
+
+    Not thread-safe: used only on the event loop. Not persistent.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         """max_bytes: of all answers together; 0 stores none."""
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[str, KeptResponse] = OrderedDict()
-        self._items: dict[str, InputItem] = {}
+        self._shelves: dict[str, _Shelf] = {}
         self._bytes = 0
 
     @property
     def keeps(self) -> bool:
         return self._max_bytes > 0
 
-    def get(self, response_id: str) -> KeptResponse | None:
+    def get(self, caller: str, response_id: str) -> KeptResponse | None:
         """None if not stored, or evicted."""
-        kept = self._kept.get(response_id)
-        if kept is not None:
-            self._kept.move_to_end(response_id)
+        shelf = self._shelves.get(caller)
+        kept = shelf.kept.get(response_id) if shelf is not None else None
+        if shelf is not None and kept is not None:
+            shelf.kept.move_to_end(response_id)
         return kept
 
-    def resolved(self, items: Sequence[InputItem]) -> list[InputItem]:
+    def resolved(self, caller: str, items: Sequence[InputItem]) -> list[InputItem]:
         """Replaces references to stored items; unknown references stay."""
-        return [self._items.get(item.id, item) if isinstance(item, ReferenceItem) else item for item in items]
+        shelf = self._shelves.get(caller)
+        known = shelf.items if shelf is not None else {}
+        return [known.get(item.id, item) if isinstance(item, ReferenceItem) else item for item in items]
 
-    def keep(self, body: ResponseBody, before: KeptResponse | None, items: Sequence[InputItem]) -> None:
+    def keep(
+        self, caller: str, body: ResponseBody, before: KeptResponse | None, items: Sequence[InputItem]
+    ) -> None:
         """before: the answer of `previous_response_id`. items: of the request.
 
         An answer larger than the whole store is not stored.
@@ -66,18 +73,34 @@ class ResponseStore:
         if size > self._max_bytes:
             return
         conversation = (*(before.items if before is not None else ()), *items, *own.values())
-        self._kept[body["id"]] = KeptResponse(body, conversation, size, tuple(own))
-        self._items |= own
+        shelf = self._shelves.setdefault(caller, _Shelf())
+        shelf.kept[body["id"]] = KeptResponse(body, conversation, size, tuple(own))
+        shelf.items |= own
+        shelf.n_bytes += size
         self._bytes += size
         while self._bytes > self._max_bytes:
-            self.delete(next(iter(self._kept)))
+            fullest = max(self._shelves, key=lambda name: self._shelves[name].n_bytes)
+            self.delete(fullest, next(iter(self._shelves[fullest].kept)))
 
-    def delete(self, response_id: str) -> bool:
+    def delete(self, caller: str, response_id: str) -> bool:
         """Returns whether it existed."""
-        kept = self._kept.pop(response_id, None)
-        if kept is None:
+        shelf = self._shelves.get(caller)
+        kept = shelf.kept.pop(response_id, None) if shelf is not None else None
+        if shelf is None or kept is None:
             return False
         for item_id in kept.ids:
-            self._items.pop(item_id, None)
+            shelf.items.pop(item_id, None)
+        shelf.n_bytes -= kept.size
         self._bytes -= kept.size
+        if not shelf.kept:
+            del self._shelves[caller]
         return True
+
+
+class _Shelf:
+    """Of one caller. kept: the least recently used first. items: of the answers, by their ids."""
+
+    def __init__(self) -> None:
+        self.kept: OrderedDict[str, KeptResponse] = OrderedDict()
+        self.items: dict[str, InputItem] = {}
+        self.n_bytes = 0
