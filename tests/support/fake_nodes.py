@@ -173,7 +173,9 @@ class RunningProxy:
     async def add(self, *nodes: FakeNode, **status: Any) -> None:
         for node in nodes:
             body = {"url": node.url, "status": status or None}
-            answer = await self.client.post("/nodes/add", json=body)
+            key = self.proxy.settings.node_key
+            headers = {"x-api-key": key} if key is not None else {}
+            answer = await self.client.post("/nodes/add", json=body, headers=headers)
             assert answer.status_code == 200, answer.text
 
     async def chat(self, text: str = "Hi", **fields: Any) -> httpx.Response:

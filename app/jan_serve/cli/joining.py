@@ -12,13 +12,14 @@ _ELSEWHERE: Final = "192.0.2.1", 9
 """An address of documentation: no packet goes there."""
 
 
-def join_line(url: str, *, with_key: bool, node_auth: str) -> str:
-    """url: of the proxy. with_key: it requires a key. node_auth: the flags by which a server that other machines can
-    reach lets the proxy in."""
-    key = " --proxy-key PROXY_KEY" if with_key else ""
+def join_line(url: str, *, proxy_key: bool, node_key: bool) -> str:
+    """url: of the proxy. proxy_key: servers that join present a management key. node_key: they have the proxy's key of
+    nodes."""
+    auth = "--api-key NODE_KEY " if node_key else ""
+    key = " --proxy-key PROXY_KEY" if proxy_key else ""
     if is_loopback(urlsplit(url).hostname or ""):
-        return f"On this machine: jan-serve serve --proxy-url {url}{key}"
-    return f"On another machine: jan-serve serve --host 0.0.0.0 {node_auth} --proxy-url {url}{key}"
+        return f"On this machine: jan-serve serve {auth}--proxy-url {url}{key}"
+    return f"On another machine: jan-serve serve --host 0.0.0.0 {auth or '--no-auth '}--proxy-url {url}{key}"
 
 
 def own_address() -> str:

@@ -153,7 +153,7 @@ ManagementKeysOption = Annotated[
         metavar="KEY",
         envvar="JAN_SERVE_MANAGEMENT_KEYS",
         show_envvar=True,
-        help="Key for `/nodes/*`, which add and remove nodes. Default: the clients' keys.",
+        help="Key for `/nodes/*`, which add and remove nodes. Default: the --node-key.",
         rich_help_panel=_ACCESS,
     ),
 ]

@@ -27,7 +27,9 @@ class FleetOptions(BaseModel):
     ] = None
     proxy_key: Annotated[
         SecretStr | None,
-        Field(description="Management key of the proxy."),
+        Field(
+            description="Management key of the proxy. Default: the first --api-key, which the proxy has as --node-key."
+        ),
         Flag(FLEET_GROUP, metavar="KEY"),
     ] = None
     advertise_url: Annotated[

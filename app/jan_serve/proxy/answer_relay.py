@@ -78,13 +78,14 @@ class AnswerRelay:
     async def _end_broken(
         self, scope: Scope, send: Send, failure: NodeFailure, record: RequestRecord
     ) -> None:
-        """A stream gets an error in its protocol's form; any other answer is cut."""
+        """A stream gets an error in its protocol's form; any other answer, and one of announced length, is cut."""
         problem = msgspec.structs.replace(
             node_failed(self.assignment.node.name, failure).problem, request_id=record.request_id
         )
-        media_type = self.exchange.head.header(b"content-type") or b""
+        head = self.exchange.head
+        media_type = head.header(b"content-type") or b""
         ending = end_of_broken(form_path(scope), media_type, self.tail.last, problem)
-        if ending is None:
+        if ending is None or head.header(b"content-length") is not None:
             abort_connection(scope)
             return
         await send({"type": "http.response.body", "body": ending, "more_body": False})

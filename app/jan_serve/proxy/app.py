@@ -23,11 +23,10 @@ from jan_serve.api.dialects.anthropic.paths import MESSAGES, rewrite_head
 from jan_serve.api.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
 from jan_serve.api.dialects.ollama.paths import GREETING
 from jan_serve.api.dialects.openai import paths as openai
-from jan_serve.api.errors import ClientGone, Envelopes, HttpError, http_problem, logged_problem
-from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
+from jan_serve.api.errors import ClientGone, HttpError, http_problem, logged_problem
+from jan_serve.api.guards.auth import OPEN_PATHS
 from jan_serve.api.guards.body import BodyGuard
 from jan_serve.api.guards.drain import DrainGuard
-from jan_serve.api.guards.guard import Guard
 from jan_serve.api.guards.host import HostGuard
 from jan_serve.api.guards.lingering import Lingering
 from jan_serve.api.guards.origin import OriginGuard
@@ -49,6 +48,7 @@ from jan_serve.proxy.error_forms import FORM_PATH, envelopes, form_path
 from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.proxy.forwarding import Call, Forwarder, while_client_waits
 from jan_serve.proxy.handlers import Handler, Handlers
+from jan_serve.proxy.management_guard import ManagementGuard
 from jan_serve.proxy.merged_lists import ANTHROPIC, LM_STUDIO, LOADED, TAGS, MergedLists
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
@@ -61,8 +61,6 @@ from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.networks import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
 from jan_serve.resources import page_folder
-
-MANAGEMENT: tuple[str, ...] = ("/nodes/", "/distserve/", "/extras/nodes")
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -275,33 +273,15 @@ def _list_handlers(proxy: Proxy) -> dict[str, dict[str, Handler]]:
     }
 
 
-class ManagementGuard(Guard):
-    """Keys of clients for requests to models, keys of managers for the nodes."""
-
-    def __init__(self, app: ASGIApp, *, clients: KeyGuard, managers: KeyGuard, envelopes: Envelopes) -> None:
-        super().__init__(app, envelopes)
-        self._clients = clients
-        self._managers = managers
-
-    def check(self, scope: Scope) -> None:
-        (self._managers if scope["path"].startswith(MANAGEMENT) else self._clients).check(scope)
-
-
 def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifecycle: Lifecycle) -> ASGIApp:
     """Outermost last, in the order of the server: the Host check precedes all others."""
     forms = envelopes()
     app = HeadRequests(app)
-    managers = settings.management_keys or settings.api_keys
     app = BodyGuard(
         app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes, form_paths=FORMS
     )
     app = DrainGuard(app, envelopes=forms, lifecycle=lifecycle, open_paths=("/extras/nodes", "/nodes/status"))
-    app = ManagementGuard(
-        app,
-        envelopes=forms,
-        clients=KeyGuard(app, envelopes=forms, keys=settings.api_keys),
-        managers=KeyGuard(app, envelopes=forms, keys=managers),
-    )
+    app = ManagementGuard(app, envelopes=forms, settings=settings)
     app = OriginGuard(app, envelopes=forms, allowed=settings.allowed_origins, open_paths=OPEN_PATHS)
     app = HostGuard(app, envelopes=forms, bound=settings.host, allowed=settings.allowed_hosts)
     app = RequestContext(

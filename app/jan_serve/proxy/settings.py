@@ -15,7 +15,7 @@ Serving = Literal["Hybrid", "DistServe"]
 
 
 class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """api_keys: of clients. management_keys: for adding and removing nodes; the clients' if empty. node_key: sent to
+    """api_keys: of clients. management_keys: for adding and removing nodes; the nodes' if empty. node_key: sent to
     nodes. nodes: URLs of nodes that are always there. node_networks: where nodes may be; empty means private networks.
     fleet_file: remembers nodes over restarts; None forgets them. migration_protocol: LMDeploy's number, which nodes of
     jan-serve do not need. patience_s: how long a node may give no sign of life, at least, before a request leaves it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import Any
 
@@ -87,6 +88,33 @@ async def test_when_no_node_can_be_reached_the_client_learns_which() -> None:
         answer = await front.chat()
         assert answer.status_code == 502
         assert f"127.0.0.1:{node.port}" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "text/event-stream", "application/x-ndjson"])
+@pytest.mark.parametrize("is_chunked", [True, False], ids=["chunks", "length"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat", "/generate"])
+async def test_a_node_that_closes_inside_its_answer_is_one_line_of_the_log(
+    media_type: str, is_chunked: bool, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    framing = "transfer-encoding: chunked" if is_chunked else "content-length: 100000"
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\n{framing}\r\n\r\n".encode()
+    part = b'data: {"n":1}\n\n'
+    broken = FakeNode(answer=sending(head + (chunk(part) if is_chunked else part), close=True))
+    async with fake_nodes(broken), running_proxy(broken) as front:
+        caplog.clear()
+        body: dict[str, Any] = {"model": "m1", "messages": [], "prompt": "x", "stream": True, "max_tokens": 1}
+        try:
+            answer = await front.client.post(path, json=body)
+        except httpx.RemoteProtocolError:
+            pass
+        else:
+            assert is_chunked
+            assert answer.status_code == 200
+        await front.client.get("/health")
+    lines = [record for record in caplog.records if record.levelno > logging.INFO]
+    assert [record.name for record in lines] == ["jan_serve.proxy.forwarding"]
+    assert "closed the connection within its answer" in lines[0].getMessage()
+    assert not any(record.exc_info for record in caplog.records)
 
 
 async def test_a_node_that_never_answers_is_a_504() -> None:

@@ -115,7 +115,7 @@ async def test_keys_cookies_and_addresses_of_clients_do_not_reach_nodes() -> Non
     }
     async with fake_nodes(FakeNode()) as (node,):
         async with running_proxy(node_key="node-secret", api_keys=("client-secret",)) as front:
-            front.client.headers["authorization"] = "Bearer client-secret"
+            front.client.headers["authorization"] = "Bearer node-secret"
             await front.add(node)
             await front.client.post("/v1/chat/completions", json={"model": "m1"}, headers=secrets)
         leaked = [
@@ -139,9 +139,10 @@ async def test_clients_and_managers_have_keys_of_their_own() -> None:
         client = {"authorization": "Bearer client"}
         manager = {"authorization": "Bearer manager"}
         body = {"url": node.url}
-        for headers, status in (({}, 401), (client, 401), (manager, 200)):
+        for headers, status in (({}, 401), (client, 403), (manager, 200)):
             answer = await front.client.post("/nodes/add", json=body, headers=headers)
             assert answer.status_code == status
+        for headers, status in (({}, 401), (client, 401), (manager, 200)):
             assert (await front.client.get("/extras/nodes", headers=headers)).status_code == status
         for headers, status in (({}, 401), (manager, 401), (client, 200)):
             body = {"model": "m1"}
@@ -152,6 +153,69 @@ async def test_clients_and_managers_have_keys_of_their_own() -> None:
         assert refused.json()["detail"]["error"]["code"] == "invalid_api_key"
 
 
+def bearer(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"authorization": f"Bearer {key}"}
+
+
+CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("POST", "/nodes/add", {"url": "http://127.0.0.1:9"}),
+    ("POST", "/nodes/remove", {"url": "http://127.0.0.1:9"}),
+    ("POST", "/nodes/terminate", {"url": "http://127.0.0.1:9"}),
+    ("GET", "/nodes/terminate_all", None),
+    ("POST", "/distserve/connection_warmup", {}),
+    ("POST", "/distserve/gc", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+@pytest.mark.parametrize(
+    ("settings", "statuses"),
+    [
+        ({"api_keys": ("c",)}, {None: 401, "c": 403, "n": 401}),
+        ({"api_keys": ("c",), "node_key": "n"}, {None: 401, "c": 403, "n": 0}),
+        ({"api_keys": ("c",), "node_key": "n", "management_keys": ("m",)}, {"c": 403, "n": 401, "m": 0}),
+        ({"api_keys": ("c",), "management_keys": ("c",)}, {None: 401, "c": 0}),
+        ({"node_key": "n"}, {None: 401, "n": 0}),
+        ({"management_keys": ("m",)}, {None: 401, "m": 0}),
+        ({}, {None: 0, "c": 0}),
+    ],
+)
+async def test_who_may_change_the_nodes(
+    method: str,
+    path: str,
+    body: dict[str, Any] | None,
+    settings: dict[str, Any],
+    statuses: dict[str | None, int],
+) -> None:
+    """0: the request is let in. A node gets the prompts of all clients: a client's key adds none."""
+    async with running_proxy(**settings) as front:
+        for key, status in statuses.items():
+            answer = await front.client.request(method, path, json=body, headers=bearer(key))
+            assert answer.status_code == status if status else answer.status_code not in (401, 403), key
+            if status == 403:
+                assert "--node-key" in answer.text
+                assert "--management-key" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/nodes/status", "/extras/nodes"])
+async def test_clients_read_the_list_of_nodes_unless_there_is_a_management_key(path: str) -> None:
+    async with running_proxy(api_keys=("c",), node_key="n") as front:
+        statuses = [
+            (await front.client.get(path, headers=bearer(key))).status_code for key in (None, "c", "n")
+        ]
+        assert statuses == [401, 200, 200]
+
+
+async def test_the_key_of_the_nodes_goes_to_no_node_that_a_client_names() -> None:
+    async with (
+        fake_nodes(FakeNode()) as (node,),
+        running_proxy(api_keys=("c",), node_key="node-secret") as front,
+    ):
+        answer = await front.client.post("/nodes/add", json={"url": node.url}, headers=bearer("c"))
+        assert answer.status_code == 403
+        assert node.calls == []
+
+
 async def test_a_node_without_the_right_key_is_not_added() -> None:
     async def guarded(request: Received, writer: asyncio.StreamWriter) -> None:
         ok = request.headers.get("authorization") == "Bearer right"
@@ -160,7 +224,8 @@ async def test_a_node_without_the_right_key_is_not_added() -> None:
     async with fake_nodes(FakeNode(routes={"/v1/models": guarded})) as (node,):
         for key, status in ((None, 502), ("wrong", 502), ("right", 200)):
             async with running_proxy(node_key=key) as front:
-                assert (await front.client.post("/nodes/add", json={"url": node.url})).status_code == status
+                answer = await front.client.post("/nodes/add", json={"url": node.url}, headers=bearer(key))
+                assert answer.status_code == status
 
 
 async def test_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,11 @@ def settings_of(line: str) -> Any:
 
 
 def test_a_proxy_on_loopback_takes_servers_of_this_machine() -> None:
-    line = join_line("http://127.0.0.1:8000", with_key=False, node_auth="--no-auth")
+    line = join_line("http://127.0.0.1:8000", proxy_key=False, node_key=False)
     assert line == "On this machine: jan-serve serve --proxy-url http://127.0.0.1:8000"
-    assert "--proxy-key PROXY_KEY" in shown("http://127.0.0.1:8000", api_keys=("k",))[0]
+    for keys in ({"api_keys": ("k",)}, {"node_key": "n"}, {"api_keys": ("k",), "node_key": "n"}):
+        line = shown("http://127.0.0.1:8000", **keys)[0]
+        assert line == "On this machine: jan-serve serve --api-key NODE_KEY --proxy-url http://127.0.0.1:8000"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,10 @@ def test_a_proxy_on_loopback_takes_servers_of_this_machine() -> None:
         ({}, f"--host 0.0.0.0 --no-auth --proxy-url {LAN}"),
         (
             {"api_keys": ("k",), "node_key": "n"},
+            f"--host 0.0.0.0 --api-key NODE_KEY --proxy-url {LAN}",
+        ),
+        (
+            {"api_keys": ("k",), "node_key": "n", "management_keys": ("m",)},
             f"--host 0.0.0.0 --api-key NODE_KEY --proxy-url {LAN} --proxy-key PROXY_KEY",
         ),
     ],

@@ -50,6 +50,10 @@ class KeyGuard(Guard):
         self._open_paths = frozenset(open_paths)
         self._digests = tuple(dict.fromkeys(sha256(key.encode()).digest() for key in keys if key))
 
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._digests)
+
     def check(self, scope: Scope) -> None:
         """Raises 401. With several keys, what one leaves on the server is for no other: cached prompts, stored answers,
         sessions."""

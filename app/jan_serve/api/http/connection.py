@@ -296,6 +296,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def _abort(self) -> None:
         self.transport.abort()
+        cycle = self._answering
+        if (
+            cycle is not None
+        ):  # uvicorn learns it a turn later, and would report an answer that nobody completed
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def _refuse_head(self, message: str) -> None:
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)

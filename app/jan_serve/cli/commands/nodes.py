@@ -50,8 +50,8 @@ def nodes(
     if found:
         print_nodes(found, output)
     else:
-        node_auth = "--api-key NODE_KEY"  # what the proxy has as --node-key
-        output.note(f"No node. {join_line(address.url, with_key=secret is not None, node_auth=node_auth)}")
+        line = join_line(address.url, proxy_key=False, node_key=secret is not None)
+        output.note(f"No node. {line}")
     rate = content["hit_rate"]
     cached = "no prompt measured" if rate is None else f"{_share(rate)} of the prompts cached"
     output.note(f"{address.url}: {content['serving']}, {content['strategy']}, {cached}")

@@ -162,11 +162,14 @@ def join_lines(settings: ProxySettings, url: str) -> list[str]:
     """How a server joins. url: of the proxy, for programs on this machine."""
     if settings.host in ("0.0.0.0", "::"):
         url = f"http://{own_address()}:{urlsplit(url).port}"
-    has_keys = bool(settings.api_keys or settings.management_keys)
-    needs_node_key = bool(has_keys or settings.node_key)
-    node_auth = "--api-key NODE_KEY" if needs_node_key else "--no-auth"
-    lines = [join_line(url, with_key=has_keys, node_auth=node_auth)]
-    if needs_node_key and not settings.node_key and not is_loopback(settings.host):
+    managed = bool(settings.management_keys)
+    node_key = bool(settings.api_keys or managed or settings.node_key)
+    lines = [join_line(url, proxy_key=managed, node_key=node_key)]
+    if settings.api_keys and not managed and not settings.node_key:
+        lines.append(
+            "Servers join once this proxy has --node-key NODE_KEY, or a --management-key that they present."
+        )
+    elif node_key and not settings.node_key and not is_loopback(settings.host):
         lines.append("For servers on other machines, start this proxy with --node-key NODE_KEY too.")
     return lines
 

@@ -160,13 +160,15 @@ def _membership(settings: Settings, port: int) -> Membership:
     assert settings.proxy_url is not None
     path = "" if settings.role == "hybrid" else "/lmdeploy"
     url = settings.advertise_url + path if settings.advertise_url is not None else None
+    own_key = settings.api_keys[0] if settings.api_keys else None
+    proxy_key = settings.proxy_key or own_key
     return Membership(
         settings.proxy_url,
         url or node_url(settings.host, port, settings.proxy_url, settings.role),
         settings.role,
-        settings.proxy_key.get_secret_value() if settings.proxy_key is not None else None,
+        proxy_key.get_secret_value() if proxy_key is not None else None,
         settings.speed,
-        settings.api_keys[0].get_secret_value() if settings.api_keys else None,
+        own_key.get_secret_value() if own_key is not None else None,
     )
 
 

@@ -11,6 +11,11 @@ import msgspec
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 200
+MAX_INTERIM: Final = 100
+"""Interim answers of one request; a node that sends 102 while it works sends one in seconds."""
+MAX_OVERHEAD_BYTES: Final = 64 * 1024
+"""Between two parts of a body, and behind it: chunk extensions and trailers."""
+_STEP: Final = 16 * 1024
 HIGH_WATER: Final = 256 * 1024
 """Bytes of an answer that wait for the client; then the node is not read, and waits too."""
 
@@ -60,7 +65,8 @@ class NodeConnection(asyncio.Protocol):
         self._failure: NodeFailure | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._head: AnswerHead | None = None
-        self._head_bytes = 0
+        self._interim = 0
+        self._overhead = 0  # bytes since a head or a part of a body was complete
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._is_paused = False
@@ -88,7 +94,7 @@ class NodeConnection(asyncio.Protocol):
     def send(self, request: bytes) -> None:
         """Begin an exchange."""
         self._parser = httptools.HttpResponseParser(self)
-        self._head, self._headers, self._head_bytes = None, [], 0
+        self._head, self._headers, self._interim, self._overhead = None, [], 0, 0
         self._is_complete = self._ends_with_connection = self._keeps_alive = self._was_answered = False
         self._transport.write(request)
 
@@ -159,17 +165,24 @@ class NodeConnection(asyncio.Protocol):
             self._break("sent more than its answer")
             return
         self._was_answered = True
-        if self._head is None:
-            self._head_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._break("switched to another protocol")
-        except httptools.HttpParserError as error:
-            if self._failure is None:
-                self._break(f"sent something that is not HTTP/1.1 ({str(error)[:100]})")
-        if self._head is None and self._head_bytes > MAX_HEAD_BYTES:
-            self._break(f"sent a head of more than {MAX_HEAD_BYTES} bytes")
+        limit = MAX_HEAD_BYTES if self._head is None else MAX_OVERHEAD_BYTES
+        part = memoryview(data)
+        # By steps, because what a body is made of does not count.
+        for start in range(0, len(part), _STEP):
+            step = part[start : start + _STEP]
+            self._overhead += len(step)
+            try:
+                self._parser.feed_data(step)
+            except httptools.HttpParserUpgrade:
+                self._break("switched to another protocol")
+            except httptools.HttpParserError as error:
+                if self._failure is None:
+                    self._break(f"sent something that is not HTTP/1.1 ({str(error)[:100]})")
+            if self._overhead > limit:
+                what = "a head" if self._head is None else "chunk extensions or trailers"
+                self._break(f"sent {what} of more than {limit} bytes")
+            if self._failure is not None:
+                return
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_idle = self._is_complete
@@ -207,7 +220,7 @@ class NodeConnection(asyncio.Protocol):
         if not 200 <= status <= 599:
             self._break(f"answered with status {status}")
             raise ValueError("status")
-        self._head = AnswerHead(status, self._headers)
+        self._head, self._overhead = AnswerHead(status, self._headers), 0
         framing = {name for name, _ in self._headers}
         has_body = status not in (204, 304)
         self._ends_with_connection = (
@@ -217,6 +230,7 @@ class NodeConnection(asyncio.Protocol):
         self._wake()
 
     def on_body(self, body: bytes) -> None:
+        self._overhead = 0
         self._chunks.append(body)
         self._buffered += len(body)
         if self._buffered > HIGH_WATER and not self._is_paused:
@@ -225,8 +239,12 @@ class NodeConnection(asyncio.Protocol):
         self._wake()
 
     def on_message_complete(self) -> None:
-        if self._head is None:  # an interim answer
-            self._headers, self._head_bytes = [], 0
+        if self._head is None:  # an interim answer; its bytes count as those of the head
+            self._headers = []
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                self._break(f"sent more than {MAX_INTERIM} interim answers")
+                raise ValueError("too many interim answers")
             return
         self._is_complete = True
         self._wake()

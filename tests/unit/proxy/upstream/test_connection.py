@@ -11,6 +11,8 @@ from jan_serve.proxy.upstream.connection import (
     HIGH_WATER,
     MAX_HEAD_BYTES,
     MAX_HEADERS,
+    MAX_INTERIM,
+    MAX_OVERHEAD_BYTES,
     Failure,
     NodeConnection,
     NodeFailure,
@@ -201,3 +203,48 @@ async def test_an_idle_connection_that_is_lost_is_reported_once() -> None:
     connection.on_idle_lost = lost.append
     connection.connection_lost(None)
     assert lost == [connection] and not connection.is_reusable
+
+
+HINT = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+START = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "interim answers": (b"", HINT, "interim answers"),
+    "interim answers with fields": (
+        b"",
+        b"HTTP/1.1 102 P\r\n" + b"A: b\r\n" * 150 + b"\r\n",
+        "a head of more",
+    ),
+    "chunk extensions": (START + b"5;", b"a=b;" * 1000, "chunk extensions or trailers of more"),
+    "trailers": (START + b"2\r\nhe\r\n0\r\n", b"A: b\r\n" * 100, "trailers of more|header fields"),
+    "a trailer": (START + b"2\r\nhe\r\n0\r\nA: ", b"b" * 5000, "chunk extensions or trailers of more"),
+}
+
+
+@pytest.mark.parametrize("piece_bytes", [100, 1 << 18])
+@pytest.mark.parametrize(("start", "again", "words"), ENDLESS.values(), ids=ENDLESS)
+async def test_what_a_node_sends_without_end_ends_at_a_limit(
+    start: bytes, again: bytes, words: str, piece_bytes: int
+) -> None:
+    connection, transport = opened()
+    data = start + again * (4 * MAX_OVERHEAD_BYTES // len(again))
+    sent = 0
+    while sent < len(data) and not transport.calls:
+        connection.data_received(data[sent : sent + piece_bytes])
+        sent += piece_bytes
+    assert transport.calls == ["abort"]
+    assert sent <= max(2 * MAX_OVERHEAD_BYTES, piece_bytes)
+    with pytest.raises(NodeFailure, match=words) as caught:
+        await connection.head(LIMIT_S)
+        await body_of(connection)
+        await connection.read(LIMIT_S)
+    assert caught.value.kind is Failure.PROTOCOL
+
+
+async def test_some_interim_answers_and_a_long_body_of_short_chunks_are_an_answer() -> None:
+    connection, transport = opened()
+    data = HINT * MAX_INTERIM + START + b"1;x=y\r\na\r\n" * 20_000 + b"0\r\nA: b\r\n\r\n"
+    for start in range(0, len(data), 1 << 16):
+        connection.data_received(data[start : start + (1 << 16)])
+    assert (await connection.head(LIMIT_S)).status == 200
+    assert await body_of(connection) == b"a" * 20_000
+    assert transport.calls == []
