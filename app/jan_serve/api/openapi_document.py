@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
 
 from jan_serve.api.dialect import Dialect
 from jan_serve.api.guards.auth import needs_key
@@ -31,10 +33,23 @@ def add_document(app: FastAPI, dialects: Sequence[Dialect], open_paths: Collecti
         return generated
 
     app.openapi = document
+    making = asyncio.Lock()
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return JSONResponse(document())
+        async with making:
+            if app.openapi_schema is None:
+                app.router.routes[:] = all_routes(app.router.routes)
+                for route in list(app.router.routes):
+                    _analyse(route)
+                    await asyncio.sleep(0)  # others are served between two routes
+            # It takes a second of pure Python: in a thread, others run meanwhile.
+            return JSONResponse(await asyncio.to_thread(document))
+
+
+def _analyse(route: BaseRoute) -> None:
+    """Have a deferred route analysed here: two threads may not do so at once."""
+    getattr(route, "dependant", None)
 
 
 def _show_keys(document: dict[str, Any], open_paths: Collection[str]) -> None:

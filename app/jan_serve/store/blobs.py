@@ -11,11 +11,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from jan_serve.errors import InvalidRequest
+from jan_serve.errors import InsufficientStorage, InvalidRequest, Unavailable
 from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX, flush_folder
 from jan_serve.store.files.disk_space import check_room, storage_error
 from jan_serve.store.files.file_hash import in_thread
@@ -27,6 +27,10 @@ from jan_serve.store.index import STATE_FOLDER, FileRecord, ModelIndex, ModelRec
 CREATED_FOLDER: Final = "created"
 _DIGEST: Final = re.compile(r"sha256[:-]([0-9a-f]{64})\Z")
 _KEPT_FOR_S: Final = 86_400
+_SURELY_KEPT_S: Final = 600
+"""Older uploads that nothing was made of are deleted where there is no room, older unfinished ones at once."""
+MAX_UPLOADS: Final = 16
+"""Unfinished ones at once."""
 _WRITE_BYTES: Final = 1 << 20
 
 
@@ -45,6 +49,7 @@ class Blobs:
         self._models_dir = models_dir
         self._index = index
         self._folder = models_dir / STATE_FOLDER / "blobs"
+        self._unfinished: dict[Path, int] = {}  # bytes that are announced and not written, by file
 
     def path_of(self, sha256: str) -> Path | None:
         """The upload with this digest, else a file of a model that was pulled or made here."""
@@ -64,13 +69,22 @@ class Blobs:
     async def receive(self, sha256: str, n_bytes: int, chunks: AsyncIterator[bytes]) -> None:
         """Store an upload. n_bytes: its announced size, 0 if unknown.
 
-        Raises InvalidRequest for another digest; InsufficientStorage, StoreError; and what `chunks` raises.
+        Raises InvalidRequest for another digest; InsufficientStorage, StoreError; Unavailable while there are many
+        other uploads; and what `chunks` raises.
         """
+        if len(self._unfinished) >= MAX_UPLOADS:
+            raise Unavailable(f"{MAX_UPLOADS} uploads are on their way; send this one later.")
         temporary = self._folder / f"{sha256}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+        self._unfinished[temporary] = n_bytes
+
+        def make_room(size: int) -> None:
+            self._unfinished[temporary] = max(0, self._unfinished[temporary] - size)
+            self._check_room(size + sum(self._unfinished.values()))
+
         try:
-            await in_thread(lambda: self._prepare(n_bytes))
+            await in_thread(self._prepare)
             with temporary.open("xb") as file:
-                found = await _write(file, chunks)
+                found = await _write(file, chunks, make_room)
             if found != sha256:
                 raise InvalidRequest(
                     f"digest mismatch: the file has sha256:{found}, not sha256:{sha256}", param="digest"
@@ -80,6 +94,7 @@ class Blobs:
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
         finally:
+            del self._unfinished[temporary]
             temporary.unlink(missing_ok=True)
 
     def make_model(self, sha256: str, name: str) -> ModelRecord:
@@ -162,14 +177,34 @@ class Blobs:
             with contextlib.suppress(OSError):
                 blob.unlink(missing_ok=True)
 
-    def _prepare(self, n_bytes: int) -> None:
-        """Make room: uploads that nobody used for a day are deleted. Raises InsufficientStorage, OSError."""
+    def _prepare(self) -> None:
+        """Delete what nobody uses, and check the room for what is announced. Raises InsufficientStorage, OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        for age_s, path in self._by_age():
+            if age_s > (_SURELY_KEPT_S if path.suffix == TEMPORARY_SUFFIX else _KEPT_FOR_S):
+                path.unlink(missing_ok=True)
+        self._check_room(sum(self._unfinished.values()))
+
+    def _check_room(self, n_bytes: int) -> None:
+        """Raises InsufficientStorage, once no old upload is left that could make room."""
+        try:
+            check_room(self._models_dir, n_bytes)
+        except InsufficientStorage:
+            old = [path for age_s, path in self._by_age() if age_s > _SURELY_KEPT_S]
+            if not old:
+                raise
+            old[0].unlink(missing_ok=True)
+            self._check_room(n_bytes)
+
+    def _by_age(self) -> list[tuple[float, Path]]:
+        """Uploads with their ages in seconds, the oldest first; without those that are being written here."""
+        found: list[tuple[float, Path]] = []
         for entry in os.scandir(self._folder):
+            path = Path(entry.path)
             with contextlib.suppress(OSError):
-                if time.time() - entry.stat().st_mtime > _KEPT_FOR_S:
-                    os.unlink(entry.path)
-        check_room(self._models_dir, n_bytes)
+                if path not in self._unfinished:
+                    found.append((time.time() - entry.stat().st_mtime, path))
+        return sorted(found, reverse=True)
 
 
 def _move(source: Path, target: Path) -> None:
@@ -183,12 +218,14 @@ def _move(source: Path, target: Path) -> None:
         raise
 
 
-async def _write(file: BinaryIO, chunks: AsyncIterator[bytes]) -> str:
-    """Returns the SHA-256 digest. The content is then on the disk."""
+async def _write(file: BinaryIO, chunks: AsyncIterator[bytes], make_room: Callable[[int], None]) -> str:
+    """Returns the SHA-256 digest. The content is then on the disk. make_room: called before so many bytes are written;
+    what it raises ends the upload."""
     hasher = hashlib.sha256()
     waiting = bytearray()
 
     def write() -> None:
+        make_room(len(waiting))
         hasher.update(waiting)
         file.write(waiting)
         waiting.clear()

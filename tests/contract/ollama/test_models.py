@@ -350,6 +350,37 @@ async def test_a_variant_of_a_variant_inherits(managed: Managed) -> None:
     assert (replaced["system"], "parameters" in replaced) == ("New.", False)
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ range(9)|join }}", "{{- range(2, 9)|list -}}", "{{range(9)|join}}", "{{ range | string }}",
+        "{% for i in range(2) %}{{ i }}{% endfor %}", "{{ block }}", "{{ end }}", "{{ with }}", "{{ else_ }}",
+        "{{ template if template is defined else 'x' }}", "{{ range is defined }}", "{{ define + 'x' }}",
+    ],
+)  # fmt: skip
+async def test_a_template_of_jinja_is_not_taken_for_one_of_go(managed: Managed, template: str) -> None:
+    await post(managed, "/api/create", model="v", **{"from": "chat"}, template=template, stream=False)
+    assert (await post(managed, "/api/show", model="v"))["template"] == template
+
+
+GO_TEMPLATES = [
+    "{{ .Prompt }}", "{{.System}}", "{{- $last := .Messages }}", "{{ range .Messages }}x{{ end }}",
+    "{{- range $i, $m := .Messages -}}", "{{ if and .System .Tools }}x{{ else }}y{{ end }}",
+    "{{ if eq .Role \"user\" }}x{{ end }}", "{{ with or .System .Prompt }}x{{ end }}",
+    "{{ with .System }}x{{ end }}", "{{ define \"x\" }}", "{{ template \"x\" . }}", "{{ block \"x\" . }}",
+    "{{/* a comment */}}", "{{ if not .System }}x{{ end }}", "{{ range slice .Messages 1 }}x{{ end }}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", GO_TEMPLATES)
+async def test_a_template_of_go_is_refused(managed: Managed, template: str) -> None:
+    answer = await managed.client.post(
+        "/api/create", json={"model": "v", "from": "chat", "template": template, "stream": False}
+    )
+    assert answer.status_code == 400
+    assert "Ollama's templates are written in Go's language" in answer.text
+
+
 async def test_a_template_of_a_variant(managed: Managed) -> None:
     template = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
     await post(managed, "/api/create", model="v", **{"from": "chat"}, template=template, stream=False)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import hashlib
 import os
+import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError
-from jan_serve.store.blobs import Blobs, digest_of
+from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError, Unavailable
+from jan_serve.store.blobs import MAX_UPLOADS, Blobs, digest_of
 from jan_serve.store.index import ModelIndex
 from tests.unit.store.gguf_builder import GgufBytes
 
@@ -68,6 +73,111 @@ async def test_uploads_that_nobody_used_are_deleted_after_a_day(blobs: Blobs, tm
     await blobs.receive(hashlib.sha256(other).hexdigest(), 0, pieces(other))
     assert blobs.path_of(SHA256) is None
     assert len(kept(tmp_path)) == 1
+
+
+@dataclass
+class Disk:
+    """A disk of this size that holds nothing but the uploads."""
+
+    folder: Path
+    total: int
+
+    def usage(self, path: Path) -> SimpleNamespace:
+        used = sum(file.stat().st_size for file in (self.folder / ".jan-serve" / "blobs").glob("*"))
+        return SimpleNamespace(total=self.total, free=self.total - used)
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk(tmp_path, 60 * MIB)
+    monkeypatch.setattr("jan_serve.store.files.disk_space.shutil", SimpleNamespace(disk_usage=disk.usage))
+    return disk
+
+
+@pytest.mark.parametrize("announced", [0, 1, 2 * MIB])
+async def test_an_upload_longer_than_it_said_leaves_the_reserve(
+    blobs: Blobs, tmp_path: Path, disk: Disk, announced: int
+) -> None:
+    content = bytes(70 * MIB)
+    with pytest.raises(InsufficientStorage):
+        await blobs.receive(SHA256, announced, pieces(content, MIB))
+    assert kept(tmp_path) == []
+    for number in range(9):
+        content = bytes([number]) * (8 * MIB)
+        with contextlib.suppress(InsufficientStorage):
+            await blobs.receive(hashlib.sha256(content).hexdigest(), announced, pieces(content, MIB))
+    assert disk.usage(tmp_path).free >= disk.total // 50
+    assert len(kept(tmp_path)) == 7
+
+
+async def test_what_is_announced_is_not_given_to_others(blobs: Blobs, disk: Disk) -> None:
+    announced = bytes(40 * MIB)
+    ready, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield announced[:MIB]
+        ready.set()
+        await go.wait()
+        yield announced[MIB:]
+
+    first = asyncio.create_task(blobs.receive(hashlib.sha256(announced).hexdigest(), 40 * MIB, slowly()))
+    await ready.wait()
+    other = bytes(30 * MIB)
+    for n_bytes in (0, len(other)):
+        with pytest.raises(InsufficientStorage):
+            await blobs.receive(hashlib.sha256(other).hexdigest(), n_bytes, pieces(other, MIB))
+    go.set()
+    await first
+
+
+async def test_old_uploads_make_room(blobs: Blobs, tmp_path: Path, disk: Disk) -> None:
+    digests: list[str] = []
+    for number, age_s in enumerate((700, 5_000, 100)):
+        content = bytes([number]) * (15 * MIB)
+        digests.append(hashlib.sha256(content).hexdigest())
+        await blobs.receive(digests[-1], 0, pieces(content, MIB))
+        path = blobs.path_of(digests[-1])
+        assert path is not None
+        changed_s = time.time() - age_s
+        os.utime(path, (changed_s, changed_s))
+    more = bytes(20 * MIB)
+    await blobs.receive(hashlib.sha256(more).hexdigest(), 0, pieces(more, MIB))
+    assert [blobs.path_of(digest) is not None for digest in digests] == [True, False, True]
+    with pytest.raises(InsufficientStorage):
+        await blobs.receive(SHA256, 0, pieces(bytes(50 * MIB), MIB))
+    assert blobs.path_of(digests[2]) is not None, "it is too new to be nobody's"
+
+
+async def test_rests_of_uploads_end(blobs: Blobs, tmp_path: Path) -> None:
+    folder = tmp_path / ".jan-serve" / "blobs"
+    folder.mkdir(parents=True)
+    for name, age_s in (("a.tmp", 700), ("b.tmp", 10)):
+        (folder / name).write_bytes(b"x")
+        changed_s = time.time() - age_s
+        os.utime(folder / name, (changed_s, changed_s))
+    await blobs.receive(SHA256, 0, pieces())
+    assert kept(tmp_path) == ["b.tmp", f"sha256-{SHA256}"]
+
+
+async def test_uploads_at_once_are_few(blobs: Blobs, tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    async def waiting() -> AsyncIterator[bytes]:
+        yield b"x"
+        await go.wait()
+        raise EOFError
+
+    tasks = [asyncio.create_task(blobs.receive(SHA256, 0, waiting())) for _ in range(MAX_UPLOADS)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="send this one later"):
+        await blobs.receive(SHA256, 0, pieces())
+    go.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await blobs.receive(SHA256, 0, pieces())
+    assert kept(tmp_path) == [f"sha256-{SHA256}"]
 
 
 async def test_a_model_takes_the_file(blobs: Blobs, tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from starlette.types import Scope
 
-from jan_serve.api.guards.guard import header_values
 from jan_serve.api.guards.paths import is_below
 
-_FORWARDED: Final = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
-"""Headers of proxies, behind which the client may be anywhere."""
+_FORWARDED: Final = re.compile(
+    rb"via|cdn-loop|x-jan-serve-hops|.*forwarded.*|x-envoy-external-address"
+    rb"|(?:.*-)?(?:client|connecting|origin|original|originating|real|remote|source|user)-?(?:ip|addr|address)(?:v6)?"
+)
+"""Headers of proxies, behind which the client may be anywhere. Some programs take `_` for `-`."""
 
 
 class TrustedNetworks:
@@ -27,7 +30,7 @@ class TrustedNetworks:
         client = scope.get("client")
         if not self._networks or client is None or not is_below(scope["path"], self._routes):
             return False
-        if any(header_values(scope, name) for name in _FORWARDED):
+        if any(_FORWARDED.fullmatch(name.replace(b"_", b"-")) for name, _ in scope["headers"]):
             return False
         try:
             address = ipaddress.ip_address(client[0])

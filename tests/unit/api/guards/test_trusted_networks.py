@@ -26,9 +26,36 @@ def test_addresses_and_routes() -> None:
         assert not may_call(address)
 
 
-@pytest.mark.parametrize("header", [b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"])
+FORWARDED = """
+forwarded x-forwarded-for x-real-ip via X_Forwarded_For x-forwarded x-forwarded-host x-forwarded-proto
+x-original-forwarded-for forwarded-for cf-connecting-ip cf-connecting-ipv6 cf-pseudo-connecting-ip
+true-client-ip x-client-ip client-ip x_client_ip x-cluster-client-ip fastly-client-ip fly-client-ip
+do-connecting-ip x-azure-clientip x-appengine-user-ip x-envoy-external-address x-remote-ip x-remote-addr
+x-originating-ip x-source-ip wl-proxy-client-ip proxy-client-ip cdn-loop x-jan-serve-hops
+"""
+"""Names that proxies and networks of delivery use."""
+
+
+@pytest.mark.parametrize("header", [name.lower().encode() for name in FORWARDED.split()])
 def test_what_a_proxy_forwards_is_from_anywhere(header: bytes) -> None:
     assert not may_call("192.168.1.7", "/api/chat", header)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "host",
+        "user-agent",
+        "x-api-key",
+        "x-request-id",
+        "x-stainless-os",
+        "viaduct",
+        "x-jan-serve-client",
+        "origin",
+    ],
+)
+def test_other_headers_say_nothing_of_a_proxy(header: str) -> None:
+    assert may_call("192.168.1.7", "/api/chat", header.encode())
 
 
 def test_a_client_without_an_address() -> None:

@@ -12,8 +12,12 @@ from jan_serve.api.dialects.ollama.options import parse_options
 from jan_serve.core.models.variant import Variant, VariantMessage
 from jan_serve.errors import InvalidRequest
 
-_GO: Final = re.compile(r"\{\{-?\s*(?:\.|\$|(?:if|range|end|else|with|define|template|block)\b)")
-"""An action of Go's templates, in which Ollama's are written."""
+_GO: Final = re.compile(
+    r"\{\{-?\s*(?:[.$]|/\*|if\s|(?:range|with)\s+(?!(?:if|is|in|and|or|not|else)\b(?!\s+[.$(]))[\w.$]"
+    r'|(?:define|template|block)\s+")'
+)
+"""What begins an action of Go's templates, in which Ollama's are written, and is no expression of Jinja: there, `range`
+may be called, and the other words may be names."""
 
 
 def check_create(body: OllamaCreateRequest) -> None:
