@@ -97,4 +97,6 @@ def test_a_sound_beyond_the_positions_of_its_encoder_is_refused(
         error = worker.run_one((START, heard(300, seconds=31.0), END), max_tokens=1).error
         assert isinstance(error, InvalidRequest)
         assert "the sound lasts 31 s, and this model hears 30 s" in error.message
-        assert worker.run_one((START, heard(300, seconds=30.0), END), max_tokens=1).usage.completion_tokens == 1
+        assert (
+            worker.run_one((START, heard(300, seconds=30.0), END), max_tokens=1).usage.completion_tokens == 1
+        )

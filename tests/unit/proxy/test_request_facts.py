@@ -22,7 +22,7 @@ def keys(body: dict[str, Any]) -> PromptKeys:
 
 @pytest.mark.parametrize(("stream", "streams"), [('"true"', True), ('"0"', False), ("1", True)])
 def test_a_stream_may_be_asked_for_as_lmdeploys_clients_do(stream: str, streams: bool) -> None:
-    assert read_facts(b'{"stream": %b}' % stream.encode(), DEPTH).stream is streams
+    assert facts_of(b'{"stream": %b}' % stream.encode()).stream is streams
 
 
 def test_model_stream_and_the_response_that_is_continued() -> None:

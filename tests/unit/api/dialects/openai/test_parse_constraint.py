@@ -133,7 +133,7 @@ def of_chat(**body: Any) -> GenerationRequest:
 
 def of_response(**body: Any) -> GenerationRequest:
     request = CreateResponseRequest.model_validate({"input": "Hi"} | body)
-    return response_request(request, (), list(ResponseStore(1 << 20).resolved(request.input))).generation
+    return response_request(request, (), list(ResponseStore(1 << 20).resolved("", request.input))).generation
 
 
 def of_infill(**body: Any) -> GenerationRequest:
