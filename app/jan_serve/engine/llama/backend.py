@@ -115,14 +115,18 @@ class LastError(msgspec.Struct):
 
 @contextlib.contextmanager
 def last_error() -> Generator[LastError]:
-    """Capture llama.cpp's errors during the block. One thread at a time."""
+    """Capture llama.cpp's errors during the block. One thread at a time; a block within has them first."""
     found = LastError()
     lines: list[str] = []
+    outer: list[str] | None = _state.get("errors")
     _state["errors"] = lines
     try:
         yield found
     finally:
         del _state["errors"]
+        if outer is not None:
+            _state["errors"] = outer
+            outer += lines
         errors = [line.strip() for line in lines if line.strip()]
         if errors:
             found.lines = tuple(errors)

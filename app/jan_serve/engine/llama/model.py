@@ -55,7 +55,7 @@ class LlamaModel:
         with backend.last_error() as error:
             pointer = lib.llama_model_load_from_file(path.encode("utf-8"), params)
         if not pointer:
-            raise InvalidModel(f"llama.cpp cannot load {Path(path).name}: {_reason(error.lines)}")
+            raise InvalidModel(f"llama.cpp cannot load {Path(path).name}: {_reason(path, error.lines)}")
         self.pointer: Any = pointer
         self.vocab = Vocab(lib.llama_model_get_vocab(pointer))
 
@@ -188,11 +188,11 @@ class LlamaModel:
         )
 
 
-def _reason(errors: Sequence[str]) -> str:
-    """Why llama.cpp rejects a file, from its log."""
+def _reason(path: str, errors: Sequence[str]) -> str:
+    """Why llama.cpp rejects a file, from its log. A line with the path says no more than that it does."""
     reasons = (line.partition("error loading model: ")[2] for line in errors)
     unknown = "it is damaged, or of an architecture that llama.cpp does not know"
-    return next((reason[:_MAX_REASON] for reason in reasons if reason), unknown)
+    return next((reason[:_MAX_REASON] for reason in reasons if reason and path not in reason), unknown)
 
 
 def _progress_callback(on_progress: Callable[[float], bool]) -> Any:

@@ -118,9 +118,16 @@ def check(
         wanted.shape,
         threads,
     )
+    # Rows that are computed one by one add up half floats, as llama.cpp does. Where all ways are its own, queries of
+    # quantised keys are rounded too.
+    is_rounded = not is_ours(ggml) and gguf.GGML_QUANT_SIZES[kinds[0]][0] > 1
     ggml.close()
-    # Rows that are computed one by one add up half floats, as llama.cpp does.
-    np.testing.assert_allclose(found, wanted, atol=2e-2, rtol=1e-2)
+    np.testing.assert_allclose(found, wanted, atol=0.1 if is_rounded else 2e-2, rtol=1e-2)
+
+
+def is_ours(ggml: Ggml) -> bool:
+    """Whether the processor has the vectors that our attention is written for; else llama.cpp's is used."""
+    return bool(ggml.cpu.ggml_cpu_has_sse3() or ggml.cpu.ggml_cpu_has_neon())
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8, 23, 24, 40, 63, 64, 71, 130, 300])
@@ -201,6 +208,11 @@ def test_cells_of_others_may_hold_anything(rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 5, 40])
 def test_cells_of_others_in_between_change_no_bit(rows: int) -> None:
+    ggml = Ggml()
+    has_ours = is_ours(ggml)
+    ggml.close()
+    if not has_ours:
+        pytest.skip("attention is llama.cpp's on this processor")
     random = np.random.default_rng(rows)
     queries, own = random.normal(size=(1, 14, rows, 64)), random.normal(size=(1, 2, 600, 64))
     hidden = np.arange(600) > 599 - rows + np.arange(1, rows + 1)[:, None]

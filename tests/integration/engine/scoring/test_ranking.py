@@ -53,8 +53,9 @@ def test_an_encoder_scores_pairs_as_alone(exact_reranker: Path) -> None:
         scores = outputs(worker.rank(QUERY, *documents))
     with raw_llama(exact_reranker) as raw:
         wanted = [raw.scores(encoder_pair(raw, QUERY, document), 1) for document in documents]
-    # Of the scores that clients see: ggml rounds GELU, and the logits with it, to 16 bits.
-    np.testing.assert_allclose(sigmoid(scores), sigmoid(np.stack(wanted)), atol=1e-4)
+    # Of the scores that clients see: ggml rounds GELU, and the logits with it, to 16 bits. How much stays of that
+    # depends on the processor's products.
+    np.testing.assert_allclose(sigmoid(scores), sigmoid(np.stack(wanted)), atol=5e-4)
 
 
 def sigmoid(logits: Scores) -> Scores:
