@@ -7,8 +7,13 @@ and media.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Final
 
 from jan_serve.quick_imports import quick_imports
+
+_HELPERS: Final = {"render": "rendering", "compile": "compiling", "media": "media", "headers": "headers"}
+"""Modules of `helpers.work`, by their commands."""
 
 
 def main() -> int:
@@ -19,26 +24,11 @@ def main() -> int:
             from jan_serve.engine.worker import main as worker_main
 
         return worker_main()
-    if sys.argv[1:2] == ["render"]:
+    if sys.argv[1:2] and sys.argv[1] in _HELPERS:
         with quick_imports():
-            from jan_serve.rendering.worker import main as render_main
+            helper = import_module(f"jan_serve.helpers.work.{_HELPERS[sys.argv[1]]}")
 
-        return render_main()
-    if sys.argv[1:2] == ["compile"]:
-        with quick_imports():
-            from jan_serve.compiling.worker import main as compile_main
-
-        return compile_main()
-    if sys.argv[1:2] == ["media"]:
-        with quick_imports():
-            from jan_serve.media_decoding.worker import main as decoding_main
-
-        return decoding_main()
-    if sys.argv[1:2] == ["headers"]:
-        with quick_imports():
-            from jan_serve.header_reading.worker import main as headers_main
-
-        return headers_main()
+        return helper.main()
     try:
         from jan_serve.cli.interrupts import INTERRUPTED, end_by_interrupts, interrupts_end_at_once
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.generation.constraint import catalogue
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.ipc.compiling import Compiled
+from jan_serve.helpers.compiling import Compiled, CompileRequest
 from tests.support.compiling import translate_inline
 from tests.unit.generation.constraint.test_agent_tools import tools
 
@@ -23,7 +23,7 @@ class Counting:
     def __init__(self) -> None:
         self.count = 0
 
-    async def translate(self, request: bytes) -> Compiled:
+    async def translate(self, request: CompileRequest) -> Compiled:
         self.count += 1
         return await translate_inline(request)
 

@@ -34,8 +34,8 @@ from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.supervisor.workers.trial_load import try_model
-from jan_serve.supervisor.workers.worker_process import default_worker_command
 from tests.fuzz import file_seeds as seeds
 from tests.fuzz.judging import Finding, Fuzz, judging
 from tests.fuzz.mutate import changed, damaged, rewritten
@@ -138,7 +138,7 @@ async def loads() -> AsyncGenerator[Fuzz]:
             try:
                 with judging(header):
                     read_model_file(path).facts()
-                    await try_model("m", str(path), EngineSettings(), default_worker_command(), WORKER_LIMITS)
+                    await try_model("m", str(path), EngineSettings(), own_command("worker"), WORKER_LIMITS)
             except InvalidModel as error:
                 if "no progress" in error.message or "Traceback" in error.message:
                     raise Finding(error.message, header) from error

@@ -7,18 +7,14 @@ import resource
 import signal
 from collections.abc import Callable, Generator
 from types import FrameType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import psutil
 
-from jan_serve.chat.template import render_prompt
-from jan_serve.compiling.worker import Compiling
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, TemplateError
-from jan_serve.ipc.compiling import Compiled
-from jan_serve.ipc.media_decoding import DecodeImage, DecodeMedia
-from jan_serve.ipc.rendering import RenderRequest
-from jan_serve.media_decoding.audio import decoded as decoded_audio
-from jan_serve.media_decoding.images import decoded as decoded_image
+from jan_serve.helpers.work.compiling import compiled
+from jan_serve.helpers.work.media import decoded
+from jan_serve.helpers.work.rendering import rendered
 
 _CPU_LIMIT_S: Final = 8.0
 """More than the processes have, as code that counts coverage is slower."""
@@ -27,44 +23,41 @@ _MEMORY_LIMIT_BYTES: Final = 1 << 30
 """On top of the current use: the most that one of the processes has."""
 
 
-class Compiler(Protocol):
-    async def translate(self, request: bytes) -> Compiled: ...
+class Helpers(Protocol):
+    """A HelperPool, or what stands in for one."""
+
+    async def ask(self, request: Any) -> Any: ...
     async def close(self) -> None: ...
 
 
-class Renderer(Protocol):
-    async def render(self, request: RenderRequest) -> str: ...
-    async def close(self) -> None: ...
-
-
-class Decoder(Protocol):
-    async def decode(self, request: DecodeMedia) -> bytes: ...
-    async def close(self) -> None: ...
-
-
-Pool = TypeVar("Pool", Compiler, Renderer, Decoder)
-Opener = Callable[[], Pool]
+Opener = Callable[[], Helpers]
 
 
 class InProcess:
-    """A Compiler, Renderer and Decoder. Main thread only."""
+    """The work of one kind of helper. Main thread only. too_much: the error of a request beyond the limits."""
 
-    async def translate(self, request: bytes) -> Compiled:
-        with _limited(GrammarTooComplex("too much work")):
-            return Compiling().answer(request).compiled()
+    def __init__(self, work: Callable[[Any], Any], too_much: JanServeError) -> None:
+        self._work = work
+        self._too_much = too_much
 
-    async def render(self, request: RenderRequest) -> str:
-        with _limited(TemplateError("too much work")):
-            return render_prompt(request.prompt, request.facts, lambda: request.now)
-
-    async def decode(self, request: DecodeMedia) -> bytes:
-        with _limited(InvalidRequest("too much work")):
-            if isinstance(request, DecodeImage):
-                return decoded_image(request.data, request.header, request.size)
-            return decoded_audio(request.data, request.header, request.rate)
+    async def ask(self, request: Any) -> Any:
+        with _limited(self._too_much):
+            return self._work(request)
 
     async def close(self) -> None:
         pass
+
+
+def compilers() -> Helpers:
+    return InProcess(compiled, GrammarTooComplex("too much work"))
+
+
+def renderers() -> Helpers:
+    return InProcess(rendered, TemplateError("too much work"))
+
+
+def decoders() -> Helpers:
+    return InProcess(decoded, InvalidRequest("too much work"))
 
 
 @contextlib.contextmanager

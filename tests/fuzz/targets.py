@@ -31,39 +31,37 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import InvalidState, JanServeError, PeerFailed, ProtocolError
+from jan_serve.helpers.compiling import COMPILING, CompileConstraint
+from jan_serve.helpers.media import DECODING, DecodeAudio, DecodeImage
+from jan_serve.helpers.pool import HelperPool
+from jan_serve.helpers.rendering import RENDERING, RenderRequest
 from jan_serve.image_files.header import checked_header
 from jan_serve.image_files.limits import shown_size
 from jan_serve.ipc.codec import decode_event, decode_request
-from jan_serve.ipc.compiling import CompileConstraint, encode_request
-from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
-from jan_serve.ipc.rendering import RenderRequest
-from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
 from jan_serve.supervisor.kv_transfer.peer_messages import decode_answer as decode_peer_answer
 from jan_serve.supervisor.kv_transfer.peer_messages import decode_request as decode_peer_request
-from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
-from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
 from tests.conformance.llguidance_oracle import LlguidanceOracle
-from tests.fuzz import files, seeds
-from tests.fuzz.in_process import Compiler, Decoder, InProcess, Opener, Renderer
+from tests.fuzz import files, in_process, seeds
+from tests.fuzz.in_process import Helpers, Opener
 from tests.fuzz.judging import ANSWER_S, Finding, Fuzz, judging
 from tests.fuzz.mutate import changed, damaged, rewritten
 from tests.support.front_process import front_process
 
 
-def _decoders() -> Decoder:
-    return MediaDecoderPool(default_decoding_command())
+def _decoders() -> Helpers:
+    return HelperPool(DECODING)
 
 
-def _compilers() -> Compiler:
-    return ConstraintCompilerPool(default_compile_command())
+def _compilers() -> Helpers:
+    return HelperPool(COMPILING)
 
 
-def _renderers() -> Renderer:
-    return TemplateRendererPool(default_render_command())
+def _renderers() -> Helpers:
+    return HelperPool(RENDERING)
 
 
 @asynccontextmanager
-async def images(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
+async def images(opened: Opener = _decoders) -> AsyncGenerator[Fuzz]:
     pool = opened()
 
     async def one(draw: random.Random) -> str:
@@ -72,7 +70,7 @@ async def images(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
             with judging(data):
                 header = checked_header(data)
                 size = shown_size(*header.upright_size)
-                pixels = await pool.decode(DecodeImage(data=data, header=header, size=size))
+                pixels = await pool.ask(DecodeImage(data=data, header=header, size=size))
         except JanServeError as error:
             return error.code
         if len(pixels) != 3 * size[0] * size[1]:
@@ -86,7 +84,7 @@ async def images(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
 
 
 @asynccontextmanager
-async def sounds(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
+async def sounds(opened: Opener = _decoders) -> AsyncGenerator[Fuzz]:
     pool = opened()
 
     async def one(draw: random.Random) -> str:
@@ -97,7 +95,7 @@ async def sounds(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
         try:
             with judging(data):
                 header = checked_audio_header(data)
-                samples = await pool.decode(DecodeAudio(data=data, header=header, rate=rate))
+                samples = await pool.ask(DecodeAudio(data=data, header=header, rate=rate))
         except JanServeError as error:
             return error.code
         if len(samples) % 4 or len(samples) // 4 > MAX_SECONDS * rate:
@@ -111,7 +109,7 @@ async def sounds(opened: Opener[Decoder] = _decoders) -> AsyncGenerator[Fuzz]:
 
 
 def constraints(
-    make: Callable[[random.Random], Constraint], opened: Opener[Compiler] = _compilers
+    make: Callable[[random.Random], Constraint], opened: Opener = _compilers
 ) -> Callable[[], AbstractAsyncContextManager[Fuzz]]:
     """Compiled in the product's process; llguidance takes whatever it prints."""
 
@@ -124,7 +122,7 @@ def constraints(
             data = repr(constraint).encode("utf-8", "backslashreplace")
             try:
                 with judging(data):
-                    compiled = await pool.translate(encode_request(CompileConstraint(constraint)))
+                    compiled = await pool.ask(CompileConstraint(constraint))
             except JanServeError as error:
                 return error.code
             assert isinstance(compiled, CompiledGrammar)
@@ -157,7 +155,7 @@ def _gbnf(draw: random.Random) -> Constraint:
 
 
 @asynccontextmanager
-async def templates(opened: Opener[Renderer] = _renderers) -> AsyncGenerator[Fuzz]:
+async def templates(opened: Opener = _renderers) -> AsyncGenerator[Fuzz]:
     pool = opened()
 
     async def one(draw: random.Random) -> str:
@@ -175,7 +173,7 @@ async def templates(opened: Opener[Renderer] = _renderers) -> AsyncGenerator[Fuz
         data = f"{source}\n{kwargs!r}".encode("utf-8", "surrogatepass")
         try:
             with judging(data):
-                await pool.render(
+                await pool.ask(
                     RenderRequest(prompt=prompt, facts=facts, now=datetime(2026, 1, 2, tzinfo=UTC))
                 )
         except JanServeError as error:
@@ -357,13 +355,13 @@ TARGETS: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
 }
 
 GUIDED: Final[dict[str, Callable[[], AbstractAsyncContextManager[Fuzz]]]] = {
-    "images": partial(images, InProcess),
-    "sounds": partial(sounds, InProcess),
+    "images": partial(images, in_process.decoders),
+    "sounds": partial(sounds, in_process.decoders),
     "gguf": files.gguf,
-    "schema": constraints(_schema, InProcess),
-    "regex": constraints(_regex, InProcess),
-    "gbnf": constraints(_gbnf, InProcess),
-    "templates": partial(templates, InProcess),
+    "schema": constraints(_schema, in_process.compilers),
+    "regex": constraints(_regex, in_process.compilers),
+    "gbnf": constraints(_gbnf, in_process.compilers),
+    "templates": partial(templates, in_process.renderers),
     "frames": frames,
     "states": states,
     "forms": forms,

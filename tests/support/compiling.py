@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jan_serve.compiling.worker import Compiling
-from jan_serve.ipc.compiling import Compiled
+from jan_serve.helpers.compiling import Compiled, CompileRequest
+from jan_serve.helpers.work.compiling import compiled
 
 
-async def translate_inline(request: bytes) -> Compiled:
+async def translate_inline(request: CompileRequest) -> Compiled:
     """A ConstraintTranslator. Only for constraints that the tests wrote themselves: nothing ends what runs away."""
-    return Compiling().answer(request).compiled()
+    return compiled(request)

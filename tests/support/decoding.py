@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jan_serve.ipc.helper import LENGTH
-from jan_serve.ipc.media_decoding import DecodeImage, DecodeMedia, decode_request, frame
-from jan_serve.media_decoding import audio, images
+from jan_serve.helpers.media import DECODING, DecodeMedia
+from jan_serve.helpers.work.media import decoded
 
 
 @dataclass
@@ -17,8 +16,6 @@ class InlineDecoder:
 
     async def decode(self, request: DecodeMedia) -> bytes:
         """Decodes at once, what comes out of the decoder's pipe."""
-        request = decode_request(frame(request)[LENGTH.size :])
+        request = DECODING.decode_request(DECODING.encode_request(request))
         self.asked.append(request)
-        if isinstance(request, DecodeImage):
-            return images.decoded(request.data, request.header, request.size)
-        return audio.decoded(request.data, request.header, request.rate)
+        return decoded(request)

@@ -21,10 +21,14 @@ from jan_serve.api.app import create_app
 from jan_serve.api.server import run
 from jan_serve.cli.server.head_start import HeadStart
 from jan_serve.config import Settings
+from jan_serve.helpers.compiling import COMPILING
+from jan_serve.helpers.media import DECODING
+from jan_serve.helpers.pool import HelperPool
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.wiring.parts import build_compiler, manager_limits
+from jan_serve.wiring.parts import manager_limits
+from jan_serve.wiring.server_parts import ServerParts
 from tests.support.compiling import translate_inline
 from tests.support.engines import FAKE_ENGINE, FakeResolver
 from tests.support.rendering import render_inline
@@ -62,10 +66,15 @@ def build(folder: Path, names: Sequence[str], settings: dict[str, Any]) -> tuple
     return made, ModelManager(FakeResolver(folder, names, engine), FAKE_ENGINE, manager_limits(made))
 
 
+def server_parts(settings: Settings, manager: ModelManager, started: HeadStart) -> ServerParts:
+    """Those of a server without a library."""
+    return ServerParts(settings, manager, started.renderer, HelperPool(COMPILING), HelperPool(DECODING))
+
+
 def main() -> None:
     arguments = json.loads(sys.argv[1])
     settings, manager = build(Path(arguments["folder"]), arguments["names"], arguments["settings"])
     configure_logging(settings.log_level, as_json=settings.log_json)
-    with socket.create_server((settings.host, 0), backlog=2048) as sock, HeadStart() as parts:
+    with socket.create_server((settings.host, 0), backlog=2048) as sock, HeadStart() as started:
         print(f"url http://{settings.host}:{sock.getsockname()[1]}", file=sys.stderr, flush=True)
-        sys.exit(run(settings, manager, parts.renderer, build_compiler(), sock, parts.runner))
+        sys.exit(run(server_parts(settings, manager, started), [sock], started.runner))

@@ -36,7 +36,7 @@ def main() -> int:
     from jan_serve.proxy.server import run as run_proxy
     from jan_serve.proxy.settings import ProxySettings
     from jan_serve.supervisor.models.model_manager import ModelManager
-    from jan_serve.wiring.parts import build_compiler
+    from tests.support.fake_server import server_parts
     from tests.support.fronts import make_settings
 
     configure_logging("info", as_json=False)
@@ -52,7 +52,7 @@ def main() -> int:
             return run_proxy(ProxySettings(api_keys=tuple(api_keys), drain_timeout_s=drain_s), sock, print)
         manager = ModelManager(FakeResolver(folder), FAKE_ENGINE)
         settings = make_settings(model=None, drain_timeout_s=drain_s, api_keys=api_keys)
-        return run(settings, manager, parts.renderer, build_compiler(), sock, parts.runner)
+        return run(server_parts(settings, manager, parts), [sock], parts.runner)
 
 
 class FrontProcess:

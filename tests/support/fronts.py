@@ -20,6 +20,7 @@ from jan_serve.api.http.draining_server import server_config
 from jan_serve.api.served_models import ServedModels
 from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
+from jan_serve.wiring.server_parts import ServerParts
 from tests.support.compiling import translate_inline
 from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeModels
@@ -115,13 +116,24 @@ async def live_server(
         yield port
 
 
+class NoHelpers:
+    """Stands in for a pool of helper processes that no request uses."""
+
+    async def start(self) -> None:
+        pass
+
+    rest = close = start
+
+
 @contextlib.asynccontextmanager
 async def serve_app(
     app: FastAPI, models: Any, *, connection: type[HttpConnection] = HttpConnection
 ) -> AsyncGenerator[int]:
     """As live_server, for the caller's application over `models`."""
     config = server_config(app, connection=connection)
-    server = ModelServer(config, app.state.parts, models, drain_s=0.0)
+    helpers: Any = NoHelpers()
+    parts = ServerParts(make_settings(), models, helpers, helpers, helpers)
+    server = ModelServer(config, app.state.parts, parts, drain_s=0.0)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         await server.listening.wait()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from jan_serve.chat.template import render_prompt
-from jan_serve.ipc.helper import LENGTH
-from jan_serve.ipc.rendering import RenderRequest, decode_request, frame
+from jan_serve.helpers.rendering import RENDERING, RenderRequest
+from jan_serve.helpers.work.rendering import rendered
 
 
 async def render_inline(request: RenderRequest) -> str:
     """A TemplateRenderer. Only for templates written by tests: nothing ends a runaway template."""
-    request = decode_request(frame(request)[LENGTH.size :])
-    return render_prompt(request.prompt, request.facts, lambda: request.now)
+    return rendered(RENDERING.decode_request(RENDERING.encode_request(request)))

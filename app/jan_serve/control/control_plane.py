@@ -14,7 +14,7 @@ from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.sleep_mode import Sleeper
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
-from jan_serve.supervisor.workers.worker_process import default_worker_command
+from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.wiring.parts import manager_limits
 
 
@@ -30,7 +30,7 @@ class ServerControl:
             sources,
             manager.load,
             WeightUpdate(settings.data_dir / "updated-weights"),
-            default_worker_command(),
+            own_command("worker"),
             manager_limits(settings).worker,
             may_load=lambda: not self._sleeper.is_sleeping,
         )

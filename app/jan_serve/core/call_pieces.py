@@ -9,7 +9,7 @@ from jan_serve.core.text_bounds import CallMarks
 from jan_serve.core.text_memory import CallPlaces, TextMemory
 
 
-class GrammarPiece(msgspec.Struct, frozen=True):
+class GrammarPiece(msgspec.Struct, frozen=True, tag="piece"):
     """A part of a grammar, as Lark definitions by name.
 
     A name follows from the body and all that it refers to, so equal definitions of several pieces are one. Names that
@@ -21,7 +21,7 @@ class GrammarPiece(msgspec.Struct, frozen=True):
     specials: tuple[SpecialText, ...] = ()
 
 
-class ToolGrammar(msgspec.Struct, frozen=True):
+class ToolGrammar(msgspec.Struct, frozen=True, tag="tool"):
     """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name. most:
     characters of texts that are counted beside the grammar, by their keys. memory: of JSON arguments."""
 
@@ -31,7 +31,7 @@ class ToolGrammar(msgspec.Struct, frozen=True):
     memory: TextMemory = TextMemory()
 
 
-class CallFrame(msgspec.Struct, frozen=True):
+class CallFrame(msgspec.Struct, frozen=True, tag="frame"):
     """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
 
     tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one. marks: of

@@ -64,14 +64,14 @@ class SpecialText(msgspec.Struct, frozen=True):
     with_token: str = ""
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class Explanation(msgspec.Struct, frozen=True, tag="explanation"):
     """compiles: whether a schema does. lines: what it costs, or why it is refused and what to change; for people."""
 
     compiles: bool
     lines: tuple[str, ...]
 
 
-class CompiledGrammar(msgspec.Struct, frozen=True):
+class CompiledGrammar(msgspec.Struct, frozen=True, tag="grammar"):
     """A parsed and checked grammar for the engine.
 
     lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.

@@ -28,9 +28,9 @@ from jan_serve.generation.media_files import (
     too_many_images,
 )
 from jan_serve.generation.ports import EngineClient, ImageFetcher, MediaDecoder
+from jan_serve.helpers.media import DecodeAudio, DecodeImage
 from jan_serve.image_files.data_url import is_remote
 from jan_serve.image_files.limits import MAX_FILES_BYTES, MAX_IMAGES, shown_pixels
-from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
 
 SHOWN_MARKER: Final = "<__media__>"
 """Of images and sounds in a prompt that people read; llama.cpp's."""

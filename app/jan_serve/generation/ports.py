@@ -8,8 +8,9 @@ from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.ipc.compiling import Compiled
-from jan_serve.ipc.media_decoding import DecodeMedia
+from jan_serve.helpers.compiling import Compiled, CompileRequest
+from jan_serve.helpers.media import DecodeMedia
+from jan_serve.helpers.rendering import RenderRequest
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -24,7 +25,6 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
-from jan_serve.ipc.rendering import RenderRequest
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 
@@ -101,13 +101,16 @@ TemplateRenderer = Callable[[RenderRequest], Awaitable[str]]
 """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
 
 MediaDecoder = Callable[[DecodeMedia], Awaitable[bytes]]
-"""As DecodedMedia has it. Raises InvalidImage, InvalidAudio; EngineCrashed, Unavailable."""
+"""Pixels (RGB8, rows from the top) or samples (float32, mono).
+
+Raises InvalidImage, InvalidAudio; EngineCrashed, Unavailable.
+"""
 
 ImageFetcher = Callable[[str], Awaitable[bytes]]
 """The file at a URL. Raises InvalidImage."""
 
-ConstraintTranslator = Callable[[bytes], Awaitable[Compiled]]
-"""The grammar or grammars of an encoded CompileRequest. Cancelling the call ends the work.
+ConstraintTranslator = Callable[[CompileRequest], Awaitable[Compiled]]
+"""The grammar or grammars. Cancelling the call ends the work.
 
 Raises InvalidGrammar, InvalidSchema, UnsupportedSchema, UnsupportedPattern, GrammarTooComplex; EngineCrashed,
 Unavailable.

@@ -43,8 +43,8 @@ from jan_serve.generation.media_reader import MarkedMessages, MediaReader, count
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import Profiles, no_profiles, with_defaults
 from jan_serve.generation.template_choice import TemplateOverride, template_of
+from jan_serve.helpers.rendering import RenderRequest
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
-from jan_serve.ipc.rendering import RenderRequest
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_source import MAX_ADAPTERS
 from jan_serve.core.models.variant import Variant
 from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound
+from jan_serve.helpers.headers import ReadHeader
 from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.disk_space import storage_error
@@ -40,8 +41,8 @@ _log: Final = logging.getLogger("jan_serve.store")
 class HeaderReader(Protocol):
     """Reads headers elsewhere than in this process."""
 
-    async def facts(self, path: Path) -> HeaderFacts:
-        """Of the model whose first file this is. Raises InvalidModel; EngineCrashed, Unavailable."""
+    async def ask(self, request: ReadHeader) -> HeaderFacts:
+        """What lists say of the model. Raises InvalidModel; EngineCrashed, Unavailable."""
         ...
 
     async def rest(self) -> None:
@@ -129,7 +130,7 @@ class ModelLibrary:
         try:
             if self._reader is None or in_thread:
                 return await asyncio.to_thread(self._resolver.facts, entry)
-            facts = await self._reader.facts(entry.path)
+            facts = await self._reader.ask(ReadHeader(path=str(entry.path)))
         except (InvalidModel, ModelNotFound, EngineCrashed) as error:
             return error.message
         await asyncio.to_thread(self._resolver.keep_facts, entry, facts)

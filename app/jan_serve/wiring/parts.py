@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
+from jan_serve.helpers.headers import HEADERS
+from jan_serve.helpers.pool import HelperPool
+from jan_serve.helpers.rendering import RenderRequest
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.catalogue import Catalogue
 from jan_serve.store.index import ModelIndex
@@ -13,18 +16,14 @@ from jan_serve.store.library import ModelLibrary
 from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex
-from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
-from jan_serve.supervisor.header_reader import HeaderReader, default_header_command
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
-from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import SourceResolver
-from jan_serve.supervisor.workers.worker_process import default_worker_command
+from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.wiring.model_sources import configured_names
 
 if TYPE_CHECKING:
     from jan_serve.store.hub.pull import Puller
-    from jan_serve.supervisor.template_renderer import TemplateRendererPool
     from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 
@@ -73,8 +72,9 @@ def build_library(
     resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelLibrary:
     """Starts nothing."""
-    reader = HeaderReader(default_header_command())
-    return ModelLibrary(resolver, settings.models_dir, lambda: build_puller(settings, free_memory), reader)
+    return ModelLibrary(
+        resolver, settings.models_dir, lambda: build_puller(settings, free_memory), HelperPool(HEADERS)
+    )
 
 
 def manager_limits(settings: Settings) -> ManagerLimits:
@@ -91,21 +91,11 @@ def manager_limits(settings: Settings) -> ManagerLimits:
     )
 
 
-def build_compiler() -> ConstraintCompilerPool:
-    """The compiler of constraints. Starts nothing."""
-    return ConstraintCompilerPool(default_compile_command())
-
-
-def build_decoder() -> MediaDecoderPool:
-    """The decoder of images and sounds. Starts nothing."""
-    return MediaDecoderPool(default_decoding_command())
-
-
 def build_manager(
     sources: SourceResolver,
     settings: Settings,
     free_memory: Callable[[], FreeMemory] | None,
-    renderer: TemplateRendererPool,
+    renderer: HelperPool[RenderRequest, str],
     spare: SpareWorker,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.
@@ -116,5 +106,5 @@ def build_manager(
     meter = free_memory if settings.memory_budget != "off" else None
     limits = manager_limits(settings)
     return ModelManager(
-        sources, default_worker_command(), limits, meter=meter, on_load=renderer.start_soon, spare=spare
+        sources, own_command("worker"), limits, meter=meter, on_load=renderer.start_soon, spare=spare
     )

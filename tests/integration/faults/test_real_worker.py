@@ -21,8 +21,8 @@ from jan_serve.errors import EngineCrashed, GrammarTooComplex, InvalidModel
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits, RestartLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
-from jan_serve.supervisor.workers.worker_process import default_worker_command
 from tests.support.engines import FakeResolver
 from tests.support.models import model_folder, tiny_llama
 from tests.support.processes import alive, children, until, wait_until
@@ -41,7 +41,7 @@ NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10*
 async def real_manager(model: Path) -> AsyncGenerator[ModelManager]:
     """A manager whose one model is this file."""
     resolver = FakeResolver(model.parent, (model.stem,), SETTINGS)
-    manager = ModelManager(resolver, default_worker_command(), NO_PAUSE)
+    manager = ModelManager(resolver, own_command("worker"), NO_PAUSE)
     try:
         yield manager
     finally:

@@ -12,8 +12,9 @@ import uvicorn
 
 from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.server import ModelServer, serve_and_close
-from jan_serve.supervisor.media_decoder import MediaDecoderPool
+from jan_serve.wiring.server_parts import ServerParts
 from tests.support.clock import TurnedClock
+from tests.support.fronts import make_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -46,16 +47,15 @@ async def test_an_interrupt_of_the_end_skips_nothing(slow: str) -> None:
     ended: list[str] = []
     part = Part(ended, slow)
     server: Any = part
-    models, renderer, translator, control = map(part.named, ("models", "renderer", "translator", "control"))
     sock: Any = None
-    serving = asyncio.ensure_future(
-        serve_and_close(server, models, renderer, translator, [sock], control=control)
-    )
+    fields = ("models", "renderer", "compiler", "decoder", "control")
+    parts = ServerParts(make_settings(), **{name: part.named(name) for name in fields})
+    serving = asyncio.ensure_future(serve_and_close(server, parts, [sock]))
     await part.is_slow.wait()
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    assert ended == ["models", "control", "renderer", "translator"]
+    assert ended == ["models", "control", "decoder", "compiler", "renderer"]
 
 
 class Helpers:
@@ -67,11 +67,6 @@ class Helpers:
 
     async def rest(self) -> None:
         self.calls.append("rest")
-
-
-class Decoders(Helpers, MediaDecoderPool):
-    def __init__(self) -> None:
-        Helpers.__init__(self)
 
 
 class Loaded:
@@ -88,11 +83,10 @@ class Loaded:
 
 
 async def test_helpers_are_ready_once_a_model_needs_them() -> None:
-    renderer, decoder, models = Helpers(), Decoders(), Loaded()
-    fakes: Any = (renderer, decoder)
-    parts: Any = SimpleNamespace(lifecycle=Lifecycle(), running=None)
-    manager: Any = models
-    server = ModelServer(uvicorn.Config(lambda: None), parts, manager, 0.0, helpers=fakes)
+    renderer, decoder, models = Helpers(), Helpers(), Loaded()
+    fakes: Any = {"models": models, "renderer": renderer, "compiler": Helpers(), "decoder": decoder}
+    app: Any = SimpleNamespace(lifecycle=Lifecycle(), running=None)
+    server = ModelServer(uvicorn.Config(lambda: None), app, ServerParts(make_settings(), **fakes), 0.0)
     steps: tuple[tuple[list[tuple[str, ...]], tuple[list[str], list[str]]], ...] = (
         ([], ([], [])),
         ([("text",)], (["start"], [])),
@@ -118,11 +112,12 @@ async def test_helpers_are_ready_once_a_model_needs_them() -> None:
 async def test_a_server_is_idle_since_its_last_work(work: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, working = TurnedClock(), asyncio.Event()
     monkeypatch.setattr("jan_serve.api.server.time", SimpleNamespace(monotonic=clock))
-    parts: Any = SimpleNamespace(lifecycle=SimpleNamespace(idle_s=1e9), running=None)
-    models: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(models=loaded))
+    app: Any = SimpleNamespace(lifecycle=SimpleNamespace(idle_s=1e9), running=None)
+    models = SimpleNamespace(snapshot=lambda: SimpleNamespace(models=loaded))
+    parts: Any = SimpleNamespace(models=models)
     loaded: list[Any] = []
     background: set[asyncio.Task[Any]] = set()
-    server = ModelServer(uvicorn.Config(lambda: None), parts, models, 0.0, background=background)
+    server = ModelServer(uvicorn.Config(lambda: None), app, parts, 0.0, background=background)
     clock.turn(100.0)
     assert server.idle_s() == 100.0
     if work == "a model in memory":

@@ -12,6 +12,7 @@ import pytest
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import AdapterNotFound, JanServeError, ModelNotFound, Unavailable
+from jan_serve.helpers.headers import ReadHeader
 from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.index import ModelIndex
@@ -60,7 +61,8 @@ class CountingReader:
         self.rests = 0
         self.error: JanServeError | None = None
 
-    async def facts(self, path: Path) -> HeaderFacts:
+    async def ask(self, request: ReadHeader) -> HeaderFacts:
+        path = Path(request.path)
         self.read.append(path.stem)
         if self.error is not None:
             raise self.error

@@ -25,6 +25,9 @@ from jan_serve.daemon.activation import WrongSocket, inherited_socket
 from jan_serve.daemon.idle_stop import IdleStop
 from jan_serve.daemon.notify import systemd_notifier
 from jan_serve.errors import ModelNotFound, SettingsError
+from jan_serve.helpers.compiling import COMPILING
+from jan_serve.helpers.media import DECODING
+from jan_serve.helpers.pool import HelperPool
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.quick_imports import UNUSED_BY_SERVERS, classes_on_use, quick_imports
@@ -32,13 +35,8 @@ from jan_serve.store.model_entry import DefaultModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources
-from jan_serve.wiring.parts import (
-    build_compiler,
-    build_decoder,
-    build_library,
-    build_manager,
-    build_resolver,
-)
+from jan_serve.wiring.parts import build_library, build_manager, build_resolver
+from jan_serve.wiring.server_parts import ServerParts
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver
@@ -206,9 +204,8 @@ def run_server(
         with interrupts_end_at_once():
             updated = UpdatedSources(sources)
             started = opened.enter_context(head_start.take())
-            renderer, compiler = started.renderer, build_compiler()
             meter = partial(free_memory, settings.rpc)
-            manager = build_manager(updated, settings, meter, renderer, started.worker)
+            manager = build_manager(updated, settings, meter, started.renderer, started.worker)
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
             if preloads:
@@ -217,24 +214,18 @@ def run_server(
                 from jan_serve.api.server import run
                 from jan_serve.control.control_plane import ServerControl
 
-            library = build_library(resolver, settings, meter)
-            control = ServerControl(settings, manager, updated)
-            profiles = sources.profiles
+            parts = ServerParts(
+                settings,
+                manager,
+                started.renderer,
+                HelperPool(COMPILING),
+                HelperPool(DECODING),
+                profiles=sources.profiles,
+                library=build_library(resolver, settings, meter),
+                control=ServerControl(settings, manager, updated),
+            )
         # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
-        return run(
-            settings,
-            manager,
-            renderer,
-            compiler,
-            sock,
-            started.runner,
-            library,
-            observer,
-            profiles,
-            control,
-            more,
-            build_decoder(),
-        )
+        return run(parts, [sock, *more], started.runner, observer)
 
 
 @contextmanager

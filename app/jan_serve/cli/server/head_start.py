@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from jan_serve.api.daemon_threads import DaemonThreads
-from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
+from jan_serve.helpers.pool import HelperPool
+from jan_serve.helpers.rendering import RENDERING
+from jan_serve.supervisor.workers.child_process import own_command
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
-from jan_serve.supervisor.workers.worker_process import default_worker_command
 
 
 class HeadStart:
@@ -24,14 +25,14 @@ class HeadStart:
         self.runner = asyncio.Runner(loop_factory=event_loop_factory())
         self.runner.get_loop().set_default_executor(DaemonThreads())
         self.worker = SpareWorker()
-        self.renderer = TemplateRendererPool(default_render_command())
+        self.renderer = HelperPool(RENDERING)
 
     def start(self, *, huge_pages: bool = True) -> None:
         """Blocks until the processes are spawned. Those that run already stay. huge_pages: as the models have it."""
         self.runner.run(self._start(huge_pages))
 
     async def _start(self, huge_pages: bool) -> None:
-        await self.worker.start(default_worker_command(), huge_pages=huge_pages)
+        await self.worker.start(own_command("worker"), huge_pages=huge_pages)
         await self.renderer.start()
 
     async def _end(self) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.supervisor.workers.worker_process import default_worker_command, worker_environment
+from jan_serve.supervisor.workers.child_process import child_environment, own_command
 
-_PROBE_COMMAND: Final = (*default_worker_command(), "--probe")
+_PROBE_COMMAND: Final = (*own_command("worker"), "--probe")
 _PROBE_TIMEOUT_S: Final = 60.0
 
 
@@ -38,7 +38,7 @@ def probe_engine(
             capture_output=True,
             timeout=timeout_s,
             check=False,
-            env=worker_environment(os.environ),
+            env=child_environment(os.environ),
         )
     except subprocess.TimeoutExpired:
         raise ProbeFailed(f"llama.cpp did not answer within {timeout_s:g} s") from None

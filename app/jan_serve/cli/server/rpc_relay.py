@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from jan_serve.core.hosts import address_of, is_loopback
-from jan_serve.supervisor.workers.worker_process import default_worker_command, worker_environment
+from jan_serve.supervisor.workers.child_process import child_environment, own_command
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class LendingProcess:
             free.bind(("127.0.0.1", 0))
             self._port = int(free.getsockname()[1])
         command = [
-            *default_worker_command(),
+            *own_command("worker"),
             "--rpc-serve",
             "--endpoint",
             f"127.0.0.1:{self._port}",
@@ -57,7 +57,7 @@ class LendingProcess:
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=worker_environment(os.environ),
+            env=child_environment(os.environ),
         )
 
     @property

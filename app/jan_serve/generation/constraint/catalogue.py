@@ -15,13 +15,13 @@ from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest
 from jan_serve.generation.constraint.call_join import JoinedTool, any_object, join_calls
-from jan_serve.ipc.compiling import (
+from jan_serve.helpers.compiling import (
+    COMPILING,
     CompileAnswer,
     Compiled,
     CompileFrame,
     CompileRequest,
     CompileTool,
-    encode_request,
 )
 
 AT_ONCE: Final = 4
@@ -46,11 +46,11 @@ def catalogue_digest(
     whitespace: Whitespace,
 ) -> bytes:
     """Of all that the grammars of calls depend on. Raises ProtocolError."""
-    digest = sha256(encode_request(_frame(form, tools, parallel, constraint)))
+    digest = sha256(COMPILING.encode_request(_frame(form, tools, parallel, constraint)))
     if constraint is not None:
-        digest.update(encode_request(CompileAnswer(form=form, constraint=constraint)))
+        digest.update(COMPILING.encode_request(CompileAnswer(form=form, constraint=constraint)))
     for tool in tools:
-        digest.update(encode_request(_tool(form, tool, whitespace)))
+        digest.update(COMPILING.encode_request(_tool(form, tool, whitespace)))
     return digest.digest()
 
 

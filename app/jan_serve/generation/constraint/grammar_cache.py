@@ -28,14 +28,14 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.catalogue import catalogue_digest, compile_catalogue
 from jan_serve.generation.ports import ConstraintTranslator
-from jan_serve.ipc.compiling import (
+from jan_serve.helpers.compiling import (
+    COMPILING,
     CompileAnswer,
     CompileConstraint,
     Compiled,
     CompileRequest,
     CompileTool,
     ExplainSchema,
-    encode_request,
 )
 
 MAX_ENTRIES: Final = 256
@@ -150,7 +150,7 @@ class GrammarCache:
         return known
 
     async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:
-        key = documents.key(encode_request(request))
+        key = documents.key(COMPILING.encode_request(request))
         kept = self._done if isinstance(request, CompileConstraint) else self._parts
         known = kept.get(key)
         if known is not None:
@@ -176,7 +176,7 @@ class GrammarCache:
         try:
             if documents.schemas:
                 request = await asyncio.to_thread(_bundled, request, documents.schemas)
-            compiled = await self._translator(encode_request(request))
+            compiled = await self._translator(request)
         except JanServeError as error:
             if isinstance(error, InvalidRequest):
                 _place(error, request)

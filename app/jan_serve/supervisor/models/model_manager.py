@@ -62,7 +62,7 @@ class ModelManager:
         on_load: Callable[[], None] = lambda: None,
         spare: SpareWorker | None = None,
     ) -> None:
-        """worker_command: see `worker_process.default_worker_command`. clock: monotonic seconds; timer follows it.
+        """worker_command: of a worker process. clock: monotonic seconds; timer follows it.
 
         meter: None does not measure memory. on_load: called when a load has begun; it must not block.
         spare: the first load takes its process. The manager closes it.

@@ -14,7 +14,40 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
+from jan_serve.ipc.parent_death import PARENT_VARIABLE
+
 _PIPE_LIMIT: Final = 1024 * 1024
+
+
+_TUNABLES, _HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
+
+_SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"})
+
+
+def own_command(subcommand: str) -> tuple[str, ...]:
+    """A hidden subcommand of jan-serve. -P: no module of the working directory can shadow ours."""
+    if getattr(sys, "frozen", False):
+        return (sys.executable, subcommand)
+    return (sys.executable, "-P", "-m", "jan_serve", subcommand)
+
+
+def child_environment(inherited: Mapping[str, str], *, huge_pages: bool = False) -> dict[str, str]:
+    """The environment of a child of this process: no settings, no keys, no debugger on abort (ggml).
+
+    huge_pages: make glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all
+    weights and the KV cache, which then causes fewer TLB misses.
+    """
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("JAN_SERVE_") and name not in _SECRETS
+    }
+    tunables = kept.get(_TUNABLES, "")
+    if huge_pages and sys.platform == "linux" and _HUGE_PAGES not in tunables:
+        kept[_TUNABLES] = ":".join(filter(None, (tunables, f"{_HUGE_PAGES}=1")))
+    # numpy's BLAS would start threads that spin for a while, beside those of the front and of llama.cpp.
+    kept.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return {**kept, "GGML_NO_BACKTRACE": "1", "PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid())}
 
 
 class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):

@@ -8,8 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from jan_serve.supervisor.workers.child_process import ChildProcess
-from jan_serve.supervisor.workers.worker_process import worker_environment
+from jan_serve.supervisor.workers.child_process import ChildProcess, child_environment
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class SpareWorker:
 
         A failure is left to the first load, which spawns its own.
         """
-        environment = worker_environment(os.environ, huge_pages=huge_pages)
+        environment = child_environment(os.environ, huge_pages=huge_pages)
         if self._process is not None:
             if environment == self._environment:
                 return

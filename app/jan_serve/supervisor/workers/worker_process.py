@@ -12,9 +12,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -34,9 +33,8 @@ from jan_serve.ipc.messages import (
     WorkerEvent,
     WorkerRequest,
 )
-from jan_serve.ipc.parent_death import PARENT_VARIABLE
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.workers.child_process import ChildProcess
+from jan_serve.supervisor.workers.child_process import ChildProcess, child_environment
 from jan_serve.supervisor.workers.stderr_tail import StderrReader, StderrTail
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
 
@@ -50,9 +48,6 @@ worker_log = logging.getLogger("jan_serve.worker")
 _EXIT_AND_EOF_APART_S = 1.0
 _PING_PATIENCE_S = 1.0
 _SUSPENDED_S = 5.0
-_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
-
-
 _ENDED_WELL = "exit status 0"
 
 
@@ -83,36 +78,7 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
         return f"{cause}: {self.words}" if self.words else cause
 
 
-_TUNABLES, _HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
-
 LoadOutcome = ModelFacts | JanServeError | WorkerEnd
-
-
-def default_worker_command() -> tuple[str, ...]:
-    """The hidden subcommand. -P: no module of the working directory can shadow ours."""
-    if getattr(sys, "frozen", False):
-        return (sys.executable, "worker")
-    return (sys.executable, "-P", "-m", "jan_serve", "worker")
-
-
-def worker_environment(inherited: Mapping[str, str], *, huge_pages: bool = False) -> dict[str, str]:
-    """The environment of a child of this process: no settings (they come in the first frame), no keys, no debugger on
-    abort (ggml).
-
-    huge_pages: make glibc request them from Linux for large blocks (`glibc.malloc.hugetlb`). Every token reads all
-    weights and the KV cache, which then causes fewer TLB misses.
-    """
-    kept = {
-        name: value
-        for name, value in inherited.items()
-        if not name.startswith("JAN_SERVE_") and name not in _SECRETS
-    }
-    tunables = kept.get(_TUNABLES, "")
-    if huge_pages and sys.platform == "linux" and _HUGE_PAGES not in tunables:
-        kept[_TUNABLES] = ":".join(filter(None, (tunables, f"{_HUGE_PAGES}=1")))
-    # numpy's BLAS would start threads that spin for a while, beside those of the front and of llama.cpp.
-    kept.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return {**kept, "GGML_NO_BACKTRACE": "1", "PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid())}
 
 
 class WorkerProcess:
@@ -169,7 +135,7 @@ class WorkerProcess:
 
         The load runs in the background; see `outcome`.
         """
-        environment = worker_environment(os.environ, huge_pages=load.settings.huge_pages)
+        environment = child_environment(os.environ, huge_pages=load.settings.huge_pages)
         process = self._spare.take(environment) if self._spare is not None else None
         self._process = process or await ChildProcess.spawn(self._command, environment)
         self._channel = AsyncChannel(self._process.stdout, self._process.stdin)

@@ -24,7 +24,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint import call_join, catalogue
 from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.ipc.compiling import Compiled, CompileRequest, CompileTool, decode_request
+from jan_serve.helpers.compiling import Compiled, CompileRequest, CompileTool
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.call_grammars import call_grammars, call_trees
 from tests.support.compiling import translate_inline
@@ -52,8 +52,8 @@ class Counting:
     def __init__(self) -> None:
         self.counts: Counter[type[CompileRequest]] = Counter()
 
-    async def translate(self, request: bytes) -> Compiled:
-        self.counts[type(decode_request(request))] += 1
+    async def translate(self, request: CompileRequest) -> Compiled:
+        self.counts[type(request)] += 1
         return await translate_inline(request)
 
 

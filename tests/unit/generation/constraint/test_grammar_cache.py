@@ -21,7 +21,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.ipc.compiling import CompileConstraint, Compiled, decode_request
+from jan_serve.helpers.compiling import CompileConstraint, Compiled, CompileRequest
 from tests.support.call_grammars import call_grammars
 from tests.support.clock import TurnedClock
 from tests.support.compiling import translate_inline
@@ -40,11 +40,10 @@ class Translator:
         self.error: JanServeError | None = None
         self.size = 10
 
-    async def translate(self, request: bytes) -> Compiled:
-        decoded = decode_request(request)
-        if not isinstance(decoded, CompileConstraint):
+    async def translate(self, request: CompileRequest) -> Compiled:
+        if not isinstance(request, CompileConstraint):
             return await translate_inline(request)
-        self.calls.append(decoded.constraint)
+        self.calls.append(request.constraint)
         try:
             await self.gate.wait()
         except asyncio.CancelledError:

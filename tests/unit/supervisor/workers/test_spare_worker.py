@@ -11,8 +11,9 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
+from jan_serve.supervisor.workers.child_process import child_environment
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
-from jan_serve.supervisor.workers.worker_process import WorkerProcess, worker_environment
+from jan_serve.supervisor.workers.worker_process import WorkerProcess
 from tests.support.engines import FAKE_ENGINE, FakeResolver
 from tests.support.processes import children, until
 
@@ -28,7 +29,7 @@ async def test_a_load_takes_it() -> None:
     try:
         assert worker.pid == process.pid
         await until(lambda: isinstance(worker.outcome, ModelFacts))
-        assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+        assert spare.take(child_environment(os.environ, huge_pages=True)) is None
         await spare.close()
         assert worker.end is None
     finally:
@@ -57,7 +58,7 @@ async def test_one_that_ended_is_not_taken() -> None:
     ours = spare._process  # pyright: ignore[reportPrivateUsage]
     assert ours is not None
     await ours.exited.wait()
-    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    assert spare.take(child_environment(os.environ, huge_pages=True)) is None
     await spare.close()
 
 
@@ -65,14 +66,14 @@ async def test_it_ends_if_no_load_takes_it() -> None:
     spare = SpareWorker(kept_s=0.0)
     await spare.start(FAKE_ENGINE, huge_pages=True)
     await until(lambda: children() == [])
-    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    assert spare.take(child_environment(os.environ, huge_pages=True)) is None
     await spare.close()
 
 
 async def test_a_failed_start_is_left_to_the_load() -> None:
     spare = SpareWorker()
     await spare.start(("/nonexistent/worker",), huge_pages=True)
-    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
+    assert spare.take(child_environment(os.environ, huge_pages=True)) is None
     await spare.close()
 
 
@@ -85,8 +86,8 @@ async def test_a_second_start_keeps_it_unless_the_setting_differs() -> None:
     await spare.start(FAKE_ENGINE, huge_pages=False)
     [other] = children()
     assert other != process
-    assert spare.take(worker_environment(os.environ, huge_pages=True)) is None
-    taken = spare.take(worker_environment(os.environ, huge_pages=False))
+    assert spare.take(child_environment(os.environ, huge_pages=True)) is None
+    taken = spare.take(child_environment(os.environ, huge_pages=False))
     assert taken is not None
     assert taken.pid == other.pid
     taken.kill()

@@ -25,13 +25,12 @@ from jan_serve.errors import (
 )
 from jan_serve.ipc.messages import Chunk, EngineEvent, EngineRequest, LoadModel
 from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.workers.child_process import child_environment, own_command
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import (
     WorkerEnd,
     WorkerProcess,
     WorkerState,
-    default_worker_command,
-    worker_environment,
 )
 from tests.support.engines import FAKE_ENGINE, Gate
 from tests.support.processes import alive, until
@@ -288,15 +287,15 @@ async def test_what_a_worker_prints_is_logged_and_escaped(caplog: pytest.LogCapt
 
 def test_a_worker_inherits_no_settings_and_no_keys() -> None:
     inherited = {"PATH": "/bin", "JAN_SERVE_API_KEYS": "secret", "HF_TOKEN": "secret", "LANG": "C"}
-    environment = worker_environment(inherited)
+    environment = child_environment(inherited)
     assert "secret" not in environment.values()
     assert environment["PATH"] == "/bin"
     assert environment["GGML_NO_BACKTRACE"] == "1"
 
 
 def test_the_blas_of_a_worker_has_no_threads_of_its_own_unless_its_user_decides() -> None:
-    assert worker_environment({})["OPENBLAS_NUM_THREADS"] == "1"
-    assert worker_environment({"OPENBLAS_NUM_THREADS": "4"})["OPENBLAS_NUM_THREADS"] == "4"
+    assert child_environment({})["OPENBLAS_NUM_THREADS"] == "1"
+    assert child_environment({"OPENBLAS_NUM_THREADS": "4"})["OPENBLAS_NUM_THREADS"] == "4"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the GNU C library's")
@@ -310,12 +309,12 @@ def test_the_blas_of_a_worker_has_no_threads_of_its_own_unless_its_user_decides(
     ],
 )
 def test_a_worker_asks_for_huge_pages_and_its_user_decides(inherited: dict[str, str], expected: str) -> None:
-    assert worker_environment(inherited, huge_pages=True)["GLIBC_TUNABLES"] == expected
-    assert worker_environment(inherited).get("GLIBC_TUNABLES") == inherited.get("GLIBC_TUNABLES")
+    assert child_environment(inherited, huge_pages=True)["GLIBC_TUNABLES"] == expected
+    assert child_environment(inherited).get("GLIBC_TUNABLES") == inherited.get("GLIBC_TUNABLES")
 
 
 def test_the_worker_command_cannot_be_shadowed_by_the_working_directory() -> None:
-    assert default_worker_command() == (sys.executable, "-P", "-m", "jan_serve", "worker")
+    assert own_command("worker") == (sys.executable, "-P", "-m", "jan_serve", "worker")
 
 
 def test_the_last_words_of_a_worker_that_ended_well_are_not_shown() -> None:

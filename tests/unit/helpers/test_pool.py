@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from jan_serve.errors import Draining, EngineCrashed, Overloaded, Unavailable
-from jan_serve.ipc.helper import HelperReply, framed
-from jan_serve.supervisor.workers.helper_process import (
-    ATTEMPTS,
-    PROCESSES,
-    HelperLimit,
-    HelperPool,
-    _Places,  # pyright: ignore[reportPrivateUsage]
-)
+from jan_serve.errors import Draining, EngineCrashed, InvalidRequest, Unavailable
+from jan_serve.helpers.kind import HelperKind
+from jan_serve.helpers.pool import ATTEMPTS, HelperPool
+from tests.support.helper_pools import helper_pool
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +21,7 @@ pytestmark = pytest.mark.anyio
 HELPER = """
 import json, os, signal, struct, sys, time
 while head := sys.stdin.buffer.read(4):
-    command, _, argument = sys.stdin.buffer.read(struct.unpack("<I", head)[0]).decode().partition(" ")
+    command, _, argument = json.loads(sys.stdin.buffer.read(struct.unpack("<I", head)[0])).partition(" ")
     if command == "die":
         os._exit(3)
     if command == "die-once" and not os.path.exists(argument):
@@ -46,43 +39,45 @@ while head := sys.stdin.buffer.read(4):
     if command == "until":
         while not os.path.exists(argument):
             time.sleep(0.005)
-    body = json.dumps({"pid": os.getpid(), "last": command == "last"}).encode()
+    body = json.dumps({"result": os.getpid(), "last": command == "last"}).encode()
     sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
     sys.stdout.buffer.flush()
 """
 
 
-class Reply(HelperReply, frozen=True, kw_only=True):
-    pid: int
+class TooMuch(InvalidRequest):
+    """A request beyond the limits."""
 
 
-@asynccontextmanager
-async def helpers(
-    *, wall_limit_s: float = 60.0, wait_limit_s: float = 60.0, command: tuple[str, ...] = ()
-) -> AsyncGenerator[HelperPool[Reply]]:
-    pool = HelperPool(
-        command or (sys.executable, "-c", HELPER),
-        lambda body: msgspec.json.decode(body, type=Reply),
-        name="helper",
-        wall_limit_s=wall_limit_s,
-        wait_limit_s=wait_limit_s,
-    )
-    try:
-        yield pool
-    finally:
-        await pool.close()
-    assert children() == []
+KIND: HelperKind[str, int] = HelperKind(
+    command="none",
+    name="helper",
+    request=str,
+    result=int,
+    too_much=lambda _: TooMuch("too much"),
+    codec="json",
+    cpu_limit_s=1.0,
+    memory_limit_bytes=0,
+    wall_limit_s=60.0,
+)
+PROCESSES = KIND.processes
 
 
-def ask(pool: HelperPool[Reply], command: str) -> asyncio.Task[Reply]:
-    return asyncio.create_task(pool.ask(framed(command.encode())))
+def helpers(
+    *, command: tuple[str, ...] = (sys.executable, "-c", HELPER), **limits: float
+) -> AbstractAsyncContextManager[HelperPool[str, int]]:
+    return helper_pool(KIND, command, **limits)
+
+
+def ask(pool: HelperPool[str, int], command: str) -> asyncio.Task[int]:
+    return asyncio.create_task(pool.ask(command))
 
 
 async def test_requests_share_a_process_that_was_started_before() -> None:
     async with helpers() as pool:
         await pool.start()
         [started] = children()
-        assert {(await ask(pool, "x")).pid for _ in range(3)} == {started.pid}
+        assert {await ask(pool, "x") for _ in range(3)} == {started.pid}
 
 
 @pytest.mark.parametrize("turns", range(4))
@@ -94,14 +89,14 @@ async def test_a_start_beside_the_caller_ends_with_the_pool(turns: int) -> None:
             await asyncio.sleep(0)
     async with helpers() as pool:
         pool.start_soon()
-        assert (await ask(pool, "x")).pid in {child.pid for child in children()}
+        assert await ask(pool, "x") in {child.pid for child in children()}
 
 
 async def test_a_process_is_replaced_after_its_last_reply() -> None:
     async with helpers() as pool:
         last = await ask(pool, "last")
-        assert last.last and children() == []
-        assert (await ask(pool, "x")).pid != last.pid
+        assert children() == []
+        assert await ask(pool, "x") != last
 
 
 async def test_at_most_a_few_run_and_the_smallest_request_is_next(tmp_path: Path) -> None:
@@ -132,11 +127,11 @@ async def test_a_request_is_asked_again_once(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing limits CPU time there")
 async def test_cpu_time_is_the_request_s_limit_and_the_clock_the_machine_s() -> None:
     async with helpers() as pool:
-        with pytest.raises(HelperLimit):
+        with pytest.raises(TooMuch):
             await ask(pool, "over-time")
     async with helpers(wall_limit_s=0.05) as pool:
         await pool.start()
-        with pytest.raises(Overloaded, match="busy"):
+        with pytest.raises(Unavailable, match="busy"):
             await ask(pool, "wait")
         assert children() == []
 
@@ -145,7 +140,7 @@ async def test_waiting_for_a_process_has_a_limit() -> None:
     async with helpers(wait_limit_s=0.05) as pool:
         running = [ask(pool, "wait") for _ in range(PROCESSES)]
         await asyncio.sleep(0)
-        with pytest.raises(Overloaded, match="busy with other requests"):
+        with pytest.raises(Unavailable, match="no process was free"):
             await ask(pool, "x")
         await pool.close()
         assert {type(end) for end in await asyncio.gather(*running, return_exceptions=True)} == {Draining}
@@ -160,25 +155,8 @@ async def test_a_cancelled_request_ends_its_process_and_frees_its_place() -> Non
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert children() == []
         await ask(pool, "x")
-
-
-@pytest.mark.parametrize("leaves_first", [True, False])
-async def test_a_place_is_freed_once_if_its_holder_and_a_waiter_leave_together(leaves_first: bool) -> None:
-    places = _Places(1)
-    await places.take(1)
-    waiting = asyncio.create_task(places.take(1))
-    await asyncio.sleep(0)
-    for leave in (places.leave, waiting.cancel) if leaves_first else (waiting.cancel, places.leave):
-        leave()
-    await asyncio.gather(waiting, return_exceptions=True)
-    await places.take(1)
-    waiting = asyncio.create_task(places.take(1))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    places.leave()
-    await waiting
+        assert len(children()) == 1
 
 
 async def test_the_last_words_of_a_process_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

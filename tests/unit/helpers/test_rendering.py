@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,15 +17,15 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import (
     EngineCrashed,
-    Overloaded,
     ProtocolError,
     TemplateError,
     Unavailable,
     UnsupportedContent,
 )
-from jan_serve.ipc.rendering import RenderRequest
-from jan_serve.supervisor.template_renderer import TemplateRendererPool, default_render_command
-from jan_serve.supervisor.workers.helper_process import PROCESSES
+from jan_serve.helpers.pool import HelperPool
+from jan_serve.helpers.rendering import RENDERING, RenderRequest
+from jan_serve.supervisor.workers.child_process import own_command
+from tests.support.helper_pools import helper_pool
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -40,16 +40,10 @@ def request(source: str | None, messages: tuple[Message, ...] = HI, **fields: ob
     return RenderRequest(prompt=prompt, facts=TemplateFacts(source=source, bos_token="<s>"), now=NOW)
 
 
-@asynccontextmanager
-async def renderers(
-    wall_limit_s: float = 30.0, command: Sequence[str] = default_render_command()
-) -> AsyncGenerator[TemplateRendererPool]:
-    pool = TemplateRendererPool(command, wall_limit_s=wall_limit_s)
-    try:
-        yield pool
-    finally:
-        await pool.close()
-    assert children() == []
+def renderers(
+    command: Sequence[str] | None = None, **limits: float
+) -> AbstractAsyncContextManager[HelperPool[RenderRequest, str]]:
+    return helper_pool(RENDERING, command, **limits)
 
 
 async def test_it_renders_one_after_the_other_in_one_process() -> None:
@@ -58,7 +52,7 @@ async def test_it_renders_one_after_the_other_in_one_process() -> None:
         [process] = children()
         for number in range(20):
             messages = (Message(role="user", content=f"{number}"),)
-            assert await pool.render(request(SHOW + "{{ strftime_now('%Y') }}", messages)) == f"{number}2026"
+            assert await pool.ask(request(SHOW + "{{ strftime_now('%Y') }}", messages)) == f"{number}2026"
         assert children() == [process]
 
 
@@ -69,17 +63,17 @@ async def test_a_rest_ends_the_idle_ones_and_the_next_request_starts_one() -> No
         assert len(children()) == 1
         await pool.rest()
         assert children() == []
-        assert await pool.render(request(SHOW)) == "Hi"
+        assert await pool.ask(request(SHOW)) == "Hi"
         assert len(children()) == 1
 
 
 async def test_several_at_once_share_a_few_processes() -> None:
     async with renderers() as pool:
         texts = await asyncio.gather(
-            *(pool.render(request(SHOW, (Message(role="user", content=str(n)),))) for n in range(30))
+            *(pool.ask(request(SHOW, (Message(role="user", content=str(n)),))) for n in range(30))
         )
         assert texts == [str(n) for n in range(30)]
-        assert 1 <= len(children()) <= PROCESSES
+        assert 1 <= len(children()) <= RENDERING.processes
 
 
 # Each takes far more than a template may have: time (by nesting, by backtracking) or memory.
@@ -100,8 +94,8 @@ HOSTILE = {
 async def test_a_template_that_eats_time_or_memory_is_ended(source: str) -> None:
     async with renderers() as pool:
         with pytest.raises(TemplateError):
-            await pool.render(request(source))
-        assert await pool.render(request(SHOW)) == "Hi"
+            await pool.ask(request(source))
+        assert await pool.ask(request(SHOW)) == "Hi"
 
 
 async def test_a_process_that_ran_out_of_memory_is_replaced() -> None:
@@ -109,8 +103,8 @@ async def test_a_process_that_ran_out_of_memory_is_replaced() -> None:
         await pool.start()
         [process] = children()
         with pytest.raises(TemplateError, match="memory"):
-            await pool.render(request(HOSTILE["growing list"]))
-        assert await pool.render(request(SHOW)) == "Hi"
+            await pool.ask(request(HOSTILE["growing list"]))
+        assert await pool.ask(request(SHOW)) == "Hi"
         assert process not in children()
 
 
@@ -119,63 +113,63 @@ async def test_what_templates_leave_in_memory_is_not_held_against_others() -> No
     leaking = "{% set x = [messages[0].content * 8000000] %}{{ x.append(x) or '' }}" + SHOW
     async with renderers() as pool:
         for _ in range(24):
-            assert await pool.render(request(leaking)) == "Hi"
-        assert await pool.render(request(SHOW)) == "Hi"
+            assert await pool.ask(request(leaking)) == "Hi"
+        assert await pool.ask(request(SHOW)) == "Hi"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
 async def test_a_busy_machine_is_not_held_against_the_template() -> None:
     stuck = (sys.executable, "-c", "import time; time.sleep(600)")
     async with renderers(wall_limit_s=-4.9, command=stuck) as pool:
-        with pytest.raises(Overloaded, match="busy"):
-            await pool.render(request(SHOW))
+        with pytest.raises(Unavailable, match="busy"):
+            await pool.ask(request(SHOW))
 
 
 async def test_arguments_of_a_request_are_held_to_the_same() -> None:
     async with renderers() as pool:
         source = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}" + SHOW
         with pytest.raises(TemplateError):
-            await pool.render(request(source, template_kwargs={"n": 99999}))
-        assert await pool.render(request(source, template_kwargs={"n": 2})) == "Hi"
+            await pool.ask(request(source, template_kwargs={"n": 99999}))
+        assert await pool.ask(request(source, template_kwargs={"n": 2})) == "Hi"
 
 
 async def test_errors_come_back_as_they_are() -> None:
     async with renderers() as pool:
         with pytest.raises(TemplateError, match="no system role, please") as caught:
-            await pool.render(request("{{ raise_exception('no system role, please') }}"))
+            await pool.ask(request("{{ raise_exception('no system role, please') }}"))
         assert caught.value.param == "messages"
         for source in (
             "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
             "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
         ):
             with pytest.raises(TemplateError):
-                await pool.render(request(source))
+                await pool.ask(request(source))
         for source in ("{{ '\\ud800' }}", "{{ raise_exception('\\ud800') }}"):
             with pytest.raises(TemplateError, match=r"half of a surrogate pair|messages: \?"):
-                await pool.render(request(source))
+                await pool.ask(request(source))
         with pytest.raises(UnsupportedContent):
-            await pool.render(request(None, (Message(role="user", content=(ImagePart("file:///x"),)),)))
+            await pool.ask(request(None, (Message(role="user", content=(ImagePart("file:///x"),)),)))
         with pytest.raises(ProtocolError):
-            await pool.render(request(SHOW, template_kwargs={"n": "\ud800"}))
-        assert await pool.render(request(None)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+            await pool.ask(request(SHOW, template_kwargs={"n": "\ud800"}))
+        assert await pool.ask(request(None)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
 
 async def test_integers_of_any_size_cross_the_pipe() -> None:
     async with renderers() as pool:
         kwargs = {"n": 2**256 - 1, "m": [{"a": -(10**30)}]}
-        text = await pool.render(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))
+        text = await pool.ask(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))
     assert text == f'{2**256 - 1} [{{"a": {-(10**30)}}}]'
 
 
 async def test_a_call_that_is_cancelled_leaves_the_process_usable() -> None:
     async with renderers() as pool:
         await pool.start()
-        waiting = asyncio.create_task(pool.render(request(SHOW)))
+        waiting = asyncio.create_task(pool.ask(request(SHOW)))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert await pool.render(request(SHOW)) == "Hi"
+        assert await pool.ask(request(SHOW)) == "Hi"
 
 
 DIES_FIRST = """
@@ -194,7 +188,7 @@ os._exit(death)
 
 def dies_first(log: Path, deaths: int, death: int) -> tuple[str, ...]:
     """A renderer of which the first `deaths` processes end with a request in hand: by -death as a signal, or status."""
-    real = default_render_command()
+    real = own_command("render")
     return (sys.executable, "-c", DIES_FIRST, str(log), str(deaths), str(death), *real)
 
 
@@ -211,8 +205,8 @@ async def test_a_renderer_that_something_else_ended_is_replaced_and_asked_again(
 ) -> None:
     log = tmp_path / "log"
     async with renderers(command=dies_first(log, 1, death)) as pool:
-        assert await pool.render(request(SHOW)) == "Hi"
-        assert await pool.render(request(SHOW)) == "Hi"
+        assert await pool.ask(request(SHOW)) == "Hi"
+        assert await pool.ask(request(SHOW)) == "Hi"
     assert log.read_text() == "xx"
 
 
@@ -222,23 +216,23 @@ async def test_after_two_such_ends_the_fault_is_ours(tmp_path: Path, death: int)
     log = tmp_path / "log"
     async with renderers(command=dies_first(log, 2, death)) as pool:
         with pytest.raises(EngineCrashed, match="template renderer"):
-            await pool.render(request(SHOW))
+            await pool.ask(request(SHOW))
         assert log.read_text() == "xx"
-        assert await pool.render(request(SHOW)) == "Hi"
+        assert await pool.ask(request(SHOW)) == "Hi"
 
 
 async def test_renderers_that_are_killed_while_idle_cost_no_request() -> None:
     async with renderers() as pool:
-        await asyncio.gather(*(pool.render(request(SHOW)) for _ in range(PROCESSES)))
+        await asyncio.gather(*(pool.ask(request(SHOW)) for _ in range(RENDERING.processes)))
         for process in children():
             process.kill()
-        texts = await asyncio.gather(*(pool.render(request(SHOW)) for _ in range(2 * PROCESSES)))
-        assert texts == ["Hi"] * (2 * PROCESSES)
-        assert len(children()) <= PROCESSES
+        texts = await asyncio.gather(*(pool.ask(request(SHOW)) for _ in range(2 * RENDERING.processes)))
+        assert texts == ["Hi"] * (2 * RENDERING.processes)
+        assert len(children()) <= RENDERING.processes
 
 
 async def test_a_renderer_that_cannot_be_started_is_our_fault(tmp_path: Path) -> None:
     async with renderers(command=(str(tmp_path / "none"),)) as pool:
         await pool.start()
         with pytest.raises(Unavailable, match="No such file"):
-            await pool.render(request(SHOW))
+            await pool.ask(request(SHOW))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 import zlib
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from PIL import Image
 
 from jan_serve.audio_files import header as audio_header
-from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage, Overloaded
+from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage, Unavailable
+from jan_serve.helpers.media import DECODING, DecodeAudio, DecodeImage, DecodeMedia
+from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files.header import ImageHeader, checked_header
 from jan_serve.image_files.limits import shown_size
-from jan_serve.ipc.media_decoding import DecodeAudio, DecodeImage
-from jan_serve.supervisor.media_decoder import MediaDecoderPool, default_decoding_command
-from jan_serve.supervisor.workers.helper_process import PROCESSES
+from tests.support.helper_pools import helper_pool
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.processes import children
 from tests.support.sounds import wav
@@ -30,16 +30,10 @@ def request(data: bytes) -> DecodeImage:
     return DecodeImage(data=data, header=header, size=shown_size(*header.upright_size))
 
 
-@asynccontextmanager
-async def decoders(
-    wall_limit_s: float = 60.0, command: Sequence[str] = default_decoding_command()
-) -> AsyncGenerator[MediaDecoderPool]:
-    pool = MediaDecoderPool(command, wall_limit_s=wall_limit_s)
-    try:
-        yield pool
-    finally:
-        await pool.close()
-    assert children() == []
+def decoders(
+    command: Sequence[str] | None = None, **limits: float
+) -> AbstractAsyncContextManager[HelperPool[DecodeMedia, bytes]]:
+    return helper_pool(DECODING, command, **limits)
 
 
 async def test_it_decodes_one_after_the_other_in_one_process() -> None:
@@ -47,7 +41,7 @@ async def test_it_decodes_one_after_the_other_in_one_process() -> None:
         await pool.start()
         assert len(children()) == 1
         for side in range(8, 20):
-            assert await pool.decode(request(picture(side, 9))) == bytes(RED) * side * 9
+            assert await pool.ask(request(picture(side, 9))) == bytes(RED) * side * 9
         assert len(children()) == 1
         await pool.rest()
         assert children() == []
@@ -55,17 +49,17 @@ async def test_it_decodes_one_after_the_other_in_one_process() -> None:
 
 async def test_several_at_once_share_a_few_processes() -> None:
     async with decoders() as pool:
-        found = await asyncio.gather(*(pool.decode(request(picture(8, side))) for side in range(8, 24)))
+        found = await asyncio.gather(*(pool.ask(request(picture(8, side))) for side in range(8, 24)))
         assert [len(pixels) for pixels in found] == [3 * 8 * side for side in range(8, 24)]
-        assert 1 <= len(children()) <= PROCESSES
+        assert 1 <= len(children()) <= DECODING.processes
 
 
 async def test_a_damaged_image_is_the_clients_fault_and_the_next_one_is_decoded() -> None:
     noise = encoded(Image.effect_noise((64, 64), 50))
     async with decoders() as pool:
         with pytest.raises(InvalidImage, match="damaged"):
-            await pool.decode(request(noise[:300]))
-        assert await pool.decode(request(picture(8, 8))) == bytes(RED) * 64
+            await pool.ask(request(noise[:300]))
+        assert await pool.ask(request(picture(8, 8))) == bytes(RED) * 64
 
 
 # The largest of each kind that the header's check lets through.
@@ -81,7 +75,7 @@ LARGE = {
 async def test_the_largest_images_are_decoded_within_the_limits(kind: str) -> None:
     asked = request(LARGE[kind]())
     async with decoders() as pool:
-        assert len(await pool.decode(asked)) == 3 * asked.size[0] * asked.size[1]
+        assert len(await pool.ask(asked)) == 3 * asked.size[0] * asked.size[1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
@@ -89,10 +83,10 @@ async def test_an_image_that_eats_memory_is_refused_and_its_process_replaced() -
     bomb = png_header(20_000, 20_000) + png_chunk(b"IDAT", zlib.compress(bytes(60_001)))
     async with decoders() as pool:
         with pytest.raises(InvalidImage, match="memory"):
-            await pool.decode(
+            await pool.ask(
                 DecodeImage(data=bomb, header=ImageHeader("PNG", 20_000, 20_000), size=(2048, 2048))
             )
-        assert await pool.decode(request(picture(8, 8))) == bytes(RED) * 64
+        assert await pool.ask(request(picture(8, 8))) == bytes(RED) * 64
 
 
 async def test_more_samples_than_the_pipe_takes_are_refused_and_the_process_replaced() -> None:
@@ -100,19 +94,19 @@ async def test_more_samples_than_the_pipe_takes_are_refused_and_the_process_repl
     header = audio_header.checked_header(data)
     async with decoders() as pool:
         with pytest.raises(InvalidAudio, match="the audio needs more time or memory than one file may use"):
-            await pool.decode(DecodeAudio(data=data, header=header, rate=192_000))
-        assert len(await pool.decode(DecodeAudio(data=data, header=header, rate=4_000))) == 4 * 4_000 * 120
+            await pool.ask(DecodeAudio(data=data, header=header, rate=192_000))
+        assert len(await pool.ask(DecodeAudio(data=data, header=header, rate=4_000))) == 4 * 4_000 * 120
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
 async def test_a_busy_machine_is_not_held_against_the_image() -> None:
     stuck = (sys.executable, "-c", "import time; time.sleep(600)")
     async with decoders(wall_limit_s=-4.9, command=stuck) as pool:
-        with pytest.raises(Overloaded, match="busy"):
-            await pool.decode(request(picture()))
+        with pytest.raises(Unavailable, match="busy"):
+            await pool.ask(request(picture()))
 
 
 async def test_a_decoder_that_dies_is_our_fault() -> None:
     async with decoders(command=(sys.executable, "-c", "import os; os._exit(3)")) as pool:
         with pytest.raises(EngineCrashed, match="media decoder"):
-            await pool.decode(request(picture()))
+            await pool.ask(request(picture()))

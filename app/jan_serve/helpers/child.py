@@ -1,4 +1,4 @@
-"""A helper process: one reply per request over its pipe, under limits on CPU time and memory that it sets itself.
+"""The process's end: one reply per request over its pipe, under limits on CPU time and memory that it sets itself.
 
 Above the CPU time limit the kernel kills the process. Above the memory limit it raises MemoryError and then takes no
 other request, because the rest of the memory may be too little for a normal one; the same holds if finished requests
@@ -10,82 +10,63 @@ from __future__ import annotations
 import mmap
 import os
 import signal
-import struct
 import sys
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
-from jan_serve.errors import ProtocolError
+from jan_serve.errors import JanServeError, ProtocolError
+from jan_serve.helpers.kind import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 from jan_serve.ipc.stdio_pipe import take_over_pipe
 
-MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-LENGTH: Final = struct.Struct("<I")
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
-class HelperReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of replies. last: the process takes no request after it."""
-
-    last: bool = False
-
-
-def framed(body: bytes) -> bytes:
-    """Prefix the body with its u32 little-endian length. Raises ProtocolError."""
-    if len(body) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a message of {len(body)} bytes is too large for a helper process")
-    return LENGTH.pack(len(body)) + body
-
-
-R = TypeVar("R", bound=HelperReply)
-
-
-class HelperWork(Protocol[R]):
-    """The work of a helper process."""
-
-    def answer(self, body: bytes) -> R:
-        """The reply to a request. Raises MemoryError, and ProtocolError if there can be no reply."""
-        ...
-
-    def refusal(self, error: MemoryError | ProtocolError) -> R:
-        """The reply in place of one too large for the memory or the pipe."""
-        ...
-
-    def frame(self, reply: R) -> bytes:
-        """As `framed`. Raises MemoryError, ProtocolError."""
-        ...
-
-
-def serve(work: HelperWork[R], *, cpu_limit_s: float, memory_limit_bytes: int) -> int:
+def serve(kind: HelperKind[Q, A], work: Callable[[Q], A]) -> int:
     """Answer requests until the pipe ends or a reply is the last. Returns the exit status.
 
-    memory_limit_bytes: on top of the current use; each request gets at least half of it.
+    The limit of memory comes on top of the current use; each request gets at least half of it.
     """
     read_fd, write_fd = take_over_pipe()
     end_with_parent()
     write_no_core_dump()
-    limit = _limit_memory(memory_limit_bytes)
-    max_bytes = None if limit is None else limit - memory_limit_bytes // 2
+    limit = _limit_memory(kind.memory_limit_bytes)
+    max_bytes = None if limit is None else limit - kind.memory_limit_bytes // 2
     while (body := _receive(read_fd)) is not None:
-        _limit_time(cpu_limit_s)
-        data, last = _reply(work, body, max_bytes)
+        _limit_time(kind.cpu_limit_s)
+        data, last = reply_to(kind, work, body, max_bytes)
         _limit_time(0)
-        _send(write_fd, data)
+        _send(write_fd, framed(data))
         if last:
             break
     return 0
 
 
-def _reply(work: HelperWork[R], body: bytes, max_bytes: int | None) -> tuple[bytes, bool]:
-    """The frame to send, and whether it is the last. max_bytes: in use, for the process to take another request."""
+def reply_to(
+    kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes, max_bytes: int | None = None
+) -> tuple[bytes, bool]:
+    """The encoded reply to a request, and whether it is the last.
+
+    max_bytes: most memory in use for the process to take another request; None: without a limit.
+    """
     try:
-        reply = work.answer(body)
+        reply = _answered(kind, work, body)
         if max_bytes is not None and _memory_bytes() > max_bytes:
             reply = msgspec.structs.replace(reply, last=True)
-        return work.frame(reply), reply.last
-    except (MemoryError, ProtocolError) as error:
-        failed = error.with_traceback(None)
-    return work.frame(msgspec.structs.replace(work.refusal(failed), last=True)), True
+        return kind.encode_reply(reply), reply.last
+    except (MemoryError, ProtocolError):
+        pass  # left first, since the traceback holds what took the memory
+    return kind.encode_reply(Reply(beyond_limits=True, last=True)), True
+
+
+def _answered(kind: HelperKind[Q, A], work: Callable[[Q], A], body: bytes) -> Reply[A]:
+    try:
+        return Reply(result=work(kind.decode_request(body)))
+    except JanServeError as error:
+        return Reply(code=error.code, payload=error.payload(), last=ran_out_of_memory(error))
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from jan_serve.chat.detect import knows_thoughts
+from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import EngineCrashed, InvalidModel
+from jan_serve.helpers.headers import HEADERS, ReadHeader
+from jan_serve.helpers.pool import HelperPool
 from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.supervisor.header_reader import HeaderReader, default_header_command
+from tests.support.helper_pools import helper_pool
 from tests.support.processes import children
 from tests.unit.store.gguf_builder import GgufBytes, string_key
 
 pytestmark = pytest.mark.anyio
 
 
-@asynccontextmanager
-async def reader(command: Sequence[str] = default_header_command()) -> AsyncGenerator[HeaderReader]:
-    made = HeaderReader(command)
-    try:
-        yield made
-    finally:
-        await made.close()
-    assert children() == []
+def reader(
+    command: Sequence[str] | None = None,
+) -> AbstractAsyncContextManager[HelperPool[ReadHeader, HeaderFacts]]:
+    return helper_pool(HEADERS, command)
+
+
+def read(path: Path) -> ReadHeader:
+    return ReadHeader(path=str(path))
 
 
 def model(folder: Path, name: str, template: str) -> Path:
@@ -39,13 +42,13 @@ async def test_one_process_reads_them_all_and_gives_way_to_others(tmp_path: Path
     paths = [model(tmp_path, f"m{index}", f"{{{{ {index} }}}}<think>") for index in range(5)]
     async with reader() as headers:
         for path in paths:
-            assert await headers.facts(path) == read_model_file(path).facts(knows_thoughts)
+            assert await headers.ask(read(path)) == read_model_file(path).facts(knows_thoughts)
         [process] = children()
         if sys.platform != "win32":
             assert process.nice() == 19
         await headers.rest()
         assert children() == []
-        assert (await headers.facts(paths[0])).thinks is not None
+        assert (await headers.ask(read(paths[0]))).thinks is not None
 
 
 async def test_a_damaged_file_has_its_reason(tmp_path: Path) -> None:
@@ -53,12 +56,12 @@ async def test_a_damaged_file_has_its_reason(tmp_path: Path) -> None:
     bad.write_bytes(b"GGUF")
     async with reader() as headers:
         with pytest.raises(InvalidModel, match=r"bad\.gguf is not a valid GGUF file"):
-            await headers.facts(bad)
+            await headers.ask(read(bad))
         with pytest.raises(InvalidModel, match="cannot be read"):
-            await headers.facts(tmp_path / "none.gguf")
+            await headers.ask(read(tmp_path / "none.gguf"))
 
 
 async def test_a_reader_that_dies_is_our_fault(tmp_path: Path) -> None:
     async with reader((sys.executable, "-c", "import os; os._exit(3)")) as headers:
         with pytest.raises(EngineCrashed, match="reader of headers"):
-            await headers.facts(tmp_path / "m.gguf")
+            await headers.ask(read(tmp_path / "m.gguf"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from jan_serve.errors import (
     EngineCrashed,
     GrammarTooComplex,
     InvalidGrammar,
-    Overloaded,
     Unavailable,
     UnsupportedPattern,
     UnsupportedSchema,
@@ -39,15 +38,17 @@ from jan_serve.generation.constraint.constraint_grammar import (
     translate_constraint,
 )
 from jan_serve.generation.constraint.tool_grammar import tool_grammar
-from jan_serve.ipc.compiling import (
+from jan_serve.helpers.compiling import (
+    COMPILING,
     CompileAnswer,
     CompileConstraint,
+    Compiled,
     CompileFrame,
+    CompileRequest,
     CompileTool,
-    encode_request,
 )
-from jan_serve.supervisor.constraint_compiler import ConstraintCompilerPool, default_compile_command
-from jan_serve.supervisor.workers.helper_process import PROCESSES
+from jan_serve.helpers.pool import HelperPool
+from tests.support.helper_pools import helper_pool
 from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
@@ -57,9 +58,9 @@ TOOL = Tool(name="add", parameters={"type": "object", "properties": {"n": {"cons
 
 # The child's end as it is, with a compiler that does what a constraint's text says.
 SCRIPTED = """
-import os, signal, sys, time
+import dataclasses, os, signal, sys, time
 sys.path.insert(0, {app!r})
-import jan_serve.compiling.worker as worker
+import jan_serve.helpers.work.compiling as worker
 from jan_serve.core.constraint import CompiledGrammar
 def compiled(constraint, with_gbnf=False):
     text, _, place = constraint.text.partition(" ")
@@ -83,7 +84,7 @@ def compiled(constraint, with_gbnf=False):
         return compiled(constraint)
     return CompiledGrammar(text, "")
 worker.compile_constraint = compiled
-worker.CPU_LIMIT_S = 0.2
+worker.COMPILING = dataclasses.replace(worker.COMPILING, cpu_limit_s=0.2)
 sys.exit(worker.main())
 """
 
@@ -93,24 +94,18 @@ def scripted() -> tuple[str, ...]:
     return (sys.executable, "-c", SCRIPTED.format(app=str(app)))
 
 
-def asked(constraint: Any) -> bytes:
-    return encode_request(CompileConstraint(constraint))
+def asked(constraint: Any) -> CompileConstraint:
+    return CompileConstraint(constraint)
 
 
-def does(text: str) -> bytes:
+def does(text: str) -> CompileConstraint:
     return asked(GbnfConstraint(text))
 
 
-@asynccontextmanager
-async def compilers(
-    command: Sequence[str] | None = None, wall_limit_s: float = 60.0
-) -> AsyncGenerator[ConstraintCompilerPool]:
-    pool = ConstraintCompilerPool(command or default_compile_command(), wall_limit_s=wall_limit_s)
-    try:
-        yield pool
-    finally:
-        await pool.close()
-    assert children() == []
+def compilers(
+    command: Sequence[str] | None = None, **limits: float
+) -> AbstractAsyncContextManager[HelperPool[CompileRequest, Compiled]]:
+    return helper_pool(COMPILING, command, **limits)
 
 
 async def test_grammars_are_those_of_the_translator() -> None:
@@ -119,7 +114,7 @@ async def test_grammars_are_those_of_the_translator() -> None:
     async with compilers() as pool:
         assert children() == [], "a server that only chats needs none"
         for constraint in cases:
-            assert await pool.translate(asked(constraint)) == compile_constraint(constraint)
+            assert await pool.ask(asked(constraint)) == compile_constraint(constraint)
         assert len(children()) == 1
 
 
@@ -131,25 +126,25 @@ async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() 
                 tool = CompileTool(
                     form=form.name, parameters=TOOL.parameters, strict=False, whitespace=whitespace
                 )
-                made = await pool.translate(encode_request(tool))
+                made = await pool.ask(tool)
                 assert made == tool_grammar(form, TOOL.parameters, whitespace=whitespace)
         frame = CompileFrame(form=HERMES.name, names=(TOOL.name,), parallel=False, answer=True)
-        made = await pool.translate(encode_request(frame))
+        made = await pool.ask(frame)
         assert made == call_frame(HERMES, (TOOL.name,), parallel=False, answer=True)
         answer = CompileAnswer(form=HERMES.name, constraint=SMALL)
-        made = await pool.translate(encode_request(answer))
+        made = await pool.ask(answer)
         assert made == print_piece(translate_constraint(SMALL), tokens=True)
 
 
 async def test_refusals_come_back_as_they_are() -> None:
     async with compilers() as pool:
         with pytest.raises(UnsupportedSchema) as caught:
-            await pool.translate(asked(JsonSchemaConstraint({"properties": {"a": {"$ref": "http://x/y"}}})))
+            await pool.ask(asked(JsonSchemaConstraint({"properties": {"a": {"$ref": "http://x/y"}}})))
         assert caught.value.pointer == "/properties/a"
         with pytest.raises(UnsupportedPattern):
-            await pool.translate(asked(RegexConstraint(r"(a)\1")))
+            await pool.ask(asked(RegexConstraint(r"(a)\1")))
         with pytest.raises(InvalidGrammar) as invalid:
-            await pool.translate(does('root ::= "a'))
+            await pool.ask(does('root ::= "a'))
         assert invalid.value.line == 1
         assert len(children()) == 1
 
@@ -158,17 +153,17 @@ async def test_refusals_come_back_as_they_are() -> None:
 async def test_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(GrammarTooComplex):
-            await pool.translate(does(text))
-        assert await pool.translate(does("next")) == CompiledGrammar("next", "")
+            await pool.ask(does(text))
+        assert await pool.ask(does("next")) == CompiledGrammar("next", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
 async def test_a_busy_machine_is_not_held_against_the_constraint() -> None:
     async with compilers(scripted(), wall_limit_s=1.0) as pool:
-        await pool.translate(does("first"))
+        await pool.ask(does("first"))
         [process] = children()
-        with pytest.raises(Overloaded, match="busy"):
-            await pool.translate(does("sleep"))
+        with pytest.raises(Unavailable, match="busy"):
+            await pool.ask(does("sleep"))
         assert process not in children()
 
 
@@ -176,7 +171,7 @@ async def test_a_process_that_something_else_killed_is_replaced_and_asked_again(
     tmp_path: Path,
 ) -> None:
     async with compilers(scripted()) as pool:
-        made = await pool.translate(does(f"once {tmp_path / 'done'}"))
+        made = await pool.ask(does(f"once {tmp_path / 'done'}"))
         assert made == CompiledGrammar("again", "")
 
 
@@ -184,27 +179,27 @@ async def test_a_process_that_something_else_killed_is_replaced_and_asked_again(
 async def test_one_that_ends_again_is_our_fault(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
-            await pool.translate(does(text))
-        assert await pool.translate(does("next")) == CompiledGrammar("next", "")
+            await pool.ask(does(text))
+        assert await pool.ask(does("next")) == CompiledGrammar("next", "")
 
 
 async def test_an_idle_process_that_was_killed_is_replaced() -> None:
     async with compilers() as pool:
-        await pool.translate(asked(SMALL))
+        await pool.ask(asked(SMALL))
         [process] = children()
         process.send_signal(signal.SIGKILL)
-        assert await pool.translate(asked(SMALL)) == compile_constraint(SMALL)
+        assert await pool.ask(asked(SMALL)) == compile_constraint(SMALL)
 
 
 async def test_a_command_that_cannot_be_started_is_our_fault() -> None:
     async with compilers(("/nowhere/at-all",)) as pool:
         with pytest.raises(Unavailable, match="could not be started"):
-            await pool.translate(asked(SMALL))
+            await pool.ask(asked(SMALL))
 
 
 async def test_a_call_that_is_cancelled_ends_its_process() -> None:
     async with compilers(scripted()) as pool:
-        waiting = asyncio.create_task(pool.translate(does("sleep")))
+        waiting = asyncio.create_task(pool.ask(does("sleep")))
         async with asyncio.timeout(60):
             while not children():
                 await asyncio.sleep(0.005)
@@ -214,21 +209,21 @@ async def test_a_call_that_is_cancelled_ends_its_process() -> None:
         async with asyncio.timeout(60):
             while process in children():
                 await asyncio.sleep(0.005)
-        assert await pool.translate(does("next")) == CompiledGrammar("next", "")
+        assert await pool.ask(does("next")) == CompiledGrammar("next", "")
 
 
 async def test_the_smallest_that_waits_is_next() -> None:
     done: list[int] = []
 
-    async def ask(pool: ConstraintCompilerPool, size: int) -> None:
-        await pool.translate(does("a" * size))
+    async def ask(pool: HelperPool[CompileRequest, Compiled], size: int) -> None:
+        await pool.ask(does("a" * size))
         done.append(size)
 
     async with compilers(scripted()) as pool:
-        holding = [asyncio.create_task(pool.translate(does("sleep"))) for _ in range(PROCESSES - 1)]
+        holding = [asyncio.create_task(pool.ask(does("sleep"))) for _ in range(COMPILING.processes - 1)]
         await asyncio.sleep(0)
         async with asyncio.timeout(60):
-            while len(children()) < PROCESSES - 1:
+            while len(children()) < COMPILING.processes - 1:
                 await asyncio.sleep(0.005)
         await asyncio.gather(*(ask(pool, size) for size in (50_000, 900, 20_000, 30)))
         assert done == [50_000, 30, 900, 20_000], "the first had a free process"
@@ -237,13 +232,12 @@ async def test_the_smallest_that_waits_is_next() -> None:
         await asyncio.wait(holding)
 
 
-async def test_who_finds_no_free_process_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jan_serve.supervisor.constraint_compiler.WAIT_LIMIT_S", 0.05)
-    async with compilers(scripted()) as pool:
-        holding = [asyncio.create_task(pool.translate(does("sleep"))) for _ in range(PROCESSES)]
+async def test_who_finds_no_free_process_is_not_kept_waiting() -> None:
+    async with compilers(scripted(), wait_limit_s=0.05) as pool:
+        holding = [asyncio.create_task(pool.ask(does("sleep"))) for _ in range(COMPILING.processes)]
         await asyncio.sleep(0)
-        with pytest.raises(Overloaded, match="busy"):
-            await pool.translate(does("next"))
+        with pytest.raises(Unavailable, match="busy"):
+            await pool.ask(does("next"))
         for task in holding:
             task.cancel()
         await asyncio.wait(holding)
@@ -251,11 +245,11 @@ async def test_who_finds_no_free_process_is_not_kept_waiting(monkeypatch: pytest
 
 async def test_who_waits_when_the_server_ends_is_told_so() -> None:
     async with compilers(scripted()) as pool:
-        waiting = [asyncio.create_task(pool.translate(does("sleep"))) for _ in range(PROCESSES + 1)]
+        waiting = [asyncio.create_task(pool.ask(does("sleep"))) for _ in range(COMPILING.processes + 1)]
         await asyncio.sleep(0)
         await pool.close()
         for task in waiting:
             with pytest.raises(Draining):
                 await task
         with pytest.raises(Draining):
-            await pool.translate(does("next"))
+            await pool.ask(does("next"))

@@ -1,1 +1,0 @@
-"""The helper process that compiles constraints and tool-call grammars."""

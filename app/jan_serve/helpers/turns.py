@@ -1,0 +1,54 @@
+"""Who gets the next free process of a pool: clients by turns, and of each client the requests about in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+_SECONDS_PER_BYTE: Final = 1e-6
+_MOST_SECONDS: Final = 2.0
+"""A request waits as if it had come later by its size, since a small one is soon done; but it does wait no longer."""
+
+_Entry = tuple[float, int, asyncio.Future[None]]
+
+
+class Turns:
+    """A number of places. The next free one goes to the client that had its turn longest ago."""
+
+    def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._free = places
+        self._clock = clock
+        self._numbers = count()
+        self._waiting: OrderedDict[str, list[_Entry]] = OrderedDict()
+        """By client, in the order of their turns: heaps of what waits."""
+
+    async def take(self, client: str, size: int) -> None:
+        """Wait for a place, which `leave` gives back. size: bytes of the request. Cancelling the call gives it up."""
+        if self._free:
+            self._free -= 1
+            return
+        rank = self._clock() + min(_MOST_SECONDS, size * _SECONDS_PER_BYTE)
+        place = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting.setdefault(client, []), (rank, next(self._numbers), place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():  # it had come
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        while self._waiting:
+            client, entries = self._waiting.popitem(last=False)
+            _, _, place = heapq.heappop(entries)
+            if entries:
+                self._waiting[client] = entries  # its next turn comes after those of all others
+            if not place.cancelled():
+                place.set_result(None)
+                return
+        self._free += 1

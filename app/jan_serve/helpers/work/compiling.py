@@ -1,0 +1,60 @@
+"""Compiles constraints and tool calls. Started as `jan-serve compile`; not a user command."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.chat.detect import FORMATS
+from jan_serve.errors import GrammarTooComplex, ProtocolError
+from jan_serve.generation.constraint.call_frame import call_frame
+from jan_serve.generation.constraint.constraint_grammar import (
+    compile_constraint,
+    explained,
+    print_piece,
+    translate_constraint,
+)
+from jan_serve.generation.constraint.tool_grammar import answer_has_tokens, tool_grammar
+from jan_serve.helpers.child import serve
+from jan_serve.helpers.compiling import (
+    COMPILING,
+    CompileAnswer,
+    CompileConstraint,
+    Compiled,
+    CompileFrame,
+    CompileRequest,
+    CompileTool,
+    ExplainSchema,
+)
+
+_FORMATS: Final = {form.name: form for form in FORMATS}
+
+
+def main() -> int:
+    """Serve requests until the pipe closes."""
+    return serve(COMPILING, compiled)
+
+
+def compiled(request: CompileRequest) -> Compiled:
+    """The grammar or grammars. Raises the error of the constraint."""
+    try:
+        return _compiled(request)
+    except RecursionError:
+        raise GrammarTooComplex("the constraint is nested deeper than one request may be") from None
+
+
+def _compiled(request: CompileRequest) -> Compiled:
+    if isinstance(request, CompileConstraint):
+        return compile_constraint(request.constraint, with_gbnf=request.with_gbnf)
+    if isinstance(request, ExplainSchema):
+        return explained(request.constraint)
+    form = _FORMATS.get(request.form)
+    if form is None:
+        raise ProtocolError(f"no chat format is named {request.form!r}")
+    match request:
+        case CompileTool(parameters=parameters, strict=strict, whitespace=whitespace):
+            return tool_grammar(form, parameters, strict=strict, whitespace=whitespace)
+        case CompileFrame(names=names, parallel=parallel, answer=answer):
+            return call_frame(form, names, parallel=parallel, answer=answer)
+        case CompileAnswer(constraint=constraint):
+            tokens = answer_has_tokens(form)
+            return print_piece(translate_constraint(constraint), tokens=tokens)

@@ -1,1 +1,0 @@
-"""The helper process that renders chat templates, which are code from untrusted files."""

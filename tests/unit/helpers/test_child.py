@@ -1,0 +1,84 @@
+"""Frames and messages of helper processes, and what made one run out of memory. Their lives are in the tests beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.errors import InvalidRequest, ProtocolError
+from jan_serve.helpers.child import ran_out_of_memory, reply_to
+from jan_serve.helpers.compiling import COMPILING
+from jan_serve.helpers.headers import HEADERS, ReadHeader
+from jan_serve.helpers.kind import MAX_FRAME_BYTES, HelperKind, Reply, framed
+from jan_serve.helpers.media import DECODING
+from jan_serve.helpers.rendering import RENDERING
+
+KINDS: tuple[HelperKind[Any, Any], ...] = (COMPILING, HEADERS, DECODING, RENDERING)
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"\0" * 300])
+def test_a_frame_begins_with_its_length(body: bytes) -> None:
+    frame = framed(body)
+    assert int.from_bytes(frame[:4], "little") == len(body)
+    assert frame[4:] == body
+
+
+def test_a_message_has_a_limit() -> None:
+    with pytest.raises(ProtocolError, match="too large for a media decoder"):
+        DECODING.encode_reply(Reply(result=bytes(MAX_FRAME_BYTES)))
+
+
+@every_kind
+@pytest.mark.parametrize("body", [b'{"x":' + b"[" * 9_999, b"\x81\xa1x" + b"\x91" * 9_999, b"", b"\xa1\xff"])
+def test_what_is_no_message_is_a_protocol_error(kind: HelperKind[Any, Any], body: bytes) -> None:
+    for decode in (kind.decode_request, kind.decode_reply):
+        with pytest.raises(ProtocolError):
+            decode(body)
+
+
+def _fails(error: Exception) -> Any:
+    def work(_: object) -> Any:
+        raise error
+
+    return work
+
+
+def _too_long(_: object) -> Any:
+    return "x" * (MAX_FRAME_BYTES + 1)
+
+
+REPLIES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a refusal": (_fails(InvalidRequest("no", param="x")), {"code": "invalid_request", "last": False}),
+    "too large for the memory": (_fails(MemoryError()), {"beyond_limits": True, "last": True}),
+    "too large for the pipe": (_too_long, {"beyond_limits": True, "last": True}),
+}
+
+
+@pytest.mark.parametrize("case", REPLIES)
+def test_replies_in_place_of_a_result(case: str) -> None:
+    work, fields = REPLIES[case]
+    data, last = reply_to(HEADERS, work, HEADERS.encode_request(ReadHeader(path="m")))
+    reply = HEADERS.decode_reply(data)
+    assert {name: getattr(reply, name) for name in fields} == fields
+    assert last is fields["last"]
+
+
+def _chained(cause: Exception, *, explicit: bool) -> Exception:
+    try:
+        try:
+            raise cause
+        except Exception as error:
+            if explicit:
+                raise ValueError("later") from error
+            raise ValueError("later")  # noqa: B904  # the implicit context is what is tested
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_the_root_cause_counts(explicit: bool) -> None:
+    assert ran_out_of_memory(MemoryError())
+    assert ran_out_of_memory(_chained(MemoryError(), explicit=explicit))
+    assert not ran_out_of_memory(_chained(KeyError("a"), explicit=explicit))
