@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
+from jan_serve.core.caller import client
 from jan_serve.errors import Draining, EngineCrashed, ProtocolError, Unavailable, error_from_payload
 from jan_serve.helpers.kind import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
 from jan_serve.helpers.turns import Turns
@@ -77,14 +78,14 @@ class HelperPool(Generic[Q, A]):
         while self._idle:
             await self._idle.pop().end()
 
-    async def ask(self, request: Q, client: str = "") -> A:
-        """The result. client: who asks; clients take turns where processes are few.
+    async def ask(self, request: Q) -> A:
+        """The result. Clients (`core.caller`) take turns where processes are few.
 
         Raises the error of the work; EngineCrashed; Unavailable where no process was free, or none was done, in time.
         """
         if self._closed:
             raise _draining()
-        task = asyncio.create_task(self._ask(request, client))
+        task = asyncio.create_task(self._ask(request))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         try:
@@ -108,11 +109,11 @@ class HelperPool(Generic[Q, A]):
         if not task.cancelled():
             task.exception()  # seen, even where nobody waits any more
 
-    async def _ask(self, request: Q, client: str) -> A:
+    async def _ask(self, request: Q) -> A:
         data = framed(self.kind.encode_request(request))
         try:
             async with asyncio.timeout(self.kind.wait_limit_s):
-                await self._turns.take(client, len(data))
+                await self._turns.take(client.get(), len(data))
         except TimeoutError:
             raise self._busy("no process was free") from None
         try:

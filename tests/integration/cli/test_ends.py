@@ -162,14 +162,14 @@ def test_a_signal_during_imports(tmp_path: Path, words: list[str], module: str, 
 _IN_A_DESTRUCTOR = """
 import os, signal, sys
 from jan_serve.wiring import parts
-build = parts.build_compiler
+build = parts.build_manager
 class Dropped:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
-def interrupted():
+def interrupted(*given):
     Dropped()
-    return build()
-parts.build_compiler = interrupted
+    return build(*given)
+parts.build_manager = interrupted
 sys.argv = ["jan-serve", "serve", "--port", "0"]
 from jan_serve.__main__ import main
 sys.exit(main())
