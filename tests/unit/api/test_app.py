@@ -74,10 +74,10 @@ async def test_no_request_asks_for_telemetry(
     assert asked == []
 
 
-@pytest.mark.parametrize("process", ["engine", "rendering", "compiling"])
-def test_the_other_processes_have_no_event_loop(process: str) -> None:
+@pytest.mark.parametrize("module", ["engine.worker", "helpers.work.rendering", "helpers.work.compiling"])
+def test_the_other_processes_have_no_event_loop(module: str) -> None:
     code = (
-        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.{process}.worker;"
+        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.{module};"
         " print(*sorted(sys.modules.keys() & {'asyncio', 'fastapi', 'pydantic', 'rich', 'typer'}))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
