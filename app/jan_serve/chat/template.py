@@ -48,8 +48,12 @@ def render_prompt(prompt: ChatPrompt, facts: TemplateFacts, now: Callable[[], da
     )
     messages, partial = _split_partial_answer(messages) if prompt.continues_answer else (messages, None)
     messages, texts = (messages, []) if traits.call_opening is None else set_apart(messages)
-    opens = prompt.opens_answer or partial is not None
-    prompt = msgspec.structs.replace(prompt, messages=messages, tools=tools, opens_answer=opens)
+    opens, kwargs = prompt.opens_answer or partial is not None, prompt.template_kwargs
+    if partial is not None and prompt.asks_for_thoughts is None and _has_thought(partial, chat_format):
+        kwargs = {**kwargs, THINKING_SWITCH: True}
+    prompt = msgspec.structs.replace(
+        prompt, messages=messages, tools=tools, opens_answer=opens, template_kwargs=kwargs
+    )
     text = rendered(compiled(source), _values(prompt, source, chat_format, facts, now))
     text = with_texts(text, texts, traits.call_opening or "", chat_format)
     return text if partial is None else text + _partial_answer(partial, chat_format, text)
@@ -62,6 +66,17 @@ def _split_partial_answer(messages: tuple[Message, ...]) -> tuple[tuple[Message,
     return messages[:-1], last
 
 
+def _opening(message: Message, chat_format: ChatFormat) -> str | None:
+    """The mark by which the content begins with a thought."""
+    thought, content = chat_format.thought, text_of(message, 0).lstrip()
+    marks = (mark.strip() for mark in thought.opens) if thought is not None else ()
+    return next((mark for mark in marks if content.startswith(mark)), None)
+
+
+def _has_thought(message: Message, chat_format: ChatFormat) -> bool:
+    return bool(message.reasoning_content) or _opening(message, chat_format) is not None
+
+
 def _partial_answer(message: Message, chat_format: ChatFormat, text: str) -> str:
     """The partial answer, after its thought if it has one, there or at the beginning of its content."""
     thought, content = chat_format.thought, text_of(message, 0)
@@ -69,9 +84,7 @@ def _partial_answer(message: Message, chat_format: ChatFormat, text: str) -> str
         return chat_format.text_opens + content
     is_open = chat_format.prompt_opens_thought(text)
     after_thought = chat_format.calls.after_thought or "\n\n"
-    opening = next(
-        (mark.strip() for mark in thought.opens if content.lstrip().startswith(mark.strip())), None
-    )
+    opening = _opening(message, chat_format)
     pieces: list[str] = []
     if message.reasoning_content:
         pieces += [] if is_open else [thought.opens[0], "\n"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, cast
 
 from jan_serve.chat.call_arguments import arguments_text, object_arguments
@@ -51,10 +52,17 @@ _OTHER_SWITCHES: Final = {
 """Values that turn thinking on and off in templates without the usual switch; None: the variable stays absent."""
 
 
+_HAS_DEFAULT: Final = re.compile(rf"\b{THINKING_SWITCH}\s*(is\s+(not\s+)?defined\b|\|\s*default\b)")
+"""A template that says itself what an absent switch means."""
+
+
 def thinking_values(prompt: ChatPrompt, source: str) -> dict[str, Any]:
-    """The variables that switch thinking. The usual one is on by default; others have the template's default."""
+    """The variables that switch thinking, as the request says. Where it says nothing, the usual one is on in templates
+    that do not foresee its absence: `not enable_thinking` would switch thinking off."""
+    if prompt.asks_for_thoughts is None:
+        return {} if _HAS_DEFAULT.search(source) else {THINKING_SWITCH: True}
     values: dict[str, Any] = {THINKING_SWITCH: prompt.thinks}
-    if THINKING_SWITCH not in source and prompt.asks_for_thoughts is not None:
+    if THINKING_SWITCH not in source:
         chosen = {name: on if prompt.thinks else off for name, (on, off) in _OTHER_SWITCHES.items()}
         values |= {name: value for name, value in chosen.items() if value is not None}
     return values

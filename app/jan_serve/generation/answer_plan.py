@@ -17,7 +17,7 @@ from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.guide import CallGrammars, Guide, ThoughtGuide, Trigger
 from jan_serve.core.messages import Tool
-from jan_serve.core.request import THINKING_SWITCH, ChatPrompt
+from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 
@@ -137,14 +137,16 @@ def thought_guide(
     if thought is None or not (is_open or thought.is_in(template)):
         return None
     closed = any(text.rstrip().endswith(mark.strip()) for mark in thought.closes)
-    switched = THINKING_SWITCH in (template or "") or prompt.asks_for_thoughts is not None
+    thinks = prompt.asks_for_thoughts
+    if thinks is None:
+        thinks = _thinks_by_default(chat_format, template)
     return ThoughtGuide(
         opens=tuple(mark.strip() for mark in thought.opens),
         closes=tuple(mark.strip() for mark in thought.closes),
         ends=thought.ends,
         is_open=is_open,
         anywhere=thought.anywhere,
-        may_open=not closed and prompt.thinks and (switched or _thinks_by_default(chat_format, template)),
+        may_open=thinks and not closed,
         budget=prompt.reasoning_budget,
     )
 

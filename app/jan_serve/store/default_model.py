@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -18,21 +19,26 @@ _MAX_BYTES: Final = 4096
 
 
 class LastModel:
-    """The model that was loaded last to write text, of one models folder. Each method blocks briefly on the disk."""
+    """The model of one models folder that was loaded last to write text before this process asked.
+
+    What the process loads itself counts from the next start: requests without a name get the same model as long as a
+    server runs. Each method blocks briefly on the disk.
+    """
 
     def __init__(self, models_dir: Path) -> None:
         self._file = models_dir / STATE_FOLDER / "last-model"
         self._noted: str | None = None
 
+    @cached_property
     def name(self) -> str | None:
         """Its canonical name. None if there is none; the model may be gone."""
         with contextlib.suppress(OSError), self._file.open("rb") as file:
             return os.fsdecode(file.read(_MAX_BYTES))
-        return self._noted
+        return None
 
     def note(self, name: str) -> None:
-        """Without write access, only this process knows it."""
-        if name != self.name():
+        """Keep the name for the next start, where the folder can be written."""
+        if name != (self._noted or self.name):
             self._noted = name
             with contextlib.suppress(OSError):
                 write_atomically(self._file, os.fsencode(name))

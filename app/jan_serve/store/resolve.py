@@ -203,7 +203,7 @@ class ModelResolver:
     def _likeliest(self, entries: Sequence[ModelEntry]) -> DefaultModel | None:
         from jan_serve.store.default_model import likeliest  # not needed where there is one model
 
-        return likeliest(entries, self._last.name(), self.effective_facts)
+        return likeliest(entries, self._last.name, self.effective_facts)
 
     @cached_property
     def _last(self) -> LastModel:

@@ -85,6 +85,17 @@ def test_the_prompt_ends_with_a_partial_answer(template: RealTemplate) -> None:
 
 
 NO_SWITCH = {"tencent-Hy3": "thinks only where the request names an effort"}
+OFF_WHERE_ABSENT = (
+    "deepseek-ai-DeepSeek-V3.1",
+    "deepseek-ai-DeepSeek-V3.2",
+    "deepseek-ai-DeepSeek-V4",
+    "deepseek-ai-DeepSeek-V4-Flash-0731",
+    "google-gemma-4-31B-it",
+    "google-gemma-4-31B-it-interleaved",
+    "poolside-Laguna-XS-2.1",
+    "poolside-Laguna-XS.2",
+)
+"""Templates that say themselves that a switch which is absent is off."""
 
 
 def closes_thought(template: RealTemplate, **prompt: Any) -> bool:
@@ -97,8 +108,9 @@ def closes_thought(template: RealTemplate, **prompt: Any) -> bool:
 
 @real
 def test_a_model_thinks_unless_the_request_says_otherwise(template: RealTemplate) -> None:
-    assert closes_thought(template) == (template.name in NO_SWITCH)
-    assert closes_thought(template, template_kwargs={"enable_thinking": None}) == (template.name in NO_SWITCH)
+    is_off = template.name in NO_SWITCH or template.name in OFF_WHERE_ABSENT
+    assert closes_thought(template) == is_off
+    assert closes_thought(template, template_kwargs={"enable_thinking": None}) == is_off
     for effort in ("minimal", "low", "medium", "high"):
         assert not closes_thought(template, template_kwargs={"reasoning_effort": effort}), effort
 

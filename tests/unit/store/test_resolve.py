@@ -250,10 +250,22 @@ def test_the_default_of_several_models_is_never_the_built_in_one(
     elif last is not None:
         LastModel(models).note(last)
     resolver.note_use(resolver.resolve("jan-tiny"))
-    for each in (resolver, ModelResolver(models, builtin=builtin, index=ModelIndex(models))):
-        found = each.default()
-        assert found.entry is not None
-        assert (found.entry.name, found.reason, found.is_expected) == (name, reason, False)
+    found = ModelResolver(models, builtin=builtin, index=ModelIndex(models)).default()
+    assert found.entry is not None
+    assert (found.entry.name, found.reason, found.is_expected) == (name, reason, False)
+
+
+def test_the_default_of_a_server_stays_whatever_it_loads(tmp_path: Path, builtin: tuple[str, Path]) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for age, name in enumerate(("a", "b", "c")):
+        (models / f"{name}.gguf").write_bytes(CHATS.build())
+        os.utime(models / f"{name}.gguf", ns=(age * 10**9, age * 10**9))
+    for start in ("c", "a"):
+        resolver = ModelResolver(models, builtin=builtin)
+        for name in ("b", "c", "a"):
+            assert resolver.resolve(None).name == start
+            resolver.note_use(resolver.resolve(name))
 
 
 def test_models_of_the_same_age_have_one_default(tmp_path: Path, builtin: tuple[str, Path]) -> None:

@@ -275,4 +275,5 @@ def test_the_model_that_wrote_text_last_is_the_default(sources: ModelSources, co
         assert (found.entry.name, found.reason) == (name, "used last; none of them chats")
     sources.loaded(sources.resolve("two"), fake_facts(is_embedding_model=True))
     sources.loaded(sources.resolve("jan-tiny"), fake_facts())
-    assert sources.resolve(None).name == "one"
+    found = build_resolver(load_settings().settings).default()
+    assert found.entry is not None and found.entry.name == "one"

@@ -186,7 +186,7 @@ async def test_nesting_is_refused_over_http(client: httpx.AsyncClient) -> None:
         refused(response, 400, "invalid_json")
 
 
-@pytest.mark.parametrize("body", [b"\xff\xfe", b'{"messages": "\\ud800"}', b"not json", b"{'a':1}", b" "])
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"not json", b"{'a':1}", b" "])
 async def test_bad_text_is_refused_over_http(client: httpx.AsyncClient, body: bytes) -> None:
     response = await client.post(
         "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
