@@ -31,6 +31,7 @@ _MARK: Final = "CHAOS_RUN"
 _CONFIG: Final = """
 data_dir = {data!r}
 models_dir = {models!r}
+model = "jan-tiny"
 idle_exit_s = 0
 drain_timeout_s = 5
 write_timeout_s = 20

@@ -20,6 +20,8 @@ NOTHING: Final = "/[^\\s\\S]/"
 def shallow_start(lines: list[str]) -> str:
     """The start rule, which is the first line, where needed with an alternative that no text takes: it refers to rules
     far down, so that no chain of references is long when llguidance follows it."""
+    if sum(1 + line.count("(") for line in lines) <= MAX_REFERENCE_DEPTH:
+        return lines[0]  # a path has each rule once, with the groups around one of its references
     headed = [line.split(": ", 1) for line in lines]
     bodies = {header.removesuffix(PARAMETER).removesuffix(LAZY): body for header, body in headed}
     arguments = {header.removesuffix(PARAMETER): "::0" for header, _ in headed if header.endswith(PARAMETER)}

@@ -69,7 +69,7 @@ from jan_serve.grammar.layout import (
     laid_rules,
     layout_uses,
 )
-from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS, MAX_REFERENCE_DEPTH
+from jan_serve.grammar.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS
 from jan_serve.grammar.right_linear import NotRegular, solve
 from jan_serve.grammar.transform import references
 
@@ -182,8 +182,7 @@ class _Printer:
         # llguidance reads terminals in any order; defined before use is easier to read.
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
         lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
-        if len(lines) > MAX_REFERENCE_DEPTH:
-            lines[0] = shallow_start(lines)
+        lines[0] = shallow_start(lines)
         return LarkText("\n".join(lines) + "\n", tuple(self._specials.values()))
 
     def _add(self, name: str, body: str) -> None:

@@ -8,21 +8,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_HEX: Final = rb"[0-9a-fA-F]"
-_HIGH: Final = rb"\\u[dD][89abAB]" + _HEX + rb"{2}"
-_LOW: Final = rb"\\u[dD][c-fC-F]" + _HEX + rb"{2}"
-_BACKSLASHES: Final = rb"((?<!\\)(?:\\\\)*+)"
-_LONE: Final = re.compile(
-    _BACKSLASHES + _HIGH + rb"(?!" + _LOW + rb")|(?<!" + _HIGH + rb")" + _BACKSLASHES + _LOW
+_HIGH: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW: Final = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_TO_NEXT: Final = re.compile(
+    # Escapes are read whole, so that an escaped backslash begins none.
+    rb"((?:[^\\]++|" + _HIGH + _LOW + rb"|\\(?:[^u]|u(?![dD][89a-fA-F])))*+)(?:" + _HIGH + b"|" + _LOW + b")",
+    re.DOTALL,
 )
 _REPLACEMENT: Final = rb"\ufffd"
 _MOST: Final = 10_000
-"""Of a text: more take too long to replace."""
+"""Half pairs of a text: more take too long to replace."""
 
 
 def without_lone_surrogates(json_text: bytes) -> bytes:
     """The text with `\\ufffd` in place of each half pair, 10,000 at most: as long as before, so that places stay."""
-    return _LONE.sub(lambda found: (found[1] or found[2] or b"") + _REPLACEMENT, json_text, _MOST)
+    parts: list[bytes] = []
+    at = 0
+    while len(parts) < 2 * _MOST and (found := _TO_NEXT.match(json_text, at)):
+        parts += json_text[at : found.end(1)], _REPLACEMENT
+        at = found.end()
+    return b"".join([*parts, json_text[at:]])
 
 
 def valid_text(text: str) -> str:

@@ -144,7 +144,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Prefill
 
         async def fetch() -> None:
             connection = await connect(
-                endpoint.host, endpoint.port, FORGER, endpoint.key, connect_s=20, patience_s=20
+                endpoint.host, endpoint.port, endpoint.name, endpoint.key, connect_s=20, patience_s=20
             )
             await pull(connection, int(reply["id"]), taker, 1)
             await connection.close()

@@ -52,6 +52,7 @@ def text_of(answer: Any) -> str:
 def test_warm_up_links_the_nodes_once(fleet: tuple[str, Served, Served]) -> None:
     for _ in range(2):
         assert post(fleet[0], "/distserve/connection_warmup", {}).body == b'{"SUCCESS":true}'
+    wait_until(lambda: "linked with" in fleet[1].log)
     assert fleet[1].log.count("linked with") == 1
 
 

@@ -27,16 +27,21 @@ COMPILE = f"""
 import json, sys, threading
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 
+judged = []
+
 def judge():
     case = json.load(sys.stdin)
     oracle = LlguidanceOracle()
     matcher = oracle.compile(case["lark"])
-    print(json.dumps([oracle.accepts(matcher, text) for text in case["texts"]]))
+    judged.extend(oracle.accepts(matcher, text) for text in case["texts"])
 
 threading.stack_size({STACK_BYTES})
 thread = threading.Thread(target=judge)
 thread.start()
 thread.join()
+if not judged:
+    sys.exit("the thread failed")
+print(json.dumps(judged))
 """
 
 

@@ -20,8 +20,6 @@ def test_the_text_is_what_a_lenient_reader_reads(pieces: list[str]) -> None:
     text = '"' + "".join(pieces) + '"'
     repaired = without_lone_surrogates(text.encode())
     assert len(repaired) == len(text.encode())
-    if r"\\ud83d" in text:
-        return  # an escaped backslash and what looks like half a pair: the low half after it may be left
     assert msgspec.json.decode(repaired) == valid_text(json.loads(text))
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar.automata import dfa as automata
 from jan_serve.grammar.automata.dfa import Dfa, partition
+from jan_serve.grammar.json_schema.digit_ranges import whole_numbers
 from jan_serve.grammar.json_schema.numbers import NumberSpec, whole_bounds
 from jan_serve.grammar.limits import MAX_PRODUCT_STATES
 from jan_serve.grammar.regex.ast import EPSILON, Automaton, Chars, Loop, Regex, alternation, concat
@@ -30,8 +31,6 @@ _MAX_SCALE: Final = 30
 # A whole number has to be written with all of its digits, also where a schema asks for more than MAX_WHOLE.
 _MAX_DIGITS = 400
 _UNWRITTEN: Final = Fraction(10**_MAX_DIGITS)
-# Each digit of a bound that is not a zero at its end nests an expression.
-_MAX_NESTED_DIGITS = 90
 # Digits of a double's integers that are exact. Multiples up to here are worth all states that there are.
 _EXACT_DIGITS: Final = 15
 _DIGIT = Chars(((0x30, 0x39),))
@@ -165,56 +164,16 @@ def _most_digits(spec: NumberSpec) -> int:
 
 def _check_digits(*least: Fraction | int) -> None:
     """Raises GrammarTooComplex if a magnitude that each value has is too large to be written."""
-    most = max(least)
-    if most >= _UNWRITTEN or len(str(int(most)).rstrip("0")) > _MAX_NESTED_DIGITS:
-        raise GrammarTooComplex(
-            f"a number bound has more than {_MAX_DIGITS} digits, or {_MAX_NESTED_DIGITS} without the last zeros"
-        )
+    if max(least) >= _UNWRITTEN:
+        raise GrammarTooComplex(f"a number bound has more than {_MAX_DIGITS} digits")
 
 
 def _integers(low: int, high: int | None, longest: int | None = None) -> list[Regex]:
-    """Texts of low..high, both at least 0, by number of digits. longest: digits of one without an upper bound,
-    more by those of the lower one."""
-    options: list[Regex] = []
-    start = str(low)
-    if high is None:
-        options += _same_width(start, "9" * len(start))
-        most = None if longest is None else len(start) + longest - 2
-        options.append(concat([_digit_range(1, 9), Loop(_DIGIT, len(start), most)]))
-        return options
-    if high < low:
-        return []
-    end = str(high)
-    if len(start) == len(end):
-        return _same_width(start, end)
-    options += _same_width(start, "9" * len(start))
-    if len(end) - len(start) > 1:
-        options.append(concat([_digit_range(1, 9), Loop(_DIGIT, len(start), len(end) - 2)]))
-    options += _same_width("1" + "0" * (len(end) - 1), end)
-    return options
-
-
-def _same_width(first: str, last: str) -> list[Regex]:
-    if not first:
-        return [EPSILON]
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), len(first))
-    if same:
-        return [concat([_literal(first[:same]), item]) for item in _same_width(first[same:], last[same:])]
-    rest = len(first) - 1
-    if not first.strip("0") and last == "9" * len(last) and len(first) > 1:
-        return [Loop(_DIGIT, len(first), len(first))]
-    a, b = int(first[0]), int(last[0])
-    options: list[Regex] = []
-    if first[1:].strip("0"):
-        options += [concat([_literal(first[0]), item]) for item in _same_width(first[1:], "9" * rest)]
-        a += 1
-    whole = not last[1:].strip("9")
-    top = b if whole else b - 1
-    if a <= top:
-        options.append(concat([_digit_range(a, top), Loop(_DIGIT, rest, rest) if rest else EPSILON]))
-    if not whole:
-        options += [concat([_literal(last[0]), item]) for item in _same_width("0" * rest, last[1:])]
-    return options
+    """Texts of low..high, both at least 0. longest: digits of one without an upper bound, more by those of the lower
+    one."""
+    if high is None and longest is not None:
+        high = 10 ** (len(str(low)) + longest - 1) - 1
+    return [] if high is not None and high < low else [Automaton(whole_numbers(low, high))]
 
 
 def _decimal(spec: NumberSpec) -> list[Regex]:
