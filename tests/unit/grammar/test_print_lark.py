@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.grammar import (
     Grammar,
@@ -33,7 +34,7 @@ def judge():
     case = json.load(sys.stdin)
     oracle = LlguidanceOracle()
     matcher = oracle.compile(case["lark"])
-    judged.extend(oracle.accepts(matcher, text) for text in case["texts"])
+    judged.append([oracle.accepts(matcher, text) for text in case["texts"]])
 
 threading.stack_size({STACK_BYTES})
 thread = threading.Thread(target=judge)
@@ -41,7 +42,7 @@ thread.start()
 thread.join()
 if not judged:
     sys.exit("the thread failed")
-print(json.dumps(judged))
+print(json.dumps(judged[0]))
 """
 
 
@@ -109,6 +110,14 @@ def test_deep_text_is_compiled_on_a_small_stack(name: str) -> None:
     )
     assert done.returncode == 0, done.stderr[-500:]
     assert json.loads(done.stdout) == [True] * len(accept) + [False] * len(reject)
+
+
+@pytest.mark.parametrize("count", [1000, 1700, 1900, 2500, 3300, 5000])
+def test_groups_count_for_the_depth_of_what_is_printed(count: int) -> None:
+    """A rule for every five items, and five groups around the reference to the next: few rules are deep, too."""
+    check_lark(
+        print_lark(json_schema_to_grammar({"type": "array", "prefixItems": [{"type": "integer"}] * count}))
+    )
 
 
 def test_long_cycles_are_refused() -> None:

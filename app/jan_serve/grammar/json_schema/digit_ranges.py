@@ -7,16 +7,23 @@ square of the digits, before any are merged. A comparison with both bounds, digi
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from jan_serve.grammar.automata.dfa import Dfa, minimize, partition
 from jan_serve.grammar.limits import spend
 
-_State: TypeAlias = tuple[int, int, int]
-"""Digits read, and how they compare with as many first digits of the least and of the greatest number."""
-_START: Final = (0, 0, 0)
-_ZERO: Final = (-1, 0, 0)
-_DEAD: Final = (-2, 0, 0)
+
+class _State(NamedTuple):
+    """Digits read, and how they compare with as many first digits of the least and of the greatest number."""
+
+    read: int
+    above: int
+    below: int
+
+
+_START: Final = _State(0, 0, 0)
+_ZERO: Final = _State(-1, 0, 0)
+_DEAD: Final = _State(-2, 0, 0)
 
 
 @lru_cache(maxsize=256)
@@ -34,7 +41,7 @@ def whole_numbers(low: int, high: int | None) -> Dfa:
         if state == _ZERO or _is_within(state, least, most):
             accepting.add(number)
         targets = [_DEAD] * width
-        if state[0] >= 0:
+        if state.read >= 0:
             for digit, (symbol,) in enumerate(members):
                 targets[symbol] = _after(state, digit, least, most)
         if state == _START:
@@ -63,13 +70,13 @@ def _after(state: _State, digit: int, least: str, most: str | None) -> _State:
     elif not above:
         above = _compare(digit, int(least[read]))
     if most is None:
-        return min(read + 1, len(least) + 1), above, -1
+        return _State(min(read + 1, len(least) + 1), above, -1)
     if read == len(most):
         return _DEAD
     below = below or _compare(digit, int(most[read]))
     if len(least) == len(most) and (above < 0 or below > 0):
         return _DEAD
-    return read + 1, above, below
+    return _State(read + 1, above, below)
 
 
 def _compare(a: int, b: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 from fractions import Fraction
@@ -150,6 +151,33 @@ def test_a_bound_of_the_size_of_a_double_compiles(end: str, factor: float | None
             {"minimum": low, "maximum": high},
         ):
             enforced_schema({"type": "object", "properties": {"a": base | bounds}})
+
+
+LARGE = [
+    float(end) if "e" in end else int(end)
+    for end in ("1e77", "1e78", ENDS[-2], "1e100", "1.2345678901234567e200", "1e300", "1.79769e308")
+] + [1.7976931348623157e308]
+
+
+@pytest.mark.parametrize(("low", "high"), list(itertools.combinations(LARGE, 2)))
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_two_bounds_of_many_digits_compile(kind: str, low: float, high: float) -> None:
+    """Of either sign and either kind, wherever they lie."""
+    for least, most in ((low, high), (-high, -low), (-high, low), (-low, low)):
+        for names in (("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum")):
+            json_schema_to_grammar({"type": kind, **dict(zip(names, (least, most), strict=True))})
+
+
+def test_integers_between_two_bounds_of_many_digits_are_compared_to_the_last() -> None:
+    schema = {"type": "integer", "exclusiveMinimum": 1e100, "maximum": 1.7976931348623157e308}
+    grammar = json_schema_to_grammar(schema)
+    most = int(Fraction("1.7976931348623157e308"))
+    for number, is_within in (
+        *((10**100, False), (10**100 + 1, True), (10**99, False), (2 * 10**100, True)),
+        *((most, True), (most + 1, False), (most - 1, True), (10**308, True), (10**309, False)),
+        *((-(10**200), False), (0, False)),
+    ):
+        assert matches(grammar, str(number)) == is_within, number
 
 
 @pytest.mark.parametrize(

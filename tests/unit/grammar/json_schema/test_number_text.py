@@ -120,11 +120,22 @@ def test_a_set_without_values_has_no_text(spec: NumberSpec) -> None:
     assert number_dfa(spec).is_empty()
 
 
+def test_a_hundred_digits_of_a_bound_are_compared() -> None:
+    low = int("1234567890" * 10)
+    dfa = number_dfa(NumberSpec(low=Fraction(low), integer=True))
+    assert [dfa.matches(str(number)) for number in (low - 1, low, low + 1, low * 10)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
         (NumberSpec(low=Fraction(10**500), integer=True), "digits"),
-        (NumberSpec(low=Fraction("1234567890" * 10), integer=True), "digits"),
+        (NumberSpec(low=Fraction(10**500), multiples=frozenset({Fraction("0.5")})), "digits"),
         (NumberSpec(multiples=frozenset({Fraction("1e-31")})), "digits after the point"),
         (NumberSpec(multiples=frozenset({Fraction(10**9 + 7)})), "too many digits"),
     ],
