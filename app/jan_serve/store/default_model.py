@@ -11,7 +11,6 @@ from typing import Final
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel, ModelNotFound
-from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.model_entry import DefaultModel, ModelEntry
 
@@ -41,7 +40,9 @@ class LastModel:
         if name != (self._noted or self.name):
             self._noted = name
             with contextlib.suppress(OSError):
-                write_atomically(self._file, os.fsencode(name))
+                # A hint, written with every change of models: a torn one names no model, and chooses nothing.
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                self._file.write_bytes(os.fsencode(name))
 
 
 _CHATS: Final = 0

@@ -27,9 +27,9 @@ _DEAD: Final = _State(-2, 0, 0)
 
 
 @lru_cache(maxsize=256)
-def whole_numbers(low: int, high: int | None) -> Dfa:
-    """Texts of low..high, both at least 0, without zeros before the first digit. high: None for no bound."""
-    least, most = str(low), None if high is None else str(high)
+def whole_numbers(low: int, high: int) -> Dfa:
+    """Texts of low..high, both at least 0, without zeros before the first digit."""
+    least, most = str(low), str(high)
     cuts, symbols, members = partition([((c, c),) for c in range(0x30, 0x3A)])
     width = max(symbols) + 1
     index: dict[_State, int] = {_START: 0}
@@ -56,21 +56,19 @@ def whole_numbers(low: int, high: int | None) -> Dfa:
     return minimize(Dfa(cuts, symbols, tuple(rows), frozenset(accepting)))
 
 
-def _is_within(state: _State, least: str, most: str | None) -> bool:
+def _is_within(state: _State, least: str, most: str) -> bool:
     read, above, below = state
     if read < 1 or read < len(least) or (read == len(least) and above < 0):
         return False
-    return most is None or read < len(most) or below <= 0
+    return read < len(most) or below <= 0
 
 
-def _after(state: _State, digit: int, least: str, most: str | None) -> _State:
+def _after(state: _State, digit: int, least: str, most: str) -> _State:
     read, above, below = state
     if read >= len(least):
         above = 1
     elif not above:
         above = _compare(digit, int(least[read]))
-    if most is None:
-        return _State(min(read + 1, len(least) + 1), above, -1)
     if read == len(most):
         return _DEAD
     below = below or _compare(digit, int(most[read]))

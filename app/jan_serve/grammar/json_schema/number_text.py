@@ -171,9 +171,11 @@ def _check_digits(*least: Fraction | int) -> None:
 def _integers(low: int, high: int | None, longest: int | None = None) -> list[Regex]:
     """Texts of low..high, both at least 0. longest: digits of one without an upper bound, more by those of the lower
     one."""
-    if high is None and longest is not None:
-        high = 10 ** (len(str(low)) + longest - 1) - 1
-    return [] if high is not None and high < low else [Automaton(whole_numbers(low, high))]
+    if high is None:
+        width = len(str(low))
+        longer = Loop(_DIGIT, width, None if longest is None else width + longest - 2)
+        return [Automaton(whole_numbers(low, 10**width - 1)), concat([_digit_range(1, 9), longer])]
+    return [] if high < low else [Automaton(whole_numbers(low, high))]
 
 
 def _decimal(spec: NumberSpec) -> list[Regex]:

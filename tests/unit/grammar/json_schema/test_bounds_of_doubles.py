@@ -113,6 +113,9 @@ def test_a_number_within_bounds_is_accepted_as_python_writes_it(
     except InvalidSchema:
         assert least == float("inf") or most == -float("inf")
         return
+    except UnsupportedSchema:  # only numbers that are written with a larger exponent than answers have
+        assert 0 < max(abs(least), abs(most)) < 1e-306 or min(abs(least), abs(most)) > 1e306
+        return
     for number in numbers:
         text = json.dumps(number)
         # What a number without bounds may not be either: a digit before the point at the last exponent.

@@ -13,26 +13,26 @@ LONG = st.integers(0, 10**400)
 
 
 @settings(deadline=None)
-@given(SMALL, st.none() | SMALL)
-def test_exactly_the_numbers_within_the_bounds(low: int, high: int | None) -> None:
+@given(SMALL, SMALL)
+def test_exactly_the_numbers_within_the_bounds(low: int, high: int) -> None:
     dfa = whole_numbers(low, high)
     for number in range(1500):
-        assert dfa.matches(str(number)) == (low <= number and (high is None or number <= high)), number
-    assert dfa.matches("9" * 50) == (high is None)
+        assert dfa.matches(str(number)) == (low <= number <= high), number
+    assert not dfa.matches("9" * 50)
 
 
 @settings(max_examples=30, deadline=None)
-@given(LONG, st.none() | LONG, st.lists(LONG, max_size=5))
-def test_bounds_of_hundreds_of_digits(low: int, high: int | None, numbers: list[int]) -> None:
+@given(LONG, LONG, st.lists(LONG, max_size=5))
+def test_bounds_of_hundreds_of_digits(low: int, high: int, numbers: list[int]) -> None:
     dfa = whole_numbers(low, high)
-    near = [bound + step for bound in (low, high or 0) for step in (-1, 0, 1) if bound + step >= 0]
+    near = [bound + step for bound in (low, high) for step in (-1, 0, 1) if bound + step >= 0]
     for number in (*numbers, *near):
-        assert dfa.matches(str(number)) == (low <= number and (high is None or number <= high)), number
+        assert dfa.matches(str(number)) == (low <= number <= high), number
 
 
 @pytest.mark.parametrize("text", ["", "00", "01", "012", "-1", "1.0", "+1", "1e1", "\u0661"])
-@pytest.mark.parametrize(("low", "high"), [(0, None), (0, 99), (0, 0), (1, None)])
-def test_other_spellings_are_none(text: str, low: int, high: int | None) -> None:
+@pytest.mark.parametrize(("low", "high"), [(0, 10**400), (0, 99), (0, 0), (1, 10**400)])
+def test_other_spellings_are_none(text: str, low: int, high: int) -> None:
     assert not whole_numbers(low, high).matches(text)
 
 

@@ -55,7 +55,6 @@ COMPLEX: tuple[Any, ...] = (
     {"allOf": [{"anyOf": [{"required": [f"{i}{c}"]} for c in "abcd"]} for i in range(8)]},
     {"multipleOf": 987654321.123, "type": "number"},
     {"type": "integer", "minimum": 10**500},
-    {"type": "integer", "minimum": int("1234567890" * 39)},
     {"pattern": f"^{'a?' * 3900}$"},
     {"pattern": "(a|b)" * 2000},
     {"pattern": "a*" * 6000},
