@@ -25,7 +25,7 @@ from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
-from jan_serve.engine.scheduling.step_planning import StepPlanning
+from jan_serve.engine.scheduling.step_planner import StepPlanner
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.step_batch import StepBatch
@@ -76,12 +76,12 @@ class Engine:
             prefer_cached=settings.prefer_cached,
             reaches_back=context.reaches_back,
         )
-        self._planning = StepPlanning(context.n_batch, settings.stream_share)
+        self._planner: StepPlanner[Sequence] = StepPlanner(context.n_batch, settings.stream_share)
         # A recurrent memory cannot be cut further than it keeps states.
         max_draft = context.max_rollback if context.model.is_recurrent else MAX_DRAFT
         self._head = draft_model if isinstance(draft_model, NextTokenHead) else None
         self._drafter = Drafter(
-            self._planning.costs,
+            self._planner.costs,
             settings.prompt_lookup if max_draft else "off",
             draft_model,
             longest=self._memory.cells.capacity,
@@ -133,8 +133,8 @@ class Engine:
             shared_tokens_total=counters.shared,
             passed_total=self._scheduler.passed_total,
             made_way_total=memory.made_way_total,
-            stream_pauses_total=self._planning.pauses_total,
-            mixed_steps_total=self._planning.mixed_total,
+            stream_pauses_total=self._planner.pauses_total,
+            mixed_steps_total=self._planner.mixed_total,
             generated_tokens_total=self._output.generated,
             forced_tokens_total=self._output.forced,
             running=len(self._scheduler.running),
@@ -205,7 +205,7 @@ class Engine:
         self._admit()
         now = self._clock()
         ready = self._media.ready(self._scheduler.running, self._fail)
-        turn = self._planning.plan(
+        turn = self._planner.plan(
             self._scheduler.next_turn(now, ready),
             now=now,
             is_contended=self._turns.is_contended,
@@ -241,7 +241,7 @@ class Engine:
                     # Each accepted token would also be sampled in a step of its own: that is no cost of a draft.
                     share = len(plan) / max(len(plan), self._output.generated - sampled)
                     sampling_s = share * (self._clock() - computed)
-                    self._planning.observe(self._batch.size, 0, computed - started + sampling_s)
+                    self._planner.observe(self._batch.size, 0, computed - started + sampling_s)
             else:
                 self._recover(plan, code)
                 if code not in (DECODE_NO_CELLS, DECODE_ABORTED):
@@ -374,8 +374,10 @@ class Engine:
 
     def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
         """Learn from a step. plan: not committed yet; media: committed."""
-        self._planning.observe_prefill(plan, media, seconds)
-        self._counters.count_step(sum(item.size for item in (*plan, *media)))
+        tokens = sum(item.size for item in (*plan, *media))
+        decode = sum(item.size for item in plan if item.is_decode)
+        self._planner.observe(decode, tokens - decode, seconds)
+        self._counters.count_step(tokens)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """After a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""

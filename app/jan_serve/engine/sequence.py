@@ -103,6 +103,11 @@ class Sequence(msgspec.Struct, eq=False):
     def request(self) -> EngineRequest:
         return self.state.request
 
+    @property
+    def client(self) -> str:
+        """Whose sequence it is; see `core.caller`."""
+        return self.request.client
+
     def prefix(self, end: int | None = None) -> Tokens:
         """Its first `end` tokens (default: all), marked for prefix comparison. A view if there is no mark."""
         tokens = self.tokens.view(0, end)

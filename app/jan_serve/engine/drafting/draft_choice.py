@@ -15,8 +15,8 @@ import msgspec
 
 from jan_serve.engine.scheduling.decode_costs import Curve
 
-# Measurements are inexact: a draft must gain more than 2 %, and more than twice what they differ by.
-_MARGIN = 1.02
+# Measurements are inexact: a draft must gain more than twice what they differ by.
+_NOISES = 2.0
 # Each of several streams waits for the step: one that takes 1.2 times as long must give them 1.44 times the tokens.
 _TIME_POWER = 2.0
 # A token that is less likely to be accepted is not looked at.
@@ -78,7 +78,7 @@ def draft_lengths(
     heapify(gains)
     streams = len(candidates)
     weight = _TIME_POWER * streams if streams > 1 else 1.0
-    best_gain = streams * log(_MARGIN + 2.0 * noise) - weight * log(seconds(num_tokens)) if gains else 0.0
+    best_gain = streams * log1p(_NOISES * noise) - weight * log(seconds(num_tokens)) if gains else 0.0
     lengths, best = [0] * streams, [0] * streams
     gained, spent_s = 0.0, change_s
     for rows in range(num_tokens + 1, num_tokens + 1 + max_tokens):

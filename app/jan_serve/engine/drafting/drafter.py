@@ -105,8 +105,6 @@ class Drafter:
         choices = [_NO_CHOICE if sequence is None else self._choose(sequence) for sequence in sequences]
         kept = num_tokens if self._is_forced else min(self._padding.rows(num_tokens), num_tokens + room)
         lengths = self._lengths([choice.candidate for choice in choices], num_tokens, room, kept)
-        if any(lengths) and not self._is_forced:
-            kept = max(kept, min(self._padding.rounded(num_tokens + sum(lengths)), num_tokens + room))
         drafts = [
             None if sequence is None else self._draft(sequence, choice, length)
             for sequence, choice, length in zip(sequences, choices, lengths, strict=True)
@@ -159,7 +157,7 @@ class Drafter:
         is_kept = kept > num_tokens
         # Where the first token is right, the next steps keep the size: there is no way back yet.
         way_back = 0.0 if is_kept else 1.0 - max(candidate.share for candidate in candidates)
-        change_s = way_back * self._costs.decode.change_s(num_tokens)
+        change_s = way_back * self._costs.decode.way_back_s(num_tokens)
         run = max(expected_run(candidate) for candidate in candidates)
         curve = self._costs.draft_curve(num_tokens, kept if is_kept else 0, run)
         room = min(room, self._costs.decode.reach - num_tokens)
@@ -195,7 +193,7 @@ class Drafter:
     def _padded(
         self, sequences: SequenceOf[Sequence | None], drafts: list[Draft | None], missing: int
     ) -> list[Draft | None]:
-        """With so many more tokens, whatever they are: those of drafts are compared with what is sampled."""
+        """The drafts with `missing` more tokens. Their values do not matter."""
         padded = list(drafts)
         for index, (sequence, draft) in enumerate(zip(sequences, drafts, strict=True)):
             if sequence is None:

@@ -24,7 +24,7 @@ class GraphPadding:
         """The size that the step should keep; `num_tokens`, its size without drafts, if there is none."""
         kept = self._costs.decode.captured_rows
         plain_s = self._costs.decode_s(num_tokens)
-        self._most_s = self._costs.decode.change_back_s(num_tokens)
+        self._most_s = self._costs.decode.change_s(num_tokens)
         self._token_s = plain_s / num_tokens
         # What a new size costs is known after its third step; until then, it is kept if the draft was right at all.
         loss_s = self._costs.decode_s(kept) - plain_s if self._costs.decode.has_settled(kept) else 0.0
@@ -33,10 +33,6 @@ class GraphPadding:
             return num_tokens
         self._gained_s -= loss_s
         return kept
-
-    def rounded(self, rows: int) -> int:
-        """A power of two, if sizes are captured: the first step of a size takes longest."""
-        return 1 << (rows - 1).bit_length() if self._costs.decode.captured_rows else rows
 
     def accept(self, tokens: int) -> None:
         """Accepted ones of the step. More than the return to plain steps costs is never spent on padding."""

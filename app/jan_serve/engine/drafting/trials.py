@@ -10,8 +10,6 @@ from jan_serve.engine.drafting.draft_choice import DraftCandidate, expected_toke
 _FIRST_STEPS: Final = 32
 _MAX_STEPS: Final = 384
 _LENGTH: Final = 3
-_STEADY: Final = 4
-"""So many steps with drafts after a trial say that drafts pay."""
 _LIKELY: Final = 0.6
 """Less likely look-ups pay nowhere that is worth a trial. Whether they are right is known without one."""
 
@@ -24,7 +22,7 @@ class Trials:
 
     def __init__(self) -> None:
         self._interval = _FIRST_STEPS
-        self._without = self._with = 0
+        self._without = 0
 
     def lengths(
         self, chosen: list[int], candidates: Sequence[DraftCandidate], room: int, least_tokens: float = 0.0
@@ -34,10 +32,7 @@ class Trials:
         least_tokens: what a draft must promise to be tried.
         """
         if any(chosen):
-            self._with += 1
-            self._without = 0
-            if self._with >= _STEADY:
-                self._interval = _FIRST_STEPS
+            self._interval, self._without = _FIRST_STEPS, 0
             return chosen
         best = max(range(len(candidates)), key=lambda index: candidates[index].share)
         likely = candidates[best]
@@ -45,7 +40,6 @@ class Trials:
         if not (is_likely or likely.token_s) or likely.limit <= 0:
             return chosen
         self._without += 1
-        self._with = 0
         promises = is_likely and expected_tokens(likely) >= least_tokens
         if self._without < (self._interval if promises else _MAX_STEPS):
             return chosen

@@ -83,7 +83,7 @@ class _Shares(NamedTuple):
     requests: Counter[int]
 
     def of(self, sequence: Sequence) -> tuple[int, int]:
-        return self.clients[sequence.request.client], self.requests[id(sequence.state)]
+        return self.clients[sequence.client], self.requests[id(sequence.state)]
 
 
 class Scheduler:
@@ -174,7 +174,7 @@ class Scheduler:
 
     def _shares(self) -> _Shares:
         return _Shares(
-            Counter(sequence.request.client for sequence in self.running),
+            Counter(sequence.client for sequence in self.running),
             Counter(id(sequence.state) for sequence in self.running),
         )
 
@@ -205,7 +205,7 @@ class Scheduler:
         if largest is None:
             return None
         clients, requests = shares.of(waiting)
-        if largest.request.client != waiting.request.client:
+        if largest.client != waiting.client:
             return largest if shares.of(largest)[0] >= clients + 2 else None
         return largest if shares.of(largest)[1] >= requests + 2 else None
 

@@ -5,100 +5,86 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.engine.scheduling.decode_costs import Curve, DecodeCosts
-from jan_serve.engine.scheduling.prefill_costs import PrefillCosts, kind_of
 
 LARGEST_DECODE: Final = 64
 """Rows of the largest step without prefill whose cost is learnt by itself."""
 
-_MIN_MEASURED: Final = 16
-"""A smaller prefill costs about as much as a decode: its time says nothing about a token."""
+TILE: Final = 64
+"""Rows of a prefill from which on larger ones save little."""
+PART: Final = 32
+"""The fewest tokens of a prompt that are read for their own sake: half of them would take almost as long.
+
+Fewer say nothing about the cost of a token.
+"""
+_WEIGHT: Final = 0.25
+_MAX_RATIO: Final = 2.0
+"""How many times its estimate a measurement counts at most: limits what one slow step says."""
 _MIN_GAIN: Final = 0.1
-_WEIGHT: Final = 0.5
-_FIRST_RETRY: Final = 32
-_LAST_RETRY: Final = 1024
+_RETRY: Final = 256
+"""Prefills without streams after which a mixed step is tried again: another program may have slowed the last one."""
 
 
 class StepCosts:
-    """Steps that only decode, steps that only prefill, and how much a step saves that does both.
+    """Steps that only decode, a token of those that only prefill, and how much a step saves that does both.
 
     decode: of the first kind. `observe` alone adds to it.
+    prefill_token_s: seconds; 0 before the first measurement.
     """
 
     def __init__(self) -> None:
         self.decode = DecodeCosts(LARGEST_DECODE)
-        self._prefill = PrefillCosts()
-        self._mixing = _Mixing(), _Mixing(), _Mixing()
-
-    @property
-    def prefill_base_s(self) -> float:
-        """Per token at the start of a prompt; 0 before the first measurement."""
-        return self._prefill.base_s
-
-    def prefill_token_s(self, rows: int, depth: float) -> float:
-        """Per token of a batch of `rows`; 0 before the first measurement."""
-        return self._prefill.token_s(rows, depth)
+        self.prefill_token_s = 0.0
+        self._num_prefills = 0
+        self._mixed: float | None = None
+        """The time of a mixed step over that of two steps, on average; None: not tried."""
+        self._num_apart = 0
 
     def decode_s(self, rows: int) -> float:
-        """Of a step that decodes `rows` tokens; 0 before the first measurement."""
+        """Seconds of a step that decodes `rows` tokens; 0 before the first measurement."""
         return self.decode.seconds(rows)
 
     def decode_curve(self) -> Curve | None:
-        """Of steps that only decode; None before the first measurement. See DecodeCosts.curve."""
-        return self.decode.curve(self._prefill.base_s)
+        """Seconds of a step that only decodes, by its rows. See DecodeCosts.curve."""
+        return self.decode.curve(self.prefill_token_s)
 
     def draft_curve(self, num_tokens: int, kept: int = 0, run: float = 0.0) -> Curve | None:
         """See DecodeCosts.draft_curve."""
-        return self.decode.draft_curve(self._prefill.base_s, num_tokens, kept, run)
+        return self.decode.draft_curve(self.prefill_token_s, num_tokens, kept, run)
 
-    def observe(self, num_decode: int, num_prefill: int, seconds: float, depth: float = 0.0) -> None:
-        """Learn from a step with these numbers of decode and prefill rows; depth: the prefill's, on average."""
+    def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
+        """Learn from a step with these numbers of decode and prefill rows."""
         if not num_prefill:
             self.decode.observe(num_decode, seconds)
             return
         self.decode.interrupt()
-        if num_decode:
-            apart_s = self._apart_s(num_decode, num_prefill, depth)
-            if apart_s:
-                self._mixing[kind_of(num_prefill)].observe(seconds / apart_s)
-            return
-        self._mixing[kind_of(num_prefill)].skip()
-        if num_prefill >= _MIN_MEASURED:
-            self._prefill.observe(num_prefill, depth, seconds / num_prefill)
+        if not num_decode:
+            self._num_apart += 1
+            if num_prefill >= PART:
+                self._observe_prefill(seconds / num_prefill)
+        elif apart_s := self._apart_s(num_decode, num_prefill):
+            ratio = min(seconds / apart_s, _MAX_RATIO)
+            if self._mixed is not None and self._num_apart < _RETRY:
+                ratio = self._mixed + _WEIGHT * (ratio - self._mixed)
+            self._mixed = ratio
+            self._num_apart = 0
 
-    def mixing_pays(self, num_decode: int, num_prefill: int, depth: float) -> bool:
+    def _observe_prefill(self, token_s: float) -> None:
+        known_s, self._num_prefills = self.prefill_token_s, self._num_prefills + 1
+        # The first prompt may have read the weights from disk: a faster second one replaces what it said.
+        if not known_s or (self._num_prefills == 2 and token_s < known_s):
+            self.prefill_token_s = token_s
+        else:
+            self.prefill_token_s += _WEIGHT * (min(token_s, _MAX_RATIO * known_s) - known_s)
+
+    def mixing_pays(self, num_decode: int, num_prefill: int) -> bool:
         """Whether one step saves a tenth of the time of two, beyond noise; after many steps apart, whether it might."""
-        apart_s = self._apart_s(num_decode, num_prefill, depth)
-        if not apart_s or self.decode_s(num_decode) < _MIN_GAIN * apart_s:
+        if not self._apart_s(num_decode, num_prefill):
             return False
-        return self._mixing[kind_of(num_prefill)].pays(_MIN_GAIN + self.decode.noise)
+        most = 1.0 - _MIN_GAIN - self.decode.noise
+        return self._mixed is None or self._mixed <= most or self._num_apart >= _RETRY
 
-    def _apart_s(self, num_decode: int, num_prefill: int, depth: float) -> float:
-        prefill_s = num_prefill * self.prefill_token_s(num_prefill, depth)
+    def _apart_s(self, num_decode: int, num_prefill: int) -> float:
+        """Seconds of two steps; 0 while one of them is not known."""
+        prefill_s = num_prefill * self.prefill_token_s
         decode_s = self.decode_s(num_decode)
         return prefill_s + decode_s if prefill_s and decode_s else 0.0
-
-
-class _Mixing:
-    """The time of a mixed step over that of two steps. A loss is tried again, at growing intervals."""
-
-    def __init__(self) -> None:
-        self._ratio: float | None = None
-        self._skipped = 0
-        self._retry = _FIRST_RETRY
-
-    def pays(self, min_gain: float) -> bool:
-        return self._ratio is None or self._ratio <= 1.0 - min_gain or self._skipped >= self._retry
-
-    def skip(self) -> None:
-        self._skipped += 1
-
-    def observe(self, ratio: float) -> None:
-        pays_now = ratio <= 1.0 - _MIN_GAIN
-        if self._ratio is not None and self._skipped >= self._retry:
-            self._retry = _FIRST_RETRY if pays_now else min(_LAST_RETRY, 2 * self._retry)
-            self._ratio = ratio
-        elif self._ratio is None:
-            self._ratio = ratio
-        else:
-            self._ratio += _WEIGHT * (min(ratio, 2.0) - self._ratio)
-        self._skipped = 0

@@ -1,4 +1,4 @@
-"""Decides what the next step computes: a prefill chunk of prompts, the next token of each stream, or both. Pure.
+"""Decides what the next step computes: a prefill chunk of prompts, the next token of each stream, or both.
 
 A token of a stream waits for the whole step, so streams pause while prompts are read, and then run until they have had
 their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long.
@@ -7,77 +7,70 @@ docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from jan_serve.engine.scheduling.prefill_costs import TILE
-from jan_serve.engine.scheduling.prompt_groups import (
-    ASSUMED_TOKENS,
-    Group,
-    Item,
-    group_size,
-    guessed_decode_s,
-)
-from jan_serve.engine.scheduling.step_costs import StepCosts
+from jan_serve.engine.scheduling.decode_costs import Curve
+from jan_serve.engine.scheduling.prompt_groups import Item, group_size
+from jan_serve.engine.scheduling.step_costs import PART, TILE, StepCosts
 
 PAUSE_S: Final = 1.4
-"""The longest pause of streams, if MIN_TOKENS take no longer. With what a prediction lacks, below 1.5 s."""
-ALONE_S: Final = 4.0
-"""Of a step without streams, so that new requests soon get their turn and no step looks like a hang."""
+"""The longest pause of streams, if a part takes no longer. With what a prediction lacks, below 1.5 s."""
 SOON_S: Final = 0.5
-"""Of a step without streams just after an arrival, since others may follow. Later steps are longer."""
+"""A step without streams just after an arrival, or while another model waits for the cores."""
+ALONE_S: Final = 2.0
+"""The longest step without streams: new requests soon get their turn."""
 RUN_STEPS: Final = 30
-"""Steps of the streams between two pauses: fewer than 5 % of the times between their tokens are pauses."""
+"""Steps of the streams that a pause is earned by, at most: fewer than 5 % of the times between tokens are pauses."""
 MAX_SHARE: Final = 0.7
-"""Of the time, for streams beside prompts, however many they are."""
-BEGUN_TOKENS: Final = 8
-"""A stream of fewer tokens has just begun: it may wait for the prompts that arrived with it."""
+"""Share of the time for streams beside prompts, however many they are."""
 JOIN_S: Final = 12.0
-"""It waits for them no longer than this, a token after each pause."""
-RARE: Final = 0.05
-"""The share of the times between tokens that may be pauses."""
+"""How long streams wait for prompts that arrived before they began, with a token after each pause."""
 MAX_WAIT: Final = 2.0
 """How much longer a prompt may wait than in order of arrival."""
 FIRST_TOKENS: Final = 512
-"""Of a step without streams, while no cost is known."""
-MIX_TIMES: Final = 2.0
-"""A mixed step takes no longer than so many steps of the streams alone: each of their tokens waits for one."""
-MIN_TOKENS: Final = 32
-"""Of a prompt's part beside streams, however slow the machine is: half of them would take almost as long."""
-WHOLE: Final = 32
-"""Parts are multiples of it: kernels compute the rows that are left over one by one."""
-NARROW: Final = 1.5
-"""Times what a token costs in a batch of fewer rows than a tile, at most. One learnt from larger ones is not enough."""
+"""Tokens of a step without streams while no cost is known."""
 
 
-class Prompt(msgspec.Struct, frozen=True):
-    """A prompt that is being read. size: tokens that its prefill computes in all; left: of these, not computed yet.
-
-    depth: tokens of the sequence that are in the cache. answer: most tokens that it may write.
-    """
-
-    key: Hashable
-    size: int
-    left: int
-    depth: int = 0
-    arrived: float = 0.0
-    answer: float = float("inf")
+class _Times(Protocol):
+    arrived: float
+    first_token: float | None
 
 
-class Streams(msgspec.Struct, frozen=True):
-    """The decoding sequences. longest: most tokens of any; began: time of the latest first token.
+class Planned(Protocol):
+    """What the planner reads of a sequence. See `Sequence`."""
 
-    left: most tokens that any may still write. share: of the time, beside prompts; None: by heads.
-    """
+    num_cached: int
+    prefill_end: int
+    max_new: int
+    num_generated: int
 
-    count: int = 0
-    longest: int = 0
-    began: float = 0.0
-    left: float = float("inf")
-    share: float | None = None
+    @property
+    def client(self) -> str: ...
+
+    @property
+    def state(self) -> _Times: ...
+
+    @property
+    def is_prefilling(self) -> bool: ...
+
+    @property
+    def num_uncomputed(self) -> int: ...
+
+
+S = TypeVar("S", bound=Planned)
+
+
+class Step(msgspec.Struct, Generic[S], frozen=True):
+    """The streams of a step, the prompts in its order with the most tokens of each, and the most tokens of all."""
+
+    streams: list[S]
+    reads: list[tuple[S, int]] = msgspec.field(default_factory=list[tuple[S, int]])
+    max_prefill: int = 0
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -86,8 +79,12 @@ class Balance(msgspec.Struct, frozen=True):
     paused_s: float = 0.0
     ran_s: float = 0.0
 
+    @property
+    def is_pause(self) -> bool:
+        return self.paused_s > 0.0 and not self.ran_s
+
     def after(self, num_streams: int, decode_s: float, prefill_s: float) -> Balance:
-        """After a step of these times beside this number of streams."""
+        """The balance after a step of these times beside this number of streams."""
         if not num_streams:
             return Balance()
         if not prefill_s:
@@ -97,207 +94,233 @@ class Balance(msgspec.Struct, frozen=True):
         return Balance(self.paused_s + prefill_s, decode_s)
 
 
-class StepPlan(msgspec.Struct, frozen=True):
-    """prefill_tokens: max tokens of prompts. decodes: whether the streams take part.
+class _Group(msgspec.Struct, Generic[S], frozen=True):
+    """members: prompts that end together. among: all that they were chosen from.
 
-    reads: indices of prompts in the order of the step, and the most tokens of each. group: of the prompts, for the plan
-    of the next step.
+    joins: streams that have just begun wait for it, with a token after each pause.
     """
 
-    prefill_tokens: int = 0
-    decodes: bool = True
-    reads: tuple[tuple[int, int], ...] = ()
-    group: Group = msgspec.field(default_factory=Group)
+    members: list[S]
+    among: list[S]
+    size: int
+    joins: bool = False
 
 
-def plan_step(
-    prompts: Sequence[Prompt],
-    streams: Streams,
-    balance: Balance,
-    costs: StepCosts,
-    *,
-    now: float,
-    chunk: int,
-    group: Group | None = None,
-    stream_share: float | None = None,
-    alone_s: float = ALONE_S,
-) -> StepPlan:
-    """The next step. chunk: max tokens of a batch. group: of the plan before. stream_share: None: by heads.
+class StepPlanner(Generic[S]):
+    """`plan` before each step, `observe` after it. A step reads prompts of one client: clients take turns.
 
-    alone_s: of a step without streams, at most.
+    pauses_total: of streams while prompts were read. mixed_total: steps that computed both.
     """
-    if not prompts:
-        return StepPlan()
-    order = reading_order(prompts, costs.prefill_base_s, now)
-    ordered = [prompts[index] for index in order]
-    depth = ordered[0].depth
-    if group is None or _is_over(group, prompts):
-        group = _choose(group, ordered, streams, costs, depth)
-    part = _Part(costs, depth, chunk, order, ordered, group)
-    if not streams.count:
-        newest = max(prompt.arrived for prompt in prompts)
-        return part.step(part.alone(min(alone_s, SOON_S + 2.0 * max(0.0, now - newest))), decodes=False)
-    decode_s = costs.decode_s(streams.count)
-    by_heads = streams.count / (streams.count + len(prompts))
-    share = stream_share or min(MAX_SHARE, by_heads if streams.share is None else streams.share)
-    prompts_ratio = (1.0 - share) / share
-    longest_s, due_s = PAUSE_S - decode_s, 0.0
-    is_pause = balance.paused_s > 0.0 and not balance.ran_s
-    beside = part.within(longest_s if group.joins else decode_s * min(prompts_ratio, MIX_TIMES - 1.0))
-    may_mix = not is_pause and beside >= MIN_TOKENS and part.seconds(beside) <= decode_s * (MIX_TIMES - 1.0)
-    if may_mix and costs.mixing_pays(streams.count, beside, depth):
-        is_due = group.joins or balance.ran_s + decode_s >= balance.paused_s / prompts_ratio
-        return part.step(beside if is_due else 0, decodes=True)
-    ends_sooner = streams.left * decode_s <= part.group_s
-    if stream_share is None and not is_pause and not group.joins and ends_sooner:
-        return part.step(0, decodes=True)
-    if not group.joins:
-        longest_s = min(longest_s, RUN_STEPS * decode_s * prompts_ratio)
-        due_s = balance.paused_s / prompts_ratio
-        if stream_share is None:
-            most_s = balance.paused_s * MAX_SHARE / (1.0 - MAX_SHARE)
-            due_s = max(due_s, min(RUN_STEPS * decode_s, most_s))
-    if is_pause:
-        tokens = part.rest(longest_s - balance.paused_s)
-    else:
-        tokens = part.within(longest_s) if balance.ran_s >= due_s else 0
-    return part.step(tokens, decodes=not tokens)
+
+    def __init__(self, chunk: int, stream_share: float | None = None) -> None:
+        """chunk: max tokens of a step. stream_share: share of the time that streams keep beside prompts.
+
+        None: proportional to the numbers of streams and prompts, of each client.
+        """
+        self.costs = StepCosts()
+        self.pauses_total = self.mixed_total = 0
+        self._balance = Balance()
+        self._chunk = chunk
+        self._stream_share = stream_share
+        self._groups: dict[str, _Group[S]] = {}
+        """The group of each client that has prompts."""
+        self._last_read: dict[str, int] = {}
+        self._num_reads = 0
+        self._num_streams = 0
+
+    def plan(self, turn: Iterable[S], *, now: float, is_contended: bool = False) -> Step[S]:
+        """The next step of these running sequences. is_contended: another model waits for the cores."""
+        streams: list[S] = []
+        prompts: list[S] = []
+        for sequence in turn:
+            (prompts if sequence.is_prefilling else streams).append(sequence)
+        self._num_streams = len(streams)
+        if not prompts:
+            return Step(streams)
+        share = self._stream_share or min(MAX_SHARE, _share_by_heads(streams, prompts))
+        client, prompts = self._next_client(prompts)
+        prompts = reading_order(prompts, self.costs.prefill_token_s, now)
+        group = self._groups[client] = self._next_group(self._groups.get(client), prompts, streams)
+        part = _Part(self.costs, self._chunk, prompts, group)
+        if not streams:
+            # As long as nobody arrived: after an arrival others may follow, and wait for this step.
+            quiet_s = 0.0 if is_contended else now - max(prompt.state.arrived for prompt in prompts)
+            step = part.step([], part.alone(max(SOON_S, min(ALONE_S, quiet_s))))
+        else:
+            step = self._beside(streams, share, part)
+        if step.reads:
+            self._num_reads += 1
+            self._last_read[client] = self._num_reads
+        return step
+
+    def _next_client(self, prompts: list[S]) -> tuple[str, list[S]]:
+        """The client whose prompts were read longest ago, and those; forgets clients without any."""
+        clients = dict.fromkeys(prompt.client for prompt in prompts)
+        self._groups = {name: group for name, group in self._groups.items() if name in clients}
+        self._last_read = {name: number for name, number in self._last_read.items() if name in clients}
+        client = min(clients, key=lambda name: self._last_read.get(name, -1))
+        return client, [prompt for prompt in prompts if prompt.client == client]
+
+    def _beside(self, streams: list[S], share: float, part: _Part[S]) -> Step[S]:
+        """A step while there are streams and prompts. share: of the time, for the streams."""
+        balance, decode_s = self._balance, self.costs.decode_s(len(streams))
+        earned = (1.0 - share) / share  # by the prompts, in each second of the streams
+        due_s = balance.paused_s / earned
+        joins = part.joins
+
+        # One step of both takes at most twice the streams' own: each of their tokens waits for all of it.
+        tokens = part.within(PAUSE_S - decode_s if joins else decode_s)
+        may_mix = not balance.is_pause and tokens >= PART and part.seconds(tokens) <= decode_s
+        if may_mix and self.costs.mixing_pays(len(streams), tokens):
+            return part.step(streams, tokens if joins or balance.ran_s >= due_s else 0)
+
+        # Pauses stay rare among the times between tokens: each is no longer than what RUN_STEPS earn, and as many steps
+        # are between two of them, unless that is more than the largest share of the streams. Streams that wait for a
+        # group take one step after each pause.
+        pause_s, run_s = PAUSE_S - decode_s, RUN_STEPS * decode_s
+        if joins:
+            due_s = 0.0
+        else:
+            pause_s = min(pause_s, run_s * earned)
+            if self._stream_share is None:
+                due_s = max(due_s, min(run_s, balance.paused_s * MAX_SHARE / (1.0 - MAX_SHARE)))
+        if balance.is_pause:
+            tokens = part.rest(pause_s - balance.paused_s)
+        elif balance.ran_s >= due_s and not self._ends_first(streams, decode_s, part):
+            tokens = part.within(pause_s)
+        else:
+            tokens = 0
+        return part.step([] if tokens else streams, tokens)
+
+    def _ends_first(self, streams: list[S], decode_s: float, part: _Part[S]) -> bool:
+        """Whether the streams end before the group could be read: pauses would help nobody."""
+        is_free = not part.joins and self._stream_share is None
+        return is_free and _answer(streams) * decode_s < part.group_s
+
+    def _next_group(self, group: _Group[S] | None, prompts: list[S], streams: list[S]) -> _Group[S]:
+        """The group that is being read. group: the one before. prompts: in reading order."""
+        if group is not None:
+            members = [prompt for prompt in prompts if prompt in group.members]
+            has_newer = any(prompt not in group.among for prompt in prompts)
+            # A choice stays, so that noise changes it once and not in each step. An arrival may change it until a
+            # member is read up to its last token, and so waits for the others.
+            if members and not (has_newer and all(prompt.num_uncomputed > 1 for prompt in members)):
+                return group
+            if not has_newer:
+                return _Group(prompts[: group.size], group.among, group.size)
+        token_s = self.costs.prefill_token_s or 1.0
+        # While no step is known, any is assumed to take as long as 8 tokens of a prompt, as one of a stream on CPUs.
+        decode_s: Curve = self.costs.decode_curve() or (lambda _rows: 8.0 * token_s)
+        items = [Item(prompt.num_uncomputed * token_s, _answer([prompt])) for prompt in prompts]
+        if streams:
+            # Streams join the prompts that arrived with them if one group of all of them has the least sum of times.
+            began = max(stream.state.first_token or 0.0 for stream in streams)
+            begun = [Item(0.0, _answer(streams))] * len(streams)
+            joining = group_size([*begun, *items], decode_s) - len(streams)
+            if (
+                joining > 0
+                and sum(item.reading_s for item in items[:joining]) <= JOIN_S
+                and all(prompt.state.arrived <= began for prompt in prompts[:joining])
+            ):
+                return _Group(prompts[:joining], prompts, joining, joins=True)
+        size = group_size(items, decode_s)
+        return _Group(prompts[:size], prompts, size)
+
+    def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
+        """Learn from the planned step, which computed these numbers of tokens."""
+        self.costs.observe(num_decode, num_prefill, seconds)
+        decode_s = seconds
+        if num_prefill:
+            decode_s = min(seconds, self.costs.decode_s(num_decode)) if num_decode else 0.0
+            self.mixed_total += num_decode > 0
+            self.pauses_total += self._num_streams > 0 and not num_decode and not self._balance.is_pause
+        self._balance = self._balance.after(self._num_streams, decode_s, seconds - decode_s)
 
 
-def reading_order(prompts: Sequence[Prompt], token_s: float, now: float) -> tuple[int, ...]:
+def reading_order(prompts: Iterable[S], token_s: float, now: float) -> list[S]:
     """Shortest remaining first. A prompt that would otherwise wait too long goes first, the oldest of them foremost.
 
     Too long: MAX_WAIT times what it and those before it take in order of arrival.
     """
-    by_arrival = sorted(range(len(prompts)), key=lambda index: prompts[index].arrived)
-    in_order_s = accumulate(prompts[index].size * token_s for index in by_arrival)
-
-    def is_late(prompt: Prompt, due_s: float) -> bool:
-        return now - prompt.arrived + prompt.left * token_s >= MAX_WAIT * due_s
-
-    late = [
-        index for index, due_s in zip(by_arrival, in_order_s, strict=True) if is_late(prompts[index], due_s)
-    ]
-    others = sorted(
-        set(by_arrival) - set(late), key=lambda index: (prompts[index].left, prompts[index].arrived)
-    )
-    return (*late, *others)
+    by_arrival = sorted(prompts, key=lambda prompt: prompt.state.arrived)
+    in_order_s = accumulate((prompt.prefill_end - prompt.num_cached) * token_s for prompt in by_arrival)
+    late: list[S] = []
+    others: list[S] = []
+    for prompt, due_s in zip(by_arrival, in_order_s, strict=True):
+        waited_s = now - prompt.state.arrived + prompt.num_uncomputed * token_s
+        (late if waited_s >= MAX_WAIT * due_s else others).append(prompt)
+    return [*late, *sorted(others, key=lambda prompt: prompt.num_uncomputed)]
 
 
-def _is_over(group: Group, prompts: Sequence[Prompt]) -> bool:
-    """All members are read, or another prompt arrived before any of them was."""
-    members = [prompt for prompt in prompts if prompt.key in group.members]
-    has_newer = any(prompt.key not in group.among for prompt in prompts)
-    return not members or (has_newer and all(prompt.left > 1 for prompt in members))
+def _share_by_heads(streams: Sequence[Planned], prompts: Sequence[Planned]) -> float:
+    """The streams' share of each client's sequences, as a mean over the clients: they are equal."""
+    heads = Counter(sequence.client for sequence in (*streams, *prompts))
+    decoding = Counter(stream.client for stream in streams)
+    return sum(decoding[client] / heads[client] for client in heads) / len(heads)
 
 
-def _choose(
-    last: Group | None,
-    prompts: Sequence[Prompt],
-    streams: Streams,
-    costs: StepCosts,
-    depth: float,
-) -> Group:
-    """The next group. last: the one before; its size stays while no prompt arrives. prompts: in reading order."""
-    keys = [prompt.key for prompt in prompts]
-    among = frozenset(keys)
-    if last is not None and last.size and among <= last.among:
-        return Group(frozenset(keys[: last.size]), last.among, last.size)
-    token_s = costs.prefill_token_s(TILE, depth) or 1.0
-    curve = costs.decode_curve()
-    is_known = curve is not None
-
-    def decode_s(rows: int) -> float:
-        return guessed_decode_s(token_s, rows) if curve is None else curve(rows)
-
-    items = [Item(prompt.left * token_s, prompt.answer) for prompt in prompts]
-    if streams.count and streams.longest < BEGUN_TOKENS:
-        size = group_size([*([Item(0.0, streams.left)] * streams.count), *items], decode_s)
-        joining = size - streams.count
-        reading_s = sum(item.reading_s for item in items[:joining])
-        pauses = streams.count * reading_s / PAUSE_S
-        if (
-            joining > 0
-            and reading_s <= JOIN_S
-            and pauses <= RARE * size * min(streams.left, ASSUMED_TOKENS)
-            and all(prompt.arrived <= streams.began for prompt in prompts[:joining])
-        ):
-            return Group(frozenset(keys[:joining]), among, size if is_known else 0, joins=True)
-    size = group_size(items, decode_s)
-    return Group(frozenset(keys[:size]), among, size if is_known else 0)
+def _answer(sequences: Sequence[Planned]) -> int:
+    """The most tokens that any of them may still write."""
+    return max(sequence.max_new - sequence.num_generated for sequence in sequences)
 
 
-class _Part:
+class _Part(Generic[S]):
     """What a step reads. The prompts of the group end together, before any other prompt does."""
 
-    def __init__(
-        self,
-        costs: StepCosts,
-        depth: float,
-        chunk: int,
-        order: Sequence[int],
-        ordered: Sequence[Prompt],
-        group: Group,
-    ) -> None:
-        self._costs = costs
-        self._depth = depth
+    def __init__(self, costs: StepCosts, chunk: int, prompts: list[S], group: _Group[S]) -> None:
+        self.joins = group.joins
+        self._members = [prompt for prompt in prompts if prompt in group.members]
+        self._others = [prompt for prompt in prompts if prompt not in group.members]
         self._chunk = chunk
-        self._group = group
-        # Sorting is stable: the members first, each in reading order.
-        pairs = sorted(zip(order, ordered, strict=True), key=lambda pair: pair[1].key not in group.members)
-        self._prompts = pairs
-        self._left = sum(prompt.left for prompt in ordered)
-        self._group_left = sum(prompt.left for prompt in ordered if prompt.key in group.members)
+        self._left = sum(prompt.num_uncomputed for prompt in prompts)
+        self._group_left = sum(prompt.num_uncomputed for prompt in self._members)
+        self._token_s = costs.prefill_token_s
 
     @property
     def group_s(self) -> float:
         """What the rest of the group takes; 0 while no cost is known."""
-        return self._group_left * self._token_s(TILE)
+        return self.seconds(self._group_left)
 
     def seconds(self, tokens: int) -> float:
         """What so many tokens take; 0 while no cost is known."""
-        return tokens * self._token_s(tokens)
+        return tokens * self._token_s
 
-    def step(self, tokens: int, *, decodes: bool) -> StepPlan:
-        """So many tokens. The last one of a prompt only if the group ends, and with it all that lack only that one."""
-        members, ends = self._group.members, self._group_left <= tokens
-        reads = tuple(
-            (index, prompt.left if ends and (prompt.left == 1 or prompt.key in members) else prompt.left - 1)
-            for index, prompt in self._prompts
-        )
-        return StepPlan(tokens, decodes, tuple(read for read in reads if tokens and read[1]), self._group)
+    def step(self, streams: list[S], tokens: int) -> Step[S]:
+        """A step of so many tokens.
+
+        The last token of a prompt is read only in the step in which the group ends, and there with all other prompts
+        that lack no more than that: streams that begin together decode together.
+        """
+        if not tokens:
+            return Step(streams)
+        ends = self._group_left <= tokens
+        reads = [(prompt, prompt.num_uncomputed - (not ends)) for prompt in self._members]
+        for prompt in self._others:
+            left = prompt.num_uncomputed
+            reads.append((prompt, left if ends and left == 1 else left - 1))
+        return Step(streams, [read for read in reads if read[1]], tokens)
 
     def alone(self, seconds: float) -> int:
-        """Whole tiles, at least one; less if the group ends before."""
-        token_s = self._token_s(self._chunk)
-        if not token_s:
+        """Tokens of a step without streams: whole tiles, at least one; fewer if the group ends before."""
+        if not self._token_s:
             return min(self._chunk, FIRST_TOKENS)
-        return self._until_end(max(1, int(seconds / token_s) // TILE) * TILE)
+        return self._until_end(max(1, int(seconds / self._token_s) // TILE) * TILE)
 
     def within(self, seconds: float) -> int:
         """Tokens that take this long, and at least a tile if that takes PAUSE_S at most."""
-        if self._left >= TILE and 0.0 < TILE * self._token_s(TILE) <= PAUSE_S:
+        if self._left >= TILE and 0.0 < self.seconds(TILE) <= PAUSE_S:
             return self._until_end(max(TILE, self._fitting(seconds)))
-        return min(self._chunk, MIN_TOKENS)
+        return min(self._chunk, PART)
 
     def rest(self, seconds: float) -> int:
         """Tokens that go on with a pause: a tile at least, or all that is left; none while no cost is known."""
-        if not self._token_s(TILE):
-            return 0
-        tokens = min(self._chunk, self._fitting(seconds))
+        tokens = self._fitting(seconds) if self._token_s else 0
         return self._until_end(tokens) if tokens >= min(TILE, self._left) else 0
 
     def _until_end(self, tokens: int) -> int:
         """The first tokens of a group need not wait for the next group, but fewer than a tile save little."""
-        return min(self._chunk, tokens, max(TILE, -(-self._group_left // WHOLE) * WHOLE))
+        return min(self._chunk, tokens, max(TILE, -(-self._group_left // PART) * PART))
 
     def _fitting(self, seconds: float) -> int:
-        """Whole parts. Below a tile, all that is left or none."""
-        for rows in (2 * TILE, TILE):
-            if (tokens := int(seconds / self._token_s(rows))) >= rows:
-                return tokens // WHOLE * WHOLE
-        tokens = int(seconds / (NARROW * self._token_s(1)))
-        return self._left if self._left <= tokens else 0
-
-    def _token_s(self, rows: int) -> float:
-        return self._costs.prefill_token_s(rows, self._depth)
+        """Whole parts, which kernels compute best."""
+        return int(seconds / self._token_s) // PART * PART

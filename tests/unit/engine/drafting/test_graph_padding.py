@@ -39,11 +39,6 @@ def test_a_new_size_is_kept_until_its_cost_is_known_if_its_draft_was_right() -> 
             costs.observe(rows, 0, 7.0)
 
 
-def test_sizes_are_powers_of_two_where_they_are_captured() -> None:
-    assert [GraphPadding(costs_of(change=2.0)).rounded(rows) for rows in (2, 3, 8, 9)] == [2, 4, 8, 16]
-    assert GraphPadding(costs_of(change=0.0)).rounded(9) == 9
-
-
 def test_no_more_is_spent_than_the_way_back_costs() -> None:
     padding = GraphPadding(costs_of(change=2.0))
     kept(padding, 1)

@@ -8,31 +8,54 @@ from typing import Protocol
 
 import numpy as np
 
-from jan_serve.engine.scheduling.prompt_groups import Group
-from jan_serve.engine.scheduling.step_costs import StepCosts
-from jan_serve.engine.scheduling.step_planner import Balance, Prompt, StepPlan, Streams, plan_step
+from jan_serve.engine.scheduling.step_planner import StepPlanner
 
 PLACES = 8
 CHUNK = 512
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
-    """A prompt and the length of its answer; `times`: of the answer's tokens."""
+    """A prompt and the length of its answer, as the planner reads a sequence. times: of the answer's tokens."""
 
     arrived: float
     prompt: int
     answer: int = 64
-    computed: int = 0
+    num_computed: int = 0
+    num_cached: int = 0
+    num_generated: int = 0
+    max_new: int = 0
+    prefill_end: int = 0
+    first_token: float | None = None
     times: list[float] = field(default_factory=list[float])
+    client: str = ""
+
+    def __post_init__(self) -> None:
+        self.prefill_end = self.prompt
+        self.max_new = self.max_new or self.answer
 
     @property
-    def left(self) -> int:
-        return self.prompt - self.computed
+    def state(self) -> Request:
+        return self
+
+    @property
+    def is_prefilling(self) -> bool:
+        return self.num_computed < self.prompt
+
+    @property
+    def num_uncomputed(self) -> int:
+        return self.prompt - self.num_computed
 
     @property
     def first_s(self) -> float:
         return self.times[0] - self.arrived
+
+    def write(self, now: float) -> None:
+        """One more token of its answer."""
+        if self.first_token is None:
+            self.first_token = now
+        self.num_generated += 1
+        self.times.append(now)
 
 
 class StepSeconds(Protocol):
@@ -86,12 +109,12 @@ class Policy(Protocol):
 
     def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step: ...
 
-    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None: ...
+    def learn(self, num_decode: int, num_prefill: int, seconds: float) -> None: ...
 
 
 def in_order(prompts: Iterable[Request], tokens: int) -> list[tuple[Request, int]]:
     """At most so many tokens of the prompts, the first ones first."""
-    return _within([(request, request.left) for request in prompts], tokens)
+    return _within([(request, request.num_uncomputed) for request in prompts], tokens)
 
 
 def _within(reads: Iterable[tuple[Request, int]], tokens: int) -> list[tuple[Request, int]]:
@@ -106,51 +129,15 @@ def _within(reads: Iterable[tuple[Request, int]], tokens: int) -> list[tuple[Req
 class Planned:
     """The engine's policy."""
 
-    def __init__(self, stream_share: float | None = None, *, knows_ends: bool = True) -> None:
-        """knows_ends: whether requests limit their answers to what they write."""
-        self.costs, self.balance = StepCosts(), Balance()
-        self._knows_ends = knows_ends
-        self._stream_share = stream_share
-        self._group = Group()
+    def __init__(self, stream_share: float | None = None) -> None:
+        self.planner: StepPlanner[Request] = StepPlanner(CHUNK, stream_share)
 
     def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
-        plan: StepPlan = plan_step(
-            [
-                Prompt(
-                    id(each),
-                    each.prompt,
-                    each.left,
-                    each.computed,
-                    each.arrived,
-                    each.answer if self._knows_ends else float("inf"),
-                )
-                for each in prompts
-            ],
-            Streams(
-                len(streams),
-                max((len(each.times) for each in streams), default=0),
-                max((each.times[0] for each in streams), default=0.0),
-                max((each.answer - len(each.times) for each in streams), default=0)
-                if self._knows_ends
-                else float("inf"),
-            ),
-            self.balance,
-            self.costs,
-            now=now,
-            chunk=CHUNK,
-            group=self._group,
-            stream_share=self._stream_share,
-        )
-        self._group = plan.group
-        reads = [(prompts[index], most) for index, most in plan.reads]
-        return Step(_within(reads, plan.prefill_tokens), plan.decodes)
+        step = self.planner.plan([*streams, *prompts], now=now)
+        return Step(_within(step.reads, step.max_prefill), bool(step.streams))
 
-    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
-        self.costs.observe(num_decode, num_prefill, seconds)
-        decode_s = (
-            seconds if not num_prefill else min(seconds, self.costs.decode_s(num_decode) if num_decode else 0)
-        )
-        self.balance = self.balance.after(num_streams, decode_s, seconds - decode_s)
+    def learn(self, num_decode: int, num_prefill: int, seconds: float) -> None:
+        self.planner.observe(num_decode, num_prefill, seconds)
 
 
 class Mixed:
@@ -159,7 +146,7 @@ class Mixed:
     def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
         return Step(in_order(prompts, 2048 - len(streams)), decodes=True)
 
-    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
+    def learn(self, num_decode: int, num_prefill: int, seconds: float) -> None:
         pass
 
 
@@ -169,16 +156,18 @@ class ConstantShare:
     def __init__(self, share: float) -> None:
         self._ratio = share / (1.0 - share)
         self._owed_s = 0.0
+        self._has_streams = False
 
     def decide(self, now: float, prompts: Sequence[Request], streams: Sequence[Request]) -> Step:
+        self._has_streams = bool(streams)
         if streams and (self._owed_s > 0.0 or not prompts):
             return Step([], decodes=True)
         return Step(in_order(prompts, 64 if streams else 320), decodes=False)
 
-    def learn(self, num_decode: int, num_prefill: int, num_streams: int, seconds: float) -> None:
+    def learn(self, num_decode: int, num_prefill: int, seconds: float) -> None:
         if num_decode:
             self._owed_s -= seconds
-        elif num_streams:
+        elif self._has_streams:
             self._owed_s += seconds * self._ratio
         else:
             self._owed_s = 0.0
@@ -233,13 +222,8 @@ def simulate(
         if not running:
             now = waiting[0].arrived
             continue
-        prompts = [request for request in running if request.left]
-        streams = [request for request in running if not request.left]
-        if not prompts:
-            now = _decode(streams, waiting, now, seconds_of(len(streams), 0) * slowed(now), steps)
-            policy.learn(len(streams), 0, len(streams), measured(steps[-1][2]))
-            running = [request for request in running if len(request.times) < request.answer]
-            continue
+        prompts = [request for request in running if request.is_prefilling]
+        streams = [request for request in running if not request.is_prefilling]
         step = policy.decide(now, prompts, streams)
         num_prefill = sum(count for _, count in step.tokens)
         num_decode = len(streams) if step.decodes else 0
@@ -247,29 +231,11 @@ def simulate(
         assert seconds > 0.0, "a step computes something"
         now += seconds
         steps.append((num_decode, num_prefill, seconds))
-        policy.learn(num_decode, num_prefill, len(streams), measured(seconds))
+        policy.learn(num_decode, num_prefill, measured(seconds))
         for request, count in step.tokens:
-            request.computed += count
-        for request in [*(streams if num_decode else ()), *(r for r, _ in step.tokens if not r.left)]:
-            request.times.append(now)
+            request.num_computed += count
+        ended = [request for request, _ in step.tokens if not request.is_prefilling]
+        for request in [*(streams if num_decode else ()), *ended]:
+            request.write(now)
         running = [request for request in running if len(request.times) < request.answer]
     return Run(all_requests, steps, now)
-
-
-def _decode(
-    streams: Sequence[Request],
-    waiting: Sequence[Request],
-    now: float,
-    seconds: float,
-    steps: list[tuple[int, int, float]],
-) -> float:
-    """All policies do the same without prompts: decode until a stream ends or a request arrives."""
-    arrives = waiting[0].arrived if waiting and len(streams) < PLACES else float("inf")
-    for _ in range(min(request.answer - len(request.times) for request in streams)):
-        now += seconds
-        steps.append((len(streams), 0, seconds))
-        for request in streams:
-            request.times.append(now)
-        if now >= arrives:
-            break
-    return now

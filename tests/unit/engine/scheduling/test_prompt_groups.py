@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.scheduling.prompt_groups import LARGEST, Item, group_size, guessed_decode_s
+from jan_serve.engine.scheduling.prompt_groups import LARGEST, Item, group_size
 
 _MEASURED_S = (0.0, 0.026, 0.050, 0.077, 0.076, 0.113, 0.120, 0.135, 0.136)
 _TOKEN_S = 0.0082
@@ -53,11 +53,3 @@ def test_of_groups_that_are_alike_those_that_end_first_are_taken() -> None:
     steps_s = (0.0, 0.0228, 0.0463, 0.0545, 0.0602, 0.0815, 0.0876, 0.0951, 0.1006)
     for tokens, expected in ((300, 8), (1200, 4), (1800, 1)):
         assert group_size([Item(tokens * 0.0045, 64)] * 8, lambda streams: steps_s[streams]) == expected
-
-
-def test_before_the_first_decode_a_cpu_is_assumed() -> None:
-    sizes = [
-        group_size([Item(float(tokens), 64)] * 8, lambda streams: guessed_decode_s(1.0, streams))
-        for tokens in (100, 300, 1000, 5000)
-    ]
-    assert sizes == [8, 8, 4, 1]
