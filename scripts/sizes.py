@@ -1,7 +1,9 @@
 """Reports files and functions that are too large for one concept, and fails above the hard limits.
 
 A file or function over the hard limit passes only with a reason in scripts/sizes.toml; an unneeded entry there fails
-too. Tables of data are the usual reason.
+too. Tables of data are the usual reason. The table `budgets` there bounds what grows by number: lines of the package and
+of each of its parts, settings, constants of scheduling and drafting. A change that raises one says why in its message; one
+that goes well below lowers it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from jan_serve.config import Settings
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("app", "tests", "models", "benchmarks", "scripts", "packaging")
 FILE_WARN, FILE_FAIL = 400, 600
 FUNCTION_WARN, FUNCTION_FAIL = 60, 90
 PARAMETERS_WARN = 6
+SLACK, LEAST_SLACK = 0.02, 20
+"""How far below its budget something may be, as a share and as a number."""
 
 
 class Finding(NamedTuple):
@@ -50,9 +56,44 @@ def findings_of(path: Path) -> Iterator[Finding]:
             yield Finding(f"{name}::{node.name}", text, False)
 
 
+def counted() -> dict[str, int]:
+    """What the budgets bound, by name."""
+    package = ROOT / "app" / "jan_serve"
+    lines = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in sorted(package.rglob("*.py"))
+    }
+    counts = {"app": sum(lines.values())}
+    for folder in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        counts[f"app/{folder.name}"] = sum(count for path, count in lines.items() if folder in path.parents)
+    counts["settings"] = len(Settings.model_fields)
+    counts["constants of scheduling and drafting"] = sum(
+        isinstance(node, ast.AnnAssign) and "Final" in ast.unparse(node.annotation)
+        for part in ("scheduling", "drafting")
+        for path in (package / "engine" / part).glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+    )
+    return counts
+
+
+def over_budget(budgets: dict[str, int]) -> list[str]:
+    """What grew beyond its budget, has none, or left it behind."""
+    counts = counted()
+    problems = [f"no budget in scripts/sizes.toml: {name}" for name in counts.keys() - budgets.keys()]
+    problems += [f"a budget of nothing: {name}" for name in budgets.keys() - counts.keys()]
+    for name in sorted(counts.keys() & budgets.keys()):
+        count, budget = counts[name], budgets[name]
+        if count > budget:
+            problems.append(f"over budget: {name} has {count}, and {budget} in scripts/sizes.toml")
+        elif count < budget - max(budget * SLACK, LEAST_SLACK):
+            problems.append(f"lower the budget: {name} has {count}, and {budget} in scripts/sizes.toml")
+    return problems
+
+
 def main() -> int:
-    """0 if nothing exceeds a hard limit without a reason."""
-    reasons: dict[str, str] = tomllib.loads((ROOT / "scripts" / "sizes.toml").read_text(encoding="utf-8"))
+    """0 if nothing exceeds a hard limit without a reason, or a budget."""
+    content = tomllib.loads((ROOT / "scripts" / "sizes.toml").read_text(encoding="utf-8"))
+    budgets: dict[str, int] = content.pop("budgets")
+    reasons: dict[str, str] = content
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     findings = [finding for path in files for finding in findings_of(path)]
     failed = [finding for finding in findings if finding.hard and finding.key not in reasons]
@@ -64,8 +105,11 @@ def main() -> int:
     unused = sorted(reasons.keys() - {finding.key for finding in findings if finding.hard})
     for key in unused:
         print(f"no longer needed in scripts/sizes.toml: {key}")
+    problems = over_budget(budgets)
+    for problem in problems:
+        print(problem)
     print(f"{len(files)} files, {len(findings)} over the soft limits, {len(failed)} over the hard ones")
-    return 1 if failed or unused else 0
+    return 1 if failed or unused or problems else 0
 
 
 if __name__ == "__main__":
