@@ -1,9 +1,9 @@
 """Reports files and functions that are too large for one concept, and fails above the hard limits.
 
 A file or function over the hard limit passes only with a reason in scripts/sizes.toml; an unneeded entry there fails
-too. Tables of data are the usual reason. The table `budgets` there bounds what grows by number: lines of the package and
-of each of its parts, settings, constants of scheduling and drafting. A change that raises one says why in its message; one
-that goes well below lowers it.
+too. Tables of data are the usual reason. The table `budgets` there bounds what grows by number: lines of the package
+and of each of its parts, settings, constants of scheduling and drafting. A change that raises one says why in its
+message; one that goes well below lowers it.
 """
 
 from __future__ import annotations
