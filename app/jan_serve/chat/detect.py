@@ -88,7 +88,7 @@ _STRINGS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTAL
 _TOOL_VARIABLES: Final = re.compile(r"(?<![\w.])(?:tools|functions|xml_tools|available_tools)\b")
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def detect_format(template: str | None) -> ChatFormat:
     """The format of a model with this chat template; the generic one if no signature matches. Cached."""
     text = template or ""

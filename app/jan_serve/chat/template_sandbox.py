@@ -99,7 +99,7 @@ def _environment() -> _Environment:
     return environment
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def compiled(source: str) -> jinja2.Template:
     """The compiled template, cached. Raises TemplateError."""
     if len(source) > MAX_TEMPLATE_CHARS:

@@ -82,7 +82,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     efforts: tuple[str, ...] = _PLAIN
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def traits_of(source: str) -> TemplateTraits:
     """The traits of a template, cached. Renders it some twenty times. Raises TemplateError if it does not compile."""
     render = partial(_rendered, compiled(source))
