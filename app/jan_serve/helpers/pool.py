@@ -130,6 +130,7 @@ class HelperPool(Generic[Q, A]):
 
     async def _answered(self, data: bytes, attempt: int = 1) -> Reply[A] | None:
         """The reply; None if a limit ended the process. Raises EngineCrashed, Unavailable, ProtocolError."""
+        await self._drop_dead()
         starts = attempt > 1 or not self._idle
         helper = await self._spawn() if starts else self._idle.pop()
         try:
@@ -139,6 +140,13 @@ class HelperPool(Generic[Q, A]):
             if attempt == ATTEMPTS:
                 raise
         return await self._answered(data, attempt + 1)
+
+    async def _drop_dead(self) -> None:
+        """Close the pipes of idle processes that something ended."""
+        dead = [helper for helper in self._idle if helper.process.returncode is not None]
+        self._idle = [helper for helper in self._idle if helper not in dead]
+        for helper in dead:
+            await helper.end()
 
     async def _exchange(self, helper: _Helper, data: bytes, start_s: float) -> Reply[A] | None:
         """The reply; None if it used up its CPU time. Raises EngineCrashed, Unavailable if something else ended it."""

@@ -159,6 +159,19 @@ async def test_a_cancelled_request_ends_its_process_and_frees_its_place() -> Non
         assert len(children()) == 1
 
 
+async def test_processes_that_are_killed_while_idle_leave_no_pipes() -> None:
+    async with helpers() as pool:
+        for _ in range(4):
+            await asyncio.gather(*(ask(pool, "x") for _ in range(PROCESSES)))
+            for child in children():
+                child.kill()
+            async with asyncio.timeout(20):
+                while children():
+                    await asyncio.sleep(0.005)
+            await ask(pool, "x")
+            assert len(pool._idle) == 1  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_the_last_words_of_a_process_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with helpers() as pool:
         with pytest.raises(EngineCrashed):
