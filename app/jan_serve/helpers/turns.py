@@ -1,4 +1,4 @@
-"""Who gets the next free process of a pool: clients by turns, and of each client the requests about in their order."""
+"""Who gets the next free process of a pool: clients take turns, and one client's requests keep roughly their order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 
 _SECONDS_PER_BYTE: Final = 1e-6
 _MOST_SECONDS: Final = 2.0
-"""A request waits as if it had come later by its size, since a small one is soon done; but it does wait no longer."""
+"""A large request counts as one that came later: small ones, which are soon done, pass it for this long at most."""
 
 _Entry = tuple[float, int, asyncio.Future[None]]
 
 
 class Turns:
-    """A number of places. The next free one goes to the client that had its turn longest ago."""
+    """A number of places. Clients that wait get a free one in turn; a new client joins at the end of the ring."""
 
     def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._free = places

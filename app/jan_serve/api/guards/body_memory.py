@@ -14,11 +14,11 @@ from typing import Final
 from jan_serve.errors import Unavailable
 
 MAX_ARRIVING_BYTES: Final = 256 << 20
-"""Of bodies that have not come to their end: eight of the largest that the settings admit without a change."""
+"""Limit of all bodies that are still arriving: eight of the largest that the default settings admit."""
 
 MAX_HELD_BYTES: Final = 1 << 30
-"""Of all bodies whose requests are open, and of the files that were fetched for them: 64 requests with 16 MiB of
-screenshots each."""
+"""Limit of all bodies whose requests are open, with the files fetched for them: 64 requests with 16 MiB of screenshots
+each."""
 
 SMALL_BYTES: Final = 64 << 10
 """Bodies up to this are never refused: those of all connections together are few MiB."""
@@ -136,7 +136,7 @@ class HeldBody:
 
 
 held_body: Final[ContextVar[HeldBody | None]] = ContextVar("held_body", default=None)
-"""Of the request that this task serves."""
+"""The body of the request that this task serves."""
 
 
 def _no_room() -> Unavailable:

@@ -32,7 +32,7 @@ _IS_INSIDE: Final = b"\x01"
 """Outside of strings, the decoder refuses this byte."""
 
 PIECE_BYTES: Final = 1 << 15
-"""Of a body that is judged at once: at most some 5 ms."""
+"""Size of what is judged at once, in at most some 5 ms."""
 
 # The cost of a body depends on its parts rather than its bytes. Within these limits, decoding takes about 0.1 s.
 MAX_CONTAINERS: Final = 250_000

@@ -77,7 +77,7 @@ def _check_sizes(header: GgufHeader, architecture: str) -> None:
 
 def _check_experts(header: GgufHeader, architecture: str) -> None:
     def number(key: str) -> int:
-        """Of experts; the largest of a list by blocks."""
+        """A number of experts: the largest, where a list has one for each block."""
         value = header.metadata.get(f"{architecture}.{key}", 0)
         values = getattr(value, "items", (value,))
         return max((each for each in values if isinstance(each, int)), default=0)

@@ -102,14 +102,14 @@ async def test_prefixes_are_shared_by_requests_of_one_key_only(path: str, body: 
     assert set(await salts("k1", "k2")) == set(several), "states on disk outlive the server"
 
 
-def whose(address: str, key: bytes = b"", keys: tuple[str, ...] = ()) -> str:
+def whose(address: str, key: bytes = b"", keys: tuple[str, ...] = (), program: bytes = b"") -> str:
     """The client of a request, as the engine knows it."""
     nothing: Any = None
     scope = {
         "method": "POST",
         "path": "/v1/completions",
         "client": (address, 1),
-        "headers": [(b"x-api-key", key)],
+        "headers": [(b"x-api-key", key), (b"user-agent", program)],
     }
     KeyGuard(nothing, envelopes=nothing, keys=keys).check(scope)
     return client.get()
@@ -121,6 +121,14 @@ def test_a_client_is_a_key_or_else_an_address() -> None:
     assert whose("10.0.0.1", b"k1", keys) == whose("10.0.0.2", b"k1", keys) != whose("10.0.0.1", b"k2", keys)
     assert whose("10.0.0.1", b"k1", ("k1",)) == whose("10.0.0.2", b"k1", ("k1",))
     assert "k1" not in whose("10.0.0.1", b"k1", keys)
+
+
+def test_programs_of_this_machine_are_clients_of_their_own_without_keys() -> None:
+    for address in ("127.0.0.1", "::1"):
+        assert whose(address, program=b"editor") == whose(address, program=b"editor")
+        assert whose(address, program=b"editor") != whose(address, program=b"page")
+        assert whose(address, b"k", ("k",), b"editor") == whose(address, b"k", ("k",), b"page")
+    assert whose("10.0.0.1", program=b"editor") == whose("10.0.0.1", program=b"page"), "it says what it likes"
 
 
 async def test_the_path_is_not_taken_from_the_host() -> None:

@@ -17,7 +17,7 @@ from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import Deadline
 
 _ID_BITS = 52
-"""Of ids that are drawn: every client reads such integers exactly (RFC 8259, section 6)."""
+"""Size of drawn ids: every client reads such integers exactly (RFC 8259, section 6)."""
 
 
 class _Aborted(JanServeError):

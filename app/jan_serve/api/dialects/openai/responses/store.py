@@ -98,7 +98,7 @@ class ResponseStore:
 
 
 class _Shelf:
-    """Of one caller. kept: the least recently used first. items: of the answers, by their ids."""
+    """What one caller stores. kept: answers, the least recently used first. items: those of the answers, by id."""
 
     def __init__(self) -> None:
         self.kept: OrderedDict[str, KeptResponse] = OrderedDict()
