@@ -163,11 +163,11 @@ async def test_processes_that_are_killed_while_idle_leave_no_pipes() -> None:
     async with helpers() as pool:
         for _ in range(4):
             await asyncio.gather(*(ask(pool, "x") for _ in range(PROCESSES)))
-            for child in children():
-                child.kill()
+            idle = list(pool._idle)  # pyright: ignore[reportPrivateUsage]
+            for helper in idle:
+                helper.process.kill()
             async with asyncio.timeout(20):
-                while children():
-                    await asyncio.sleep(0.005)
+                await asyncio.gather(*(helper.process.exited.wait() for helper in idle))
             await ask(pool, "x")
             assert len(pool._idle) == 1  # pyright: ignore[reportPrivateUsage]
 
