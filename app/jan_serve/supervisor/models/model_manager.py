@@ -325,17 +325,23 @@ class ModelManager:
             self._notify()
 
     def _admit(self, source: ModelSource, retention: Retention) -> None:
-        """Raises Overloaded when the queue of this model is full, unless it is the client's only request."""
+        """Raises Overloaded when the queue of this model is full.
+
+        A client's only request is let in up to twice the limit: one client's many requests fill the first half, and many
+        clients cannot grow the queue without end.
+        """
         history = self._loaded.seen(source, retention)
         waiting = self._loaded.queue.waiting(source.name)
         slot = self._loaded.slots.get(source.name)
         held = slot.leases if slot is not None else 0
         queued = waiting + held - history.parallel
-        is_only = self._open_requests[source.name, current_client.get()] == 1
-        if queued >= self._limits.max_queue and not (is_only and current_client.get()):
+        caller = current_client.get()
+        is_only = bool(caller) and self._open_requests[source.name, caller] == 1
+        limit = self._limits.max_queue * (2 if is_only else 1)
+        if queued >= limit:
             raise Overloaded(
-                f"The model `{source.name}` is busy: {max(queued, 0)} requests are waiting, the limit is"
-                f" {self._limits.max_queue}. Try again later.",
+                f"The model `{source.name}` is busy: {max(queued, 0)} requests are waiting, the limit is {limit}."
+                " Try again later.",
                 retry_after=history.retry_after_s(queued + 1),
             )
 

@@ -317,6 +317,29 @@ async def test_a_client_that_fills_the_queue_leaves_room_for_one_request_of_each
         await asyncio.gather(*tasks)
 
 
+async def test_many_clients_cannot_grow_the_queue_beyond_twice_its_limit(tmp_path: Path) -> None:
+    settings = EngineSettings(parallel=1)
+    async with fake_manager(tmp_path, limits=ManagerLimits(max_queue=2), settings=settings) as manager:
+
+        async def from_client(number: int, prompt: str) -> str:
+            client.set(f"client {number}")
+            return await ask(manager, None, prompt)
+
+        gates = [Gate(tmp_path / f"gate{number}") for number in range(5)]
+        in_time = [
+            asyncio.create_task(from_client(number, f"!gate {gate.path}"))
+            for number, gate in enumerate(gates)
+        ]
+        await until(lambda: sum(m.leases for m in manager.snapshot().models) == 5)
+        refused = await asyncio.gather(
+            *(from_client(5 + number, "!say late") for number in range(7)), return_exceptions=True
+        )
+        assert [type(result) for result in refused] == [Overloaded] * 7
+        for gate in gates:
+            await asyncio.to_thread(gate.open)
+        assert await asyncio.gather(*in_time) == ["0 done"] * 5
+
+
 async def test_leaving_a_stream_frees_its_place_in_the_engine(tmp_path: Path) -> None:
     settings = EngineSettings(parallel=1)
     async with fake_manager(tmp_path, settings=settings) as manager, manager.lease(None) as client:
