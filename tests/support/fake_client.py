@@ -220,10 +220,10 @@ class FakeClient:
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Bytes, after BOS if requested."""
-        ids = tuple(request.text.encode())
-        tokens = (256, *ids) if request.add_special else ids
-        pieces = tuple(b"<s>" if token == 256 else bytes([token]) for token in tokens)
-        return Tokenized(request.id, tokens, pieces if request.with_pieces else ())
+        ids = list(request.text.encode())
+        tokens = [256, *ids] if request.add_special else ids
+        pieces = [b"<s>" if token == 256 else bytes([token]) for token in tokens]
+        return Tokenized(request.id, tokens, pieces if request.with_pieces else [])
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """Bytes as text; raises InvalidRequest for ids outside the vocabulary."""

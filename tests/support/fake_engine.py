@@ -217,8 +217,8 @@ class FakeEngine:
                 case CountRequest():
                     self.channel.send(Counted(command.id, _count(command)))
                 case TokenizeRequest():
-                    tokens = ((BOS,) if command.add_special else ()) + to_tokens(command.text)
-                    pieces = tuple(piece_of(token) for token in tokens) if command.with_pieces else ()
+                    tokens = [*([BOS] if command.add_special else []), *to_tokens(command.text)]
+                    pieces = [piece_of(token) for token in tokens] if command.with_pieces else []
                     self.channel.send(Tokenized(command.id, tokens, pieces))
                 case DetokenizeRequest():
                     self.detokenize(command)

@@ -334,8 +334,16 @@ class Worker:
         return answer.tokens
 
     def tokenize(self, text: str, **fields: Any) -> Tokenized:
+        """Its parts, put together."""
         answer = self.ask(TokenizeRequest(id=next_id(), text=text, **fields))
         assert isinstance(answer, Tokenized)
+        is_last = answer.is_last
+        while not is_last:
+            part = self.receive()
+            assert isinstance(part, Tokenized) and part.id == answer.id
+            answer.tokens.extend(part.tokens)
+            answer.pieces.extend(part.pieces)
+            is_last = part.is_last
         return answer
 
     def detokenize(self, tokens: Iterable[int], **fields: Any) -> str:

@@ -181,11 +181,11 @@ class IntakeThread:
                 ids = yield from intake.tokenizer.tokens(
                     item.text, add_special=item.add_special, parse_special=item.parse_special, param="text"
                 )
-                pieces: list[bytes] = []
-                for start in range(0, len(ids) if item.with_pieces else 0, _PIECES):
-                    pieces += [vocab.piece(token, special=True) for token in ids[start : start + _PIECES]]
+                for start in range(0, max(len(ids), 1), _PIECES):
+                    part = ids[start : start + _PIECES]
+                    pieces = [vocab.piece(token, special=True) for token in part] if item.with_pieces else []
+                    self._send(Tokenized(item.id, part, pieces, is_last=start + _PIECES >= len(ids)))
                     yield None
-                self._send(Tokenized(item.id, tuple(ids), tuple(pieces)))
             case DetokenizeRequest():
                 for start in range(0, len(item.tokens), _PIECES):
                     intake.check_token_ids(item.tokens[start : start + _PIECES], "tokens")

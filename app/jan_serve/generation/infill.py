@@ -104,4 +104,4 @@ async def _tokens(client: EngineClient, text: str) -> tuple[int, ...]:
     if not text:
         return ()
     request = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=False)
-    return (await client.tokenize(request)).tokens
+    return tuple((await client.tokenize(request)).tokens)

@@ -380,11 +380,15 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """pieces: the bytes of each token, on request."""
+    """A part of the answer, small enough that writing it holds nobody up; the client puts the parts together.
+
+    pieces: the bytes of each token, on request.
+    """
 
     id: int
-    tokens: tuple[int, ...]
-    pieces: tuple[bytes, ...] = ()
+    tokens: list[int]
+    pieces: list[bytes] = []
+    is_last: bool = True
 
 
 class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):

@@ -23,6 +23,8 @@ from jan_serve.ipc.messages import (
     Pong,
     Ready,
     ShutdownRequest,
+    Tokenized,
+    TokenizeRequest,
     WorkerEvent,
     WorkerRequest,
 )
@@ -32,6 +34,7 @@ from tests.support.worker import (
     Worker,
     WorkerEnded,
     generate,
+    next_id,
     running_worker,
     started_worker,
     worker_command,
@@ -123,11 +126,25 @@ def test_texts_become_tokens_and_again_texts(llama: Worker) -> None:
     text = "Héllo, wörld <|im_end|>"
     found = llama.tokenize(text, add_special=False, parse_special=True, with_pieces=True)
     assert b"".join(found.pieces) == text.encode() and len(found.pieces) == len(found.tokens)
-    assert llama.tokenize(text, add_special=False, parse_special=True).pieces == ()
+    assert llama.tokenize(text, add_special=False, parse_special=True).pieces == []
     plain = llama.tokenize(text, add_special=False, parse_special=False)
     assert len(plain.tokens) > len(found.tokens)
     assert llama.detokenize(found.tokens, skip_special_tokens=False) == text
     assert llama.detokenize(found.tokens, skip_special_tokens=True) == "Héllo, wörld "
+
+
+@pytest.mark.parametrize("words", [0, 1, 5000, 50_000])
+def test_the_answer_to_a_long_text_comes_in_small_parts(llama: Worker, words: int) -> None:
+    text = "word " * words
+    request = TokenizeRequest(id=next_id(), text=text, add_special=False, with_pieces=True)
+    llama.send(request)
+    parts: list[Tokenized] = []
+    while not parts or not parts[-1].is_last:
+        part = llama.receive()
+        assert isinstance(part, Tokenized) and part.id == request.id
+        parts.append(part)
+    assert max(len(part.tokens) for part in parts) <= 4096
+    assert b"".join(piece for part in parts for piece in part.pieces).decode() == text
 
 
 @pytest.mark.parametrize("token", [-1, 1 << 30])

@@ -92,7 +92,7 @@ EVENTS: list[WorkerEvent] = [
     Failed(id=3, code="engine_failure", payload={"message": "x"}),
     Embedded(id=2, vectors=(b"\x00" * 8,), dimensions=2, prompt_tokens=3),
     Counted(7, 4015),
-    Tokenized(3, (1, 2), (b"a", b"\xff")),
+    Tokenized(3, [1, 2], [b"a", b"\xff"], is_last=False),
     Detokenized(4, "\ufffd"),
     Pong(nonce=6, phase="sample", phase_s=0.25, phase_id=1, stats=EngineStats(running=1)),
 ]

@@ -327,7 +327,7 @@ class ModelManager:
     def _admit(self, source: ModelSource, retention: Retention) -> None:
         """Raises Overloaded when the queue of this model is full.
 
-        A client's only request is let in up to twice the limit: one client's many requests fill the first half, and many
+        A client's only request is let in up to twice the limit: many requests of one fill the first half, and many
         clients cannot grow the queue without end.
         """
         history = self._loaded.seen(source, retention)

@@ -83,6 +83,7 @@ class _Open(msgspec.Struct):
     fail: Callable[[JanServeError], None]
     inbox: EventQueue | None = None
     answer: asyncio.Future[_Answer] | None = None
+    tokenized: Tokenized | None = None
     has_grammar: bool = False
 
 
@@ -203,21 +204,30 @@ class WorkerEngineClient:
                     self._deliver(part)
             case Failed():
                 self._deliver(event)
-            case (
-                Embedded()
-                | OptionsWeighed()
-                | Counted()
-                | Tokenized()
-                | Detokenized()
-                | StatePart()
-                | StateStored()
-            ):
-                entry = self._open.get(event.id)
-                if entry is not None and entry.answer is not None and not entry.answer.done():
-                    entry.since = None
-                    entry.answer.set_result(event)
+            case Embedded() | OptionsWeighed() | Counted() | Detokenized() | StatePart() | StateStored():
+                self._answer(event)
+            case Tokenized():
+                self._answer_in_parts(event)
             case _:
                 raise ProtocolError(f"a ready worker sent {type(event).__name__}")
+
+    def _answer(self, event: _Answer) -> None:
+        entry = self._open.get(event.id)
+        if entry is not None and entry.answer is not None and not entry.answer.done():
+            entry.since = None
+            entry.answer.set_result(event)
+
+    def _answer_in_parts(self, part: Tokenized) -> None:
+        entry = self._open.get(part.id)
+        if entry is None:
+            return
+        if entry.tokenized is None:
+            entry.tokenized = part
+        else:
+            entry.tokenized.tokens.extend(part.tokens)
+            entry.tokenized.pieces.extend(part.pieces)
+        if part.is_last:
+            self._answer(entry.tokenized)
 
     def oldest_request_s(self) -> float | None:
         """Age of the oldest open request; None if there is none."""

@@ -289,13 +289,28 @@ async def test_calls_with_one_answer() -> None:
     tokenizing = TokenizeRequest(id=played.client.next_id(), text="a")
     tokenize = asyncio.ensure_future(played.client.tokenize(tokenizing))
     await soon()
-    tokens = Tokenized(tokenizing.id, (1,))
+    tokens = Tokenized(tokenizing.id, [1])
     played.client.on_event(tokens)
     vectors = Embedded(id=embedding.id, vectors=(b"\0" * 4,), dimensions=1, prompt_tokens=1)
     played.client.on_event(vectors)
     assert await tokenize == tokens
     assert await embed == vectors
     assert played.aborted() == []
+
+
+async def test_the_parts_of_one_answer_are_put_together() -> None:
+    played = Played()
+    request = TokenizeRequest(id=played.client.next_id(), text="abc", with_pieces=True)
+    task = asyncio.ensure_future(played.client.tokenize(request))
+    await soon()
+    for token, piece in ((1, b"a"), (2, b"b")):
+        played.client.on_event(Tokenized(request.id, [token], [piece], is_last=False))
+    await soon()
+    assert not task.done()
+    played.client.on_event(Tokenized(request.id, [3], [b"c"]))
+    assert await task == Tokenized(request.id, [1, 2, 3], [b"a", b"b", b"c"], is_last=False)
+    played.client.on_event(Tokenized(request.id, [4]))
+    assert played.client.open_requests == 0
 
 
 async def test_a_call_that_fails_or_is_cancelled() -> None:
@@ -320,7 +335,7 @@ async def test_an_answer_of_the_wrong_kind_is_an_engine_failure() -> None:
     request = EmbedRequest(id=played.client.next_id(), inputs=("a",))
     task = asyncio.ensure_future(played.client.embed(request))
     await soon()
-    played.client.on_event(Tokenized(request.id, (1,)))
+    played.client.on_event(Tokenized(request.id, [1]))
     with pytest.raises(EngineFailure, match="answered EmbedRequest with Tokenized"):
         await task
 

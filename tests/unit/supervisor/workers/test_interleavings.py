@@ -326,7 +326,7 @@ class Child:
     async def _tokenize(self, request: TokenizeRequest) -> None:
         await self._draws.moment(1.0)
         self._answers.pop(request.id, None)
-        self._send(Tokenized(request.id, tokens=(request.id,)))
+        self._send(Tokenized(request.id, tokens=[request.id]))
 
 
 def words(request_id: int) -> list[str]:

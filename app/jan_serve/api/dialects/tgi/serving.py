@@ -236,7 +236,7 @@ async def _prompt(model: LeasedModel, native: NativeRequest) -> tuple[TokenPromp
             raise ValidationFailed("`decoder_input_details` is not supported with images")
         prompt = await model.fetched(prompt)
         return prompt, await model.count(prompt)
-    tokens = (await model.tokenize(native.inputs, add_special=native.add_special)).tokens
+    tokens = tuple((await model.tokenize(native.inputs, add_special=native.add_special)).tokens)
     if truncate is not None:
         tokens = tokens[-truncate:]
     return TokenPrompt(tokens), len(tokens)

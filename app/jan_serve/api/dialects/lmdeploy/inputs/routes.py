@@ -51,7 +51,7 @@ async def _encoded(
             if body.do_preprocess:
                 chat = ChatPrompt(messages=(Message(role="user", content=text),))
                 text = await model.chat_text(chat)
-            row = list((await model.tokenize(text)).tokens)
+            row = (await model.tokenize(text)).tokens
             if bos is not None:
                 if row[:2] == [bos.id, bos.id]:
                     row = row[1:]  # the template or the text has one already

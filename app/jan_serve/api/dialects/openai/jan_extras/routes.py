@@ -42,7 +42,7 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
         result = await while_connected(
             request, service.tokenize(body.model or None, body.input, with_pieces=body.with_pieces)
         )
-        answer: TokenizeInputResponse = {"tokens": list(result.tokens)}
+        answer: TokenizeInputResponse = {"tokens": result.tokens}
         if body.with_pieces:
             answer["pieces"] = [_piece(piece) for piece in result.pieces]
         return json_reply(answer)
