@@ -1,10 +1,9 @@
-"""The plan of a chat answer: its constraint for the engine, and the parsers of the model's format."""
+"""The plan of the answer to a chat: its tools, its constraint for the engine, and the parsers of the model's format."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ import msgspec
 
 from jan_serve.chat.call_ids import CallIds, ids_in
 from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.constraint import CompiledGrammar, Constraint
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
@@ -62,93 +62,96 @@ class AnswerConstraint(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-async def constrain_answer(
-    prompt: ChatPrompt,
-    chat_format: ChatFormat,
-    thought: ThoughtGuide | None,
-    constraint: Constraint | None,
-    grammars: GrammarCache,
-) -> AnswerConstraint:
-    """The constraint from the tools and the request's own constraint. Raises as GrammarCache and `usable_tools`.
+class ChatPlan(NamedTuple):
+    """What is decided about the answer to a chat before its prompt is rendered. Pure but for its parsers' call ids.
 
-    thought: as `thought_guide` returns it for the rendered prompt.
+    template: the one that renders it; None is ChatML. tools: those that the answer may call.
     """
-    tools = usable_tools(prompt)
-    if tools:
-        forced = prompt.tool_choice.mode != "auto"
+
+    prompt: ChatPrompt
+    template: str | None
+    chat_format: ChatFormat
+    tools: tuple[Tool, ...]
+
+    @classmethod
+    def of(cls, prompt: ChatPrompt, template: str | None) -> ChatPlan:
+        """Raises as `usable_tools`."""
+        return cls(prompt, template, detect_format(template), usable_tools(prompt))
+
+    def thought_guide(self, text: str) -> ThoughtGuide | None:
+        """Where the answer to the rendered `text` may contain thoughts; None if the model has none."""
+        thought = self.chat_format.thought
+        is_open = self.chat_format.prompt_opens_thought(text)
+        if thought is None or not (is_open or thought.is_in(self.template)):
+            return None
+        closed = any(text.rstrip().endswith(mark.strip()) for mark in thought.closes)
+        thinks = self.prompt.asks_for_thoughts
+        if thinks is None:
+            thinks = _thinks_by_default(self.chat_format, self.template)
+        return ThoughtGuide(
+            opens=tuple(mark.strip() for mark in thought.opens),
+            closes=tuple(mark.strip() for mark in thought.closes),
+            ends=thought.ends,
+            is_open=is_open,
+            anywhere=thought.anywhere,
+            may_open=thinks and not closed,
+            budget=self.prompt.reasoning_budget,
+        )
+
+    async def constrained(
+        self, thought: ThoughtGuide | None, constraint: Constraint | None, grammars: GrammarCache
+    ) -> AnswerConstraint:
+        """The constraint from the tools and the request's own constraint. Raises as GrammarCache.
+
+        thought: the guide for the rendered prompt.
+        """
+        if self.tools:
+            return await self._calls_or_answer(thought, constraint, grammars)
+        if constraint is None:
+            return AnswerConstraint(guide=None if thought is None else Guide(thought=thought))
+        grammar = await grammars.compile(constraint)
+        chat_format = self.chat_format
+        if thought is None and not chat_format.text_opens:
+            return AnswerConstraint(grammar=grammar)
+        return AnswerConstraint(
+            guide=Guide(
+                thought=thought,
+                lead=chat_format.text_opens,
+                lead_after_thought=chat_format.calls.after_thought + chat_format.text_opens or _AFTER_THOUGHT,
+                grammar=grammar,
+            )
+        )
+
+    async def _calls_or_answer(
+        self, thought: ThoughtGuide | None, constraint: Constraint | None, grammars: GrammarCache
+    ) -> AnswerConstraint:
+        forced = self.prompt.tool_choice.mode != "auto"
         calls = await grammars.compile_calls(
-            chat_format,
-            tools,
-            parallel=prompt.parallel_tool_calls,
+            self.chat_format,
+            self.tools,
+            parallel=self.prompt.parallel_tool_calls,
             constraint=None if forced else constraint,
         )
-        if forced or constraint is not None:
-            guide = Guide(
-                thought=_only_open(thought) if forced else thought,
-                lead_after_thought=chat_format.calls.after_thought or _AFTER_THOUGHT,
-                grammar=calls.whole,
+        if not forced and constraint is None:
+            return AnswerConstraint(guide=self._free_until_call(thought, calls), warnings=calls.warnings)
+        if forced and thought is not None and not thought.is_open:
+            thought = (
+                None  # a required call comes first; only a thought that the prompt opened may precede it
             )
-        else:
-            guide = _free_until_call(prompt, chat_format, thought, calls)
+        after_thought = self.chat_format.calls.after_thought or _AFTER_THOUGHT
+        guide = Guide(thought=thought, lead_after_thought=after_thought, grammar=calls.whole)
         return AnswerConstraint(guide=guide, warnings=calls.warnings)
-    if constraint is None:
-        return AnswerConstraint(guide=None if thought is None else Guide(thought=thought))
-    grammar = await grammars.compile(constraint)
-    if thought is None and not chat_format.text_opens:
-        return AnswerConstraint(grammar=grammar)
-    lead_after_thought = chat_format.calls.after_thought + chat_format.text_opens or _AFTER_THOUGHT
-    return AnswerConstraint(
-        guide=Guide(
+
+    def _free_until_call(self, thought: ThoughtGuide | None, calls: CallGrammars) -> Guide:
+        layout = self.chat_format.calls
+        names = tuple(tool.name + layout.confirmed_by for tool in self.tools) if layout.confirmed_by else ()
+        triggers = zip(layout.triggers, calls.triggered, strict=True)
+        return Guide(
             thought=thought,
-            lead=chat_format.text_opens,
-            lead_after_thought=lead_after_thought,
-            grammar=grammar,
+            triggers=tuple(Trigger(text, grammar, names) for text, grammar in triggers),
+            at_start=layout.at_start,
+            repeat=self.prompt.parallel_tool_calls and layout.parallel,
         )
-    )
-
-
-def _only_open(thought: ThoughtGuide | None) -> ThoughtGuide | None:
-    """A required call comes first; only a thought that the prompt opened may precede it."""
-    return thought if thought is not None and thought.is_open else None
-
-
-def _free_until_call(
-    prompt: ChatPrompt, chat_format: ChatFormat, thought: ThoughtGuide | None, calls: CallGrammars
-) -> Guide:
-    layout = chat_format.calls
-    triggers = zip(layout.triggers, calls.triggered, strict=True)
-    names = (
-        tuple(tool.name + layout.confirmed_by for tool in usable_tools(prompt)) if layout.confirmed_by else ()
-    )
-    return Guide(
-        thought=thought,
-        triggers=tuple(Trigger(text, grammar, names) for text, grammar in triggers),
-        at_start=layout.at_start,
-        repeat=prompt.parallel_tool_calls and layout.parallel,
-    )
-
-
-def thought_guide(
-    prompt: ChatPrompt, chat_format: ChatFormat, template: str | None, text: str
-) -> ThoughtGuide | None:
-    """Where the answer to the rendered `text` may contain thoughts; None if the model has none."""
-    thought = chat_format.thought
-    is_open = chat_format.prompt_opens_thought(text)
-    if thought is None or not (is_open or thought.is_in(template)):
-        return None
-    closed = any(text.rstrip().endswith(mark.strip()) for mark in thought.closes)
-    thinks = prompt.asks_for_thoughts
-    if thinks is None:
-        thinks = _thinks_by_default(chat_format, template)
-    return ThoughtGuide(
-        opens=tuple(mark.strip() for mark in thought.opens),
-        closes=tuple(mark.strip() for mark in thought.closes),
-        ends=thought.ends,
-        is_open=is_open,
-        anywhere=thought.anywhere,
-        may_open=thinks and not closed,
-        budget=prompt.reasoning_budget,
-    )
 
 
 @lru_cache(maxsize=32)
@@ -167,12 +170,10 @@ def _thinks_by_default(chat_format: ChatFormat, template: str | None) -> bool:
 class AnswerParsers:
     """Parses the choices of one answer into text, reasoning and calls. Pure except for random call ids."""
 
-    def __init__(self, prompt: ChatPrompt, chat_format: ChatFormat, *, starts_in_thought: bool) -> None:
-        self._prompt = prompt
-        self._chat_format = chat_format
-        self._tools: Sequence[Tool] = usable_tools(prompt)
+    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool) -> None:
+        self._plan = plan
         self._starts_in_thought = starts_in_thought
-        self._ids = CallIds(chat_format.id_style, ids_in(prompt.messages), _random_id)
+        self._ids = CallIds(plan.chat_format.id_style, ids_in(plan.prompt.messages), _random_id)
         self._parsers: dict[int, StreamParser] = {}
 
     def read(self, event: TextDelta | Finished) -> list[ChoiceEvent]:
@@ -194,11 +195,11 @@ class AnswerParsers:
 
     def _parser(self, index: int) -> StreamParser:
         return StreamParser(
-            self._chat_format,
+            self._plan.chat_format,
             self._ids,
             index=index,
-            tools=self._tools,
-            split_thoughts=self._prompt.split_thoughts,
+            tools=self._plan.tools,
+            split_thoughts=self._plan.prompt.split_thoughts,
             starts_in_thought=self._starts_in_thought,
         )
 

@@ -155,8 +155,8 @@ class _Answer:
                     Started(
                         model=self._model,
                         prompt_tokens=event.prompt_tokens,
-                        infilled=self._prepared.infilled,
-                        truncated=self._prepared.truncated,
+                        infilled=self._prepared.prompt.infilled,
+                        truncated=self._prepared.prompt.truncated,
                         warnings=self._prepared.warnings,
                     )
                 ]

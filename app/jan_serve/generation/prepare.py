@@ -11,8 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from jan_serve.chat.billing_line import without_billing_line
-from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.detect import detect_format, knows_tools
+from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.models.model_facts import ModelFacts
@@ -31,9 +30,7 @@ from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.answer_plan import (
     AnswerConstraint,
     AnswerParsers,
-    constrain_answer,
-    thought_guide,
-    usable_tools,
+    ChatPlan,
 )
 from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
@@ -73,16 +70,9 @@ class PreparedRequest(NamedTuple):
     """parsers: None if the answer is plain text."""
 
     submitted: EngineRequest
-    infilled: bool = False
-    truncated: bool = False
+    prompt: EnginePrompt
     parsers: AnswerParsers | None = None
     warnings: tuple[str, ...] = ()
-
-
-class _ChatAnswer(NamedTuple):
-    constraint: AnswerConstraint
-    parsers: AnswerParsers
-    chat_format: ChatFormat
 
 
 class RequestPreparer:
@@ -119,10 +109,12 @@ class RequestPreparer:
         """Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
         request = with_defaults(request, self._profiles()(client.name, request.model))
-        chat: _ChatAnswer | None = None
+        parsers: AnswerParsers | None = None
+        specials: tuple[str, ...] = ()
         if isinstance(request.prompt, ChatPrompt):
-            prompt, chat = await self._chat(request.prompt, request, client)
-            answer_constraint = chat.constraint
+            plan = self._plan(request.prompt, client, request.model)
+            prompt, answer_constraint, parsers = await self._chat(plan, request, client)
+            specials = plan.chat_format.special_tokens
         else:
             prompt = await self._plain_prompt(request, client)
             constraint = request.constraint
@@ -150,36 +142,25 @@ class RequestPreparer:
             return_tokens=request.return_tokens,
             vocabulary_entries=request.vocabulary_entries,
             skip_special_tokens=request.skip_special_tokens,
-            visible_specials=() if chat is None else chat.chat_format.special_tokens,
+            visible_specials=specials,
             adapters=chosen_adapters(request.adapters, client),
             cache_salt=cache_salt.get(),
         )
-        parsers = None if chat is None else chat.parsers
-        return PreparedRequest(
-            engine_request,
-            prompt.infilled,
-            prompt.truncated,
-            parsers,
-            (*answer_constraint.warnings, *prompt.warnings),
-        )
+        warnings = (*answer_constraint.warnings, *prompt.warnings)
+        return PreparedRequest(engine_request, prompt, parsers, warnings)
 
     async def _chat(
-        self, prompt: ChatPrompt, request: GenerationRequest, client: EngineClient
-    ) -> tuple[EnginePrompt, _ChatAnswer]:
-        template = self._template(client, prompt, request.model)
-        chat_format = detect_format(template)
-        marked, text = await self._render(prompt, template, client)
-        thought = thought_guide(prompt, chat_format, template, text)
+        self, plan: ChatPlan, request: GenerationRequest, client: EngineClient
+    ) -> tuple[EnginePrompt, AnswerConstraint, AnswerParsers]:
+        marked, text = await self._render(plan, client)
+        thought = plan.thought_guide(text)
         try:
-            answer_constraint = await constrain_answer(
-                prompt, chat_format, thought, request.constraint, self._grammars
-            )
+            answer_constraint = await plan.constrained(thought, request.constraint, self._grammars)
         except InvalidRequest as error:
-            raise await self._with_field(error, prompt, request) from None
-        starts_in_thought = thought is not None and thought.is_open
-        parsers = AnswerParsers(prompt, chat_format, starts_in_thought=starts_in_thought)
+            raise await self._with_field(error, plan.prompt, request) from None
+        parsers = AnswerParsers(plan, starts_in_thought=thought is not None and thought.is_open)
         engine_prompt = EnginePrompt(marked.pieces(text), param="messages", warnings=marked.warnings)
-        return engine_prompt, _ChatAnswer(answer_constraint, parsers, chat_format)
+        return engine_prompt, answer_constraint, parsers
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
         """The chat as the model reads it, with SHOWN_MARKER for media. requested: the name in the request.
@@ -209,7 +190,7 @@ class RequestPreparer:
         profile = self._profiles()(client.name, requested)
         whole = with_defaults(GenerationRequest(prompt=prompt), profile).prompt
         assert isinstance(whole, ChatPrompt)
-        marked, text = await self._render(whole, self._template(client, whole, requested), client)
+        marked, text = await self._render(self._plan(whole, client, requested), client)
         return marked.pieces(text)
 
     def shows_tools(self, client: EngineClient, requested: str | None = None) -> bool:
@@ -267,27 +248,25 @@ class RequestPreparer:
         """As GrammarCache.explain."""
         return await self._grammars.explain(constraint)
 
-    def _template(self, client: EngineClient, prompt: ChatPrompt, requested: str | None = None) -> str | None:
+    def _plan(self, prompt: ChatPrompt, client: EngineClient, requested: str | None) -> ChatPlan:
+        if not prompt.messages:
+            raise InvalidRequest("messages: at least one message is needed", param="messages")
         templates = client.facts.chat_templates
         template = self.template(client.name, templates, requested, with_tools=bool(prompt.tools))
         if template is None and client.name not in self._without_template:
             self._without_template.add(client.name)
             logger.warning("%s has no chat template: chats are rendered as ChatML", client.name)
-        return template
+        return ChatPlan.of(prompt, template)
 
-    async def _render(
-        self, prompt: ChatPrompt, template: str | None, client: EngineClient
-    ) -> tuple[MarkedMessages, str]:
+    async def _render(self, plan: ChatPlan, client: EngineClient) -> tuple[MarkedMessages, str]:
         """The template sees only the tools that may be called, and markers in place of images and sounds."""
-        facts = client.facts
-        if not prompt.messages:
-            raise InvalidRequest("messages: at least one message is needed", param="messages")
+        facts, prompt = client.facts, plan.prompt
         template_facts = TemplateFacts(
-            source=template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
+            source=plan.template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
         messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
         marked = await self._media.marked(messages, client)
-        tools = tuple(_without_dialect(tool) for tool in usable_tools(prompt))
+        tools = tuple(_without_dialect(tool) for tool in plan.tools)
         seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
         render = RenderRequest(prompt=seen, facts=template_facts, now=self._now())
         return marked, await self._renderer(render)

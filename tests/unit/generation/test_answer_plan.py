@@ -11,7 +11,7 @@ from jan_serve.core.events import Finished, TextDelta
 from jan_serve.core.messages import Message, Tool, ToolChoice
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.answer_plan import AnswerParsers, thought_guide, usable_tools
+from jan_serve.generation.answer_plan import AnswerParsers, ChatPlan, usable_tools
 
 ADD, NOW = Tool(name="add", parameters={}), Tool(name="now", parameters={})
 HERMES = next(chat_format for chat_format in FORMATS if chat_format.name == "hermes")
@@ -20,6 +20,11 @@ THINKS = "{{ messages }}<think>"
 
 def prompt(**fields: Any) -> ChatPrompt:
     return ChatPrompt(messages=(Message(role="user", content="Hi"),), **fields)
+
+
+def plan(template: str | None = None, **fields: Any) -> ChatPlan:
+    asked = prompt(**fields)
+    return ChatPlan(asked, template, HERMES, asked.tools)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ def test_names_of_other_writings_and_paths_are_usable() -> None:
 def test_a_call_that_a_stop_string_cut_short_is_not_to_be_run(
     text: str, stop: str | None, reason: str
 ) -> None:
-    parsers = AnswerParsers(prompt(tools=(ADD,)), HERMES, starts_in_thought=False)
+    parsers = AnswerParsers(plan(tools=(ADD,)), starts_in_thought=False)
     parsers.read(TextDelta(0, text))
     *_, finished = parsers.read(Finished(index=0, reason="stop", stop=stop))
     assert isinstance(finished, Finished)
@@ -95,21 +100,21 @@ def test_without_tools_the_other_choices_call_none() -> None:
     ],
 )
 def test_where_a_thought_may_begin(template: str, rendered: str, is_open: bool, may_open: bool) -> None:
-    guide = thought_guide(prompt(template_kwargs={"enable_thinking": True}), HERMES, template, rendered)
+    guide = plan(template, template_kwargs={"enable_thinking": True}).thought_guide(rendered)
     assert guide is not None
     assert (guide.is_open, guide.may_open) == (is_open, may_open)
     assert (guide.opens, guide.closes) == (("<think>",), ("</think>",))
 
 
 def test_a_model_that_does_not_think_has_no_guide() -> None:
-    assert thought_guide(prompt(), HERMES, "{{ messages }}", "Hi") is None
-    assert thought_guide(prompt(), HERMES, None, "Hi") is None
+    assert plan("{{ messages }}").thought_guide("Hi") is None
+    assert plan().thought_guide("Hi") is None
 
 
 def test_thinking_can_be_turned_off_and_bounded() -> None:
-    off = thought_guide(prompt(template_kwargs={"enable_thinking": False}), HERMES, THINKS, "Hi")
+    off = plan(THINKS, template_kwargs={"enable_thinking": False}).thought_guide("Hi")
     assert off is not None
     assert not off.may_open
-    bounded = thought_guide(prompt(reasoning_budget=64), HERMES, THINKS, "Hi")
+    bounded = plan(THINKS, reasoning_budget=64).thought_guide("Hi")
     assert bounded is not None
     assert bounded.budget == 64

@@ -177,7 +177,7 @@ async def test_infill_puts_prefix_and_suffix_between_the_models_tokens() -> None
     )
     assert found.submitted.prompt == ((290,), "def f(", (291,), "):\n", (292,))
     assert not found.submitted.parse_special
-    assert (found.infilled, found.truncated) == (True, False)
+    assert (found.prompt.infilled, found.prompt.truncated) == (True, False)
 
 
 async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> None:
@@ -185,7 +185,7 @@ async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> Non
         await prepared(GenerationRequest(prompt=InfillPrompt("a", "b")))
     assert caught.value.param == "suffix"
     found = await prepared(GenerationRequest(prompt=InfillPrompt("a", "b", prefix_only=True)))
-    assert (found.submitted.prompt, found.infilled) == (("a",), False)
+    assert (found.submitted.prompt, found.prompt.infilled) == (("a",), False)
 
 
 # Sampling and choices

@@ -16,7 +16,7 @@ from jan_serve.core.guide import Guide, ThoughtGuide
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.generation.answer_plan import constrain_answer, thought_guide
+from jan_serve.generation.answer_plan import AnswerConstraint, ChatPlan
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.compiling import translate_inline
@@ -68,7 +68,8 @@ def thinking(form: ChatFormat, prompt: ChatPrompt, *, is_open: bool) -> tuple[Th
     """A model that thinks, and the marks around its thought."""
     assert form.thought is not None
     opens, closes = form.thought.opens[0].strip(), form.thought.closes[0].strip()
-    guide = thought_guide(prompt, form, f"{opens} {closes}", form.thought.opens[0] if is_open else "Hi")
+    plan = ChatPlan(prompt, f"{opens} {closes}", form, prompt.tools)
+    guide = plan.thought_guide(form.thought.opens[0] if is_open else "Hi")
     assert guide is not None
     return guide, "" if is_open else opens, closes
 
@@ -79,6 +80,11 @@ def prompt_of(*tools: Tool) -> ChatPrompt:
     )
 
 
+async def constrained(prompt: ChatPrompt, form: ChatFormat, thought: ThoughtGuide | None) -> AnswerConstraint:
+    plan = ChatPlan(prompt, None, form, prompt.tools)
+    return await plan.constrained(thought, CONSTRAINT, GrammarCache(translate_inline))
+
+
 @pytest.mark.parametrize("is_open", [True, False], ids=["opened by the prompt", "opened by the model"])
 @pytest.mark.parametrize(
     "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
@@ -86,7 +92,7 @@ def prompt_of(*tools: Tool) -> ChatPrompt:
 async def test_a_thought_is_free_and_then_the_schema_holds(form: ChatFormat, is_open: bool) -> None:
     prompt = prompt_of()
     thought, opens, closes = thinking(form, prompt, is_open=is_open)
-    plan = await constrain_answer(prompt, form, thought, CONSTRAINT, GrammarCache(translate_inline))
+    plan = await constrained(prompt, form, thought)
     assert plan.guide is not None
     before = opens + THOUGHT + closes + plan.guide.lead_after_thought
     assert takes(plan.guide, before + '{"name": 7}')
@@ -96,7 +102,7 @@ async def test_a_thought_is_free_and_then_the_schema_holds(form: ChatFormat, is_
 
 @forms
 async def test_without_a_thought_the_schema_holds_from_the_start(form: ChatFormat) -> None:
-    plan = await constrain_answer(prompt_of(), form, None, CONSTRAINT, GrammarCache(translate_inline))
+    plan = await constrained(prompt_of(), form, None)
     guide = plan.guide or Guide(grammar=plan.grammar)
     assert takes(guide, form.text_opens + '{"name": 7}')
     for wrong in ('{"name": "7"}', "Seven.", ""):
@@ -106,7 +112,7 @@ async def test_without_a_thought_the_schema_holds_from_the_start(form: ChatForma
 @forms
 async def test_beside_tools_the_model_calls_or_answers_under_the_schema(form: ChatFormat) -> None:
     prompt = prompt_of(*TOOLS)
-    plan = await constrain_answer(prompt, form, None, CONSTRAINT, GrammarCache(translate_inline))
+    plan = await constrained(prompt, form, None)
     assert plan.guide is not None
     assert takes(plan.guide, form.text_opens + '{"name": 7}')
     assert takes(plan.guide, call(form, 7))
@@ -120,7 +126,7 @@ async def test_beside_tools_the_model_calls_or_answers_under_the_schema(form: Ch
 async def test_a_thought_precedes_a_call_or_an_answer_under_the_schema(form: ChatFormat) -> None:
     prompt = prompt_of(*TOOLS)
     thought, opens, closes = thinking(form, prompt, is_open=False)
-    plan = await constrain_answer(prompt, form, thought, CONSTRAINT, GrammarCache(translate_inline))
+    plan = await constrained(prompt, form, thought)
     assert plan.guide is not None
     before = opens + THOUGHT + closes + plan.guide.lead_after_thought
     assert takes(plan.guide, before + form.text_opens + '{"name": 7}')
