@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from jan_serve.api.guards import body
-from jan_serve.api.http import connection
+from jan_serve.http import connection
+from jan_serve.http.guards import body
 from tests.support.attacks import ATTACKS, Victim, asked_for_health
 from tests.support.front_process import front_process
 from tests.support.processes import wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from jan_serve.api.http.page_files import CONTENT_SECURITY_POLICY, PageFile, read_page
+from jan_serve.http.page_files import CONTENT_SECURITY_POLICY, PageFile, read_page
 from tests.page.support import CHATS, WAIT_MS, stream_of
 
 URL = "http://plain.invalid/"

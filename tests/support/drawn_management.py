@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialect_registry import DialectFactory
 from jan_serve.api.management import Management
+from jan_serve.dialects.registry import DialectFactory
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, model_bytes

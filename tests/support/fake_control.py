@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.lmdeploy.dialect import lmdeploy_dialect
+from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.errors import InvalidRequest
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from tests.support.compiling import translate_inline

@@ -29,9 +29,9 @@ _START = (
 
 def main() -> int:
     """The process."""
-    from jan_serve.api.http.connection import HttpConnection
     from jan_serve.api.server import run
     from jan_serve.cli.server.head_start import HeadStart
+    from jan_serve.http.connection import HttpConnection
     from jan_serve.logs.log_lines import configure_logging
     from jan_serve.proxy.server import run as run_proxy
     from jan_serve.proxy.settings import ProxySettings

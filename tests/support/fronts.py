@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialect_registry import DIALECTS, DialectFactory
-from jan_serve.api.http.connection import HttpConnection
-from jan_serve.api.http.draining_server import server_config
-from jan_serve.api.served_models import ServedModels
 from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
+from jan_serve.dialects.registry import DIALECTS, DialectFactory
+from jan_serve.dialects.served_models import ServedModels
+from jan_serve.http.connection import HttpConnection
+from jan_serve.http.draining_server import server_config
 from jan_serve.wiring.server_parts import ServerParts
 from tests.support.compiling import translate_inline
 from tests.support.decoding import InlineDecoder
@@ -83,6 +84,13 @@ async def http_client(
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
         yield client
     free.append((app, replaceable))
+
+
+@pytest.fixture
+async def client() -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of an application whose models are fake."""
+    async with http_client() as client:
+        yield client
 
 
 def refused(response: httpx.Response, status: int, code: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jan_serve.api.dialects.openai.chat.parse import chat_request
-from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest
-from jan_serve.api.dialects.openai.completions.parse import completion_requests
-from jan_serve.api.dialects.openai.completions.wire import CreateCompletionRequest
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
 )
 from jan_serve.core.sampling import SamplingParams
+from jan_serve.dialects.openai.chat.parse import chat_request
+from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
+from jan_serve.dialects.openai.completions.parse import completion_requests
+from jan_serve.dialects.openai.completions.wire import CreateCompletionRequest
 
 HI = [{"role": "user", "content": "Hi"}]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jan_serve.api.http.sse import StreamSettings
 from jan_serve.api.routes.log import log_router
 from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.http.sse import StreamSettings
 from tests.support.fronts import NoShutdown, serve_app
 from tests.support.managed import Managed, managed_app
 

@@ -19,10 +19,35 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
-from jan_serve.api.control_plane import ControlPlane
-from jan_serve.api.dialect import Dialect, Services
-from jan_serve.api.dialect_registry import DIALECTS, DialectFactory
-from jan_serve.api.errors import (
+from jan_serve.api.image_fetcher import image_fetcher
+from jan_serve.api.management import Management
+from jan_serve.api.management.managed_store import ManagedStore
+from jan_serve.api.management.pulls import Pulls
+from jan_serve.api.management.routes import management_router
+from jan_serve.api.openapi_document import add_document
+from jan_serve.api.routes.catalogue import catalogue_router
+from jan_serve.api.routes.clients import clients_router
+from jan_serve.api.routes.health import health_router
+from jan_serve.api.routes.log import log_router
+from jan_serve.api.routes.page import page_router
+from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.config import Settings
+from jan_serve.core.constraint import Whitespace
+from jan_serve.dialects.control_plane import ControlPlane
+from jan_serve.dialects.dialect import Dialect, Services
+from jan_serve.dialects.health import health_of
+from jan_serve.dialects.registry import DIALECTS, DialectFactory
+from jan_serve.dialects.served_models import ServedModels
+from jan_serve.dialects.shared.default_errors import render_error
+from jan_serve.errors import JanServeError
+from jan_serve.generation.constraint.grammar_cache import GrammarCache
+from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.media_reader import MediaReader, ModelsWith
+from jan_serve.generation.ports import ConstraintTranslator, MediaDecoder, TemplateRenderer
+from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.profiles import Profiles
+from jan_serve.http.deferred_routes import DeferredRoutes, all_routes
+from jan_serve.http.errors import (
     CLIENT_CLOSED,
     ClientGone,
     Envelopes,
@@ -32,44 +57,20 @@ from jan_serve.api.errors import (
     logged_problem,
     validation_problem,
 )
-from jan_serve.api.guards.auth import OPEN_PATHS, KeyGuard
-from jan_serve.api.guards.body import BodyGuard
-from jan_serve.api.guards.drain import DrainGuard
-from jan_serve.api.guards.host import HostGuard
-from jan_serve.api.guards.lingering import Lingering
-from jan_serve.api.guards.origin import OriginGuard
-from jan_serve.api.guards.trusted_networks import TrustedNetworks
-from jan_serve.api.http.deferred_routes import DeferredRoutes, all_routes
-from jan_serve.api.http.head_requests import HeadRequests, with_head
-from jan_serve.api.http.request_context import RequestContext
-from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import StreamSettings
-from jan_serve.api.http.strict_json import JsonReader
-from jan_serve.api.image_fetcher import image_fetcher
-from jan_serve.api.lifecycle import Lifecycle
-from jan_serve.api.management import Management
-from jan_serve.api.management.managed_store import ManagedStore
-from jan_serve.api.management.pulls import Pulls
-from jan_serve.api.management.routes import management_router
-from jan_serve.api.metrics import Metrics
-from jan_serve.api.openapi_document import add_document
-from jan_serve.api.routes.catalogue import catalogue_router
-from jan_serve.api.routes.clients import clients_router
-from jan_serve.api.routes.health import health_of, health_router
-from jan_serve.api.routes.log import log_router
-from jan_serve.api.routes.page import page_router
-from jan_serve.api.routes.recent_log import RecentLog
-from jan_serve.api.served_models import ServedModels
-from jan_serve.api.shared.default_errors import render_error
-from jan_serve.config import Settings
-from jan_serve.core.constraint import Whitespace
-from jan_serve.errors import JanServeError
-from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.media_reader import MediaReader, ModelsWith
-from jan_serve.generation.ports import ConstraintTranslator, MediaDecoder, TemplateRenderer
-from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.profiles import Profiles
+from jan_serve.http.guards.auth import OPEN_PATHS, KeyGuard
+from jan_serve.http.guards.body import BodyGuard
+from jan_serve.http.guards.drain import DrainGuard
+from jan_serve.http.guards.host import HostGuard
+from jan_serve.http.guards.lingering import Lingering
+from jan_serve.http.guards.origin import OriginGuard
+from jan_serve.http.guards.trusted_networks import TrustedNetworks
+from jan_serve.http.head_requests import HeadRequests, with_head
+from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.metrics import Metrics
+from jan_serve.http.request_context import RequestContext
+from jan_serve.http.request_record import record_of
+from jan_serve.http.sse import StreamSettings
+from jan_serve.http.strict_json import JsonReader
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
 

@@ -9,9 +9,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from jan_serve import __version__
-from jan_serve.api.guards.body_memory import held_body
 from jan_serve.errors import InvalidImage
 from jan_serve.generation.ports import ImageFetcher
+from jan_serve.http.guards.body_memory import held_body
 from jan_serve.image_files.limits import MAX_FILE_BYTES
 
 if TYPE_CHECKING:

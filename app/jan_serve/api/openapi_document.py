@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from jan_serve.api.dialect import Dialect
-from jan_serve.api.guards.auth import needs_key
-from jan_serve.api.http.deferred_routes import all_routes
+from jan_serve.dialects.dialect import Dialect
+from jan_serve.http.deferred_routes import all_routes
+from jan_serve.http.guards.auth import needs_key
 
 _SCHEME: Final = "HTTPBearer"
 

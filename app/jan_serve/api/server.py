@@ -11,13 +11,13 @@ from typing import Any, Final
 import uvicorn
 
 from jan_serve.api.app import AppParts, create_app
-from jan_serve.api.guards.drain import RETRY_AFTER_S
-from jan_serve.api.http.draining_server import DrainingServer, server_config
 from jan_serve.api.management import Management
 from jan_serve.api.routes.recent_log import recent_log
 from jan_serve.daemon.observer import ServerObserver
 from jan_serve.errors import Draining
 from jan_serve.helpers.pool import HelperPool
+from jan_serve.http.draining_server import DrainingServer, server_config
+from jan_serve.http.guards.drain import RETRY_AFTER_S
 from jan_serve.quick_imports import quick_imports
 from jan_serve.resources import page_folder, shipped_grammars
 from jan_serve.wiring.grammar_files import GrammarFiles

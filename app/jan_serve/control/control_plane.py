@@ -19,7 +19,7 @@ from jan_serve.wiring.parts import manager_limits
 
 
 class ServerControl:
-    """api.control_plane.ControlPlane over a model manager."""
+    """dialects.control_plane.ControlPlane over a model manager."""
 
     def __init__(self, settings: Settings, manager: ModelManager, sources: UpdatedSources) -> None:
         """sources: the manager's model sources."""

@@ -52,7 +52,7 @@ class _EndpointText(msgspec.Struct):
 
 
 class RemoteState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a prompt on a linked server. caller: who linked the two (`generation.cache_salt.key_of_request`).
+    """The state of a prompt on a linked server. caller: who linked the two (`core.cache_salt.key_of_request`).
     engine: the peer's id. session: the request's id there.
 
     next_token: the token sampled after the prompt; None accepts any.

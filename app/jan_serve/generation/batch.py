@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import msgspec
 
+from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -19,7 +20,6 @@ from jan_serve.core.events import (
     Usage,
 )
 from jan_serve.core.request import GenerationRequest
-from jan_serve.generation.closing import closing
 
 Generate = Callable[[GenerationRequest], AsyncIterator[GenerationEvent]]
 

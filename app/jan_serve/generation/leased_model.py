@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack
 
+from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -18,7 +19,6 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.errors import EngineFailure
 from jan_serve.generation.best_of import BestOf
-from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import Deadline
 from jan_serve.generation.kv_transfer import KvTransfer
 from jan_serve.generation.ports import EngineClient, SequenceStates

@@ -12,6 +12,7 @@ import msgspec
 
 from jan_serve.chat.billing_line import without_billing_line
 from jan_serve.chat.detect import knows_tools
+from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.models.model_facts import ModelFacts
@@ -32,7 +33,6 @@ from jan_serve.generation.answer_plan import (
     AnswerParsers,
     ChatPlan,
 )
-from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.media_files import ReadAudio, ReadImage, ReadMedia

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import GenerationRequest
-from jan_serve.generation.closing import closing
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.ports import ModelLeases, SequenceStates

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import msgspec
 from starlette.types import Scope, Send
 
-from jan_serve.api.http.connection_hooks import abort_connection
-from jan_serve.api.http.request_record import RequestRecord
 from jan_serve.fleet.assignment import Assignment
+from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.request_record import RequestRecord
 from jan_serve.proxy.error_forms import end_of_broken, form_path
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.relay_headers import to_client

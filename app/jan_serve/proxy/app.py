@@ -18,30 +18,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jan_serve.api.dialects.anthropic.claude_names import names_for
-from jan_serve.api.dialects.anthropic.paths import MESSAGES, rewrite_head
-from jan_serve.api.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
-from jan_serve.api.dialects.ollama.paths import GREETING
-from jan_serve.api.dialects.openai import paths as openai
-from jan_serve.api.errors import ClientGone, HttpError, http_problem, logged_problem
-from jan_serve.api.guards.auth import OPEN_PATHS
-from jan_serve.api.guards.body import BodyGuard
-from jan_serve.api.guards.drain import DrainGuard
-from jan_serve.api.guards.host import HostGuard
-from jan_serve.api.guards.lingering import Lingering
-from jan_serve.api.guards.origin import OriginGuard
-from jan_serve.api.http.head_requests import HeadRequests, with_head
-from jan_serve.api.http.page_files import Page
-from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
-from jan_serve.api.http.request_context import RequestContext
-from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.strict_json import JsonReader
-from jan_serve.api.lifecycle import Lifecycle
+from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.models.latest_tag import without_latest
+from jan_serve.dialects.anthropic.claude_names import names_for
+from jan_serve.dialects.anthropic.paths import MESSAGES, rewrite_head
+from jan_serve.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
+from jan_serve.dialects.ollama.paths import GREETING
+from jan_serve.dialects.openai import paths as openai
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.prompt_keys import NO_KEYS
-from jan_serve.generation.cache_salt import cache_salt
+from jan_serve.http.errors import ClientGone, HttpError, http_problem, logged_problem
+from jan_serve.http.guards.auth import OPEN_PATHS
+from jan_serve.http.guards.body import BodyGuard
+from jan_serve.http.guards.drain import DrainGuard
+from jan_serve.http.guards.host import HostGuard
+from jan_serve.http.guards.lingering import Lingering
+from jan_serve.http.guards.origin import OriginGuard
+from jan_serve.http.head_requests import HeadRequests, with_head
+from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.page_files import Page
+from jan_serve.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
+from jan_serve.http.request_context import RequestContext
+from jan_serve.http.request_record import record_of
+from jan_serve.http.strict_json import JsonReader
 from jan_serve.proxy.distserve.dispatch import DistServe
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.error_forms import FORM_PATH, envelopes, form_path

@@ -8,17 +8,17 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Scope
 
-from jan_serve.api.dialects.anthropic import errors as anthropic
-from jan_serve.api.dialects.anthropic import paths as anthropic_paths
-from jan_serve.api.dialects.ollama import errors as ollama
-from jan_serve.api.dialects.ollama import paths as ollama_paths
-from jan_serve.api.dialects.rerank import errors as cohere
-from jan_serve.api.dialects.rerank import paths as rerank_paths
-from jan_serve.api.dialects.tgi import errors as tgi
-from jan_serve.api.dialects.tgi import paths as tgi_paths
-from jan_serve.api.errors import Envelopes, ErrorRenderer, Problem
-from jan_serve.api.http.replies import json_bytes
-from jan_serve.api.shared import default_error_body, flat_errors
+from jan_serve.dialects.anthropic import errors as anthropic
+from jan_serve.dialects.anthropic import paths as anthropic_paths
+from jan_serve.dialects.ollama import errors as ollama
+from jan_serve.dialects.ollama import paths as ollama_paths
+from jan_serve.dialects.rerank import errors as cohere
+from jan_serve.dialects.rerank import paths as rerank_paths
+from jan_serve.dialects.shared import default_error_body, flat_errors
+from jan_serve.dialects.tgi import errors as tgi
+from jan_serve.dialects.tgi import paths as tgi_paths
+from jan_serve.http.errors import Envelopes, ErrorRenderer, Problem
+from jan_serve.http.replies import json_bytes
 
 _OPENAI_PATHS: Final = (
     "/v1/responses",

@@ -13,8 +13,6 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from jan_serve.api.errors import HttpError
-from jan_serve.api.http.request_record import record_of
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import Attempts, Ending
@@ -22,6 +20,8 @@ from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
 from jan_serve.fleet.prompt_keys import PromptKeys
 from jan_serve.fleet.retry_budget import RetryBudget
+from jan_serve.http.errors import HttpError
+from jan_serve.http.request_record import record_of
 from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.patience import Patience
 from jan_serve.proxy.problems import node_failed

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve import __version__
-from jan_serve.api.errors import HttpError, http_problem
-from jan_serve.api.http.replies import json_reply
-from jan_serve.api.http.strict_json import JsonReader
-from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.core.hosts import address_of
 from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet, why_not
 from jan_serve.fleet.node import Node, State, hit_rate
+from jan_serve.http.errors import HttpError, http_problem
+from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.replies import json_reply
+from jan_serve.http.strict_json import JsonReader
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry

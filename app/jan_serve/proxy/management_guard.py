@@ -7,9 +7,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Scope
 
-from jan_serve.api.errors import Envelopes, HttpError, http_problem
-from jan_serve.api.guards.auth import KeyGuard
-from jan_serve.api.guards.guard import Guard
+from jan_serve.http.errors import Envelopes, HttpError, http_problem
+from jan_serve.http.guards.auth import KeyGuard
+from jan_serve.http.guards.guard import Guard
 from jan_serve.proxy.settings import ProxySettings
 
 _MANAGEMENT: Final = ("/nodes/", "/distserve/", "/extras/nodes")

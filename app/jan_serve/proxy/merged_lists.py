@@ -12,14 +12,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.dialects.anthropic import paths as anthropic_paths
-from jan_serve.api.dialects.anthropic.claude_names import names_for
-from jan_serve.api.dialects.anthropic.limits import MAX_PAGE
-from jan_serve.api.dialects.anthropic.models.render import page
-from jan_serve.api.http.replies import json_reply
+from jan_serve.dialects.anthropic import paths as anthropic_paths
+from jan_serve.dialects.anthropic.claude_names import names_for
+from jan_serve.dialects.anthropic.limits import MAX_PAGE
+from jan_serve.dialects.anthropic.models.render import page
 from jan_serve.errors import InvalidRequest, ModelNotFound
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node
+from jan_serve.http.replies import json_reply
 from jan_serve.proxy.discovery import MAX_LIST_BYTES, MAX_MODELS, is_model_name, key_headers
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure

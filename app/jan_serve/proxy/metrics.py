@@ -10,11 +10,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from jan_serve.api.errors import CLIENT_CLOSED
-from jan_serve.api.http.request_record import RequestRecord
-from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, State
+from jan_serve.http.errors import CLIENT_CLOSED
+from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.request_record import RequestRecord
 from jan_serve.proxy.forwarding import ForwardCounts
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)

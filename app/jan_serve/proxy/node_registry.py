@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from jan_serve.api.errors import http_problem
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import MAX_NODES, Fleet
 from jan_serve.fleet.node import Node, Role, State
+from jan_serve.http.errors import http_problem
 from jan_serve.proxy.discovery import ListedModels, key_headers, models_of
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.fleet_file import FleetFile, NodeRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from jan_serve.api.errors import FieldError, HttpError, Problem, http_problem
+from jan_serve.http.errors import FieldError, HttpError, Problem, http_problem
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 
 MAX_HOPS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from jan_serve.api.guards.auth import CALLER
+from jan_serve.http.guards.auth import CALLER
 
 HOPS: Final = b"x-jan-serve-hops"
 NODE: Final = b"x-jan-serve-node"

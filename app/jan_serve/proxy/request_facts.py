@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.api.http.multipart import form_fields
 from jan_serve.chat.billing_line import cut_billing_line
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
+from jan_serve.http.multipart import form_fields
 
 MAX_MODEL: Final = 1024
 _NODE_FIELDS: Final = ("migration_request", "with_cache", "preserve_cache")

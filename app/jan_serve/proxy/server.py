@@ -10,7 +10,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jan_serve.api.http.draining_server import DrainingServer, server_config
+from jan_serve.http.draining_server import DrainingServer, server_config
 from jan_serve.proxy.app import Proxy
 from jan_serve.proxy.settings import ProxySettings
 

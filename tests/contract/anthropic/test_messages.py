@@ -13,8 +13,8 @@ import httpx
 import msgspec
 import pytest
 
-from jan_serve.api.dialects.anthropic.dialect import anthropic_dialect
-from jan_serve.api.dialects.openai.dialect import openai_dialect
+from jan_serve.dialects.anthropic.dialect import anthropic_dialect
+from jan_serve.dialects.openai.dialect import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
 from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest, RequestCompleted
 from tests.support.fake_client import (

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from jan_serve.api.guards.auth import CALLER
+from jan_serve.http.guards.auth import CALLER
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, StateKept
 from tests.support.fake_client import FakeClient, FakeModels, endings, token_infos
 from tests.support.fake_control import FakeControl, controlled_client

@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
-from jan_serve.api.dialects.lmdeploy.dialect import lmdeploy_dialect
-from jan_serve.api.dialects.openai.dialect import openai_dialect
+from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
+from jan_serve.dialects.openai.dialect import openai_dialect
 from tests.support import fronts
 from tests.support.fake_client import FakeModels
 

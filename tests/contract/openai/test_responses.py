@@ -11,7 +11,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from jan_serve.api.dialects.openai.dialect import openai_dialect
+from jan_serve.dialects.openai.dialect import openai_dialect
 from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
 from tests.support.fake_client import (
     FakeClient,

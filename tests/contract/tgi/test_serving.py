@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.dialects.tgi.dialect import tgi_dialect
 from jan_serve.core.events import TokenInfo
+from jan_serve.dialects.tgi.dialect import tgi_dialect
 from jan_serve.errors import Draining, EngineCrashed
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Tokenized, TokenizeRequest
 from tests.support.compiling import translate_inline

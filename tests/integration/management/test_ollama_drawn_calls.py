@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 import pytest
 import schemathesis
 
-from jan_serve.api.dialects.lmstudio.dialect import lmstudio_dialect
-from jan_serve.api.dialects.ollama.dialect import ollama_dialect
+from jan_serve.dialects.lmstudio.dialect import lmstudio_dialect
+from jan_serve.dialects.ollama.dialect import ollama_dialect
 from tests.integration.store.conftest import FILE, REPO
 from tests.support.drawn_calls import CHECKS, draw_calls
 from tests.support.drawn_management import document, serving_in_thread

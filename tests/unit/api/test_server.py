@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from jan_serve.api.lifecycle import Lifecycle
 from jan_serve.api.server import ModelServer, serve_and_close
+from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.wiring.server_parts import ServerParts
 from tests.support.clock import TurnedClock
 from tests.support.fronts import make_settings

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
 from jan_serve.core.models.model_facts import SpecialToken
@@ -20,7 +21,6 @@ from jan_serve.core.request import (
 )
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest, JanServeError, UnsupportedContent, UnsupportedOperation
-from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.prepare import RANDOM_SEED_BITS, PreparedRequest, RequestPreparer, draw_seed
 from jan_serve.generation.profiles import ModelProfile

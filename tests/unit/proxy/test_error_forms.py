@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.errors import Problem, problem_of
 from jan_serve.errors import ModelNotFound, Unavailable
+from jan_serve.http.errors import Problem, problem_of
 from jan_serve.proxy.error_forms import end_of_broken, envelopes
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure

@@ -7,10 +7,10 @@ from typing import Final
 
 from jan_serve.api.management import wire
 from jan_serve.api.management.pulls import PullProgress, progress_of
-from jan_serve.api.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.placement.report import advice, lines
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {

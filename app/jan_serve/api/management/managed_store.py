@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from jan_serve.api.management import Management
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.core.calibration import Calibration
+from jan_serve.core.closing import closing
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_details import MetadataValue, ModelDetails, TensorFacts
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PulledFile, PullStep
 from jan_serve.errors import ModelNotFound
-from jan_serve.generation.closing import closing
 from jan_serve.store.blobs import digest_of
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader
 

@@ -11,18 +11,18 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.http.disconnect import while_connected
-from jan_serve.api.http.json_body import JsonRoute
-from jan_serve.api.http.replies import json_reply
-from jan_serve.api.http.request_record import record_of
-from jan_serve.api.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of, resumed
 from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import model_list
 from jan_serve.api.management.model_events import Event, all_events, load_events
 from jan_serve.api.management.pulls import Pulls
-from jan_serve.api.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
-from jan_serve.api.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
+from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.errors import JanServeError
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.json_body import JsonRoute
+from jan_serve.http.replies import json_reply
+from jan_serve.http.request_record import record_of
+from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of, resumed
 
 logger = logging.getLogger(__name__)
 

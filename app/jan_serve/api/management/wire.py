@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.api.shared.keep_alive import KeepAlive
-from jan_serve.api.shared.wire_types import WireModel
+from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.wire_types import WireModel
 
 StatusValue = Literal["unloaded", "loading", "loaded", "unloading", "failed", "downloading"]
 

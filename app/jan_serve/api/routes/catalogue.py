@@ -10,8 +10,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from jan_serve.api.http.deferred_routes import DeferredRoute
-from jan_serve.api.http.replies import json_reply
+from jan_serve.http.deferred_routes import DeferredRoute
+from jan_serve.http.replies import json_reply
 from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
 
 _GB = 10**9

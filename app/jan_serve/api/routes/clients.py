@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.http.deferred_routes import DeferredRoute
-from jan_serve.api.http.replies import json_reply
-from jan_serve.api.served_models import ServedModels
-from jan_serve.api.shared.model_cards import context_length, meta
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
+from jan_serve.dialects.served_models import ServedModels
+from jan_serve.dialects.shared.model_cards import context_length, meta
 from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
 from jan_serve.errors import ModelNotFound
+from jan_serve.http.deferred_routes import DeferredRoute
+from jan_serve.http.replies import json_reply
 from jan_serve.store.library import ModelLibrary
 
 _CODE: Final = {"darwin": "Library/Application Support/Code/User", "win32": "AppData/Roaming/Code/User"}

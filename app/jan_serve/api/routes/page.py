@@ -11,9 +11,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.api.http.deferred_routes import DeferredRoute
-from jan_serve.api.http.page_files import Page
-from jan_serve.api.http.page_paths import ASSETS_PATH, PAGE_PATH
+from jan_serve.http.deferred_routes import DeferredRoute
+from jan_serve.http.page_files import Page
+from jan_serve.http.page_paths import ASSETS_PATH, PAGE_PATH
 
 
 def page_router(folder: Path | None, greeting: str = "") -> APIRouter:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import typer
 
 from jan_serve import __version__
-from jan_serve.api.errors import HttpError
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.joining import join_line, own_address
@@ -48,6 +47,7 @@ from jan_serve.cli.proxy_options import (
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
 from jan_serve.core.hosts import is_loopback
 from jan_serve.errors import SettingsError
+from jan_serve.http.errors import HttpError
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.store.paths import default_data_dir

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from jan_serve.api.daemon_threads import DaemonThreads
+from jan_serve.cli.server.daemon_threads import DaemonThreads
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.helpers.rendering import RENDERING
 from jan_serve.supervisor.workers.child_process import own_command

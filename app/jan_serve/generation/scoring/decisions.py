@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import TemplateError, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.cache_salt import cache_salt
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.ports import EngineClient, ModelLeases
 from jan_serve.generation.prepare import RequestPreparer

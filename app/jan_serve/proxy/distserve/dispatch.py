@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import msgspec
 from starlette.types import Scope, Send
 
-from jan_serve.api.errors import HttpError, http_problem
-from jan_serve.api.http.request_record import record_of
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.attempts import MAX_REACHED
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
+from jan_serve.http.errors import HttpError, http_problem
+from jan_serve.http.request_record import record_of
 from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.forwarding import Call, Forwarder

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.api.errors import http_problem
 from jan_serve.fleet.node import CacheEpoch, Node, Role, State
+from jan_serve.http.errors import http_problem
 from jan_serve.proxy.discovery import key_headers
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_client import NodeClient

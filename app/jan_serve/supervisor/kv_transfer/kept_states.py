@@ -22,7 +22,7 @@ class StateHolder(Protocol):
 
 
 Session = tuple[str, int]
-"""Who may reach it (`generation.cache_salt.key_of_request`), and its number."""
+"""Who may reach it (`core.cache_salt.key_of_request`), and its number."""
 
 
 class KeptState:

@@ -42,8 +42,8 @@ class _Link(msgspec.Struct):
 
 
 class TcpPeerLinks:
-    """`api.control_plane.PeerLinks` over TCP. Event loop only. host: the server's bind address; a server on loopback
-    links only with peers on loopback. keep_s: until an unfetched state is dropped."""
+    """`dialects.control_plane.PeerLinks` over TCP. Event loop only. host: the server's bind address; a server on
+    loopback links only with peers on loopback. keep_s: until an unfetched state is dropped."""
 
     def __init__(self, host: str, *, keep_s: float = KEEP_S, patience_s: float = PATIENCE_S) -> None:
         self._host = "127.0.0.1" if host == "localhost" else host

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.errors import HttpError
 from jan_serve.fleet.breaker import Breaker
 from jan_serve.fleet.node import Node, Role, State
 from jan_serve.fleet.work_rate import WorkRate
+from jan_serve.http.errors import HttpError
 from jan_serve.proxy.distserve import links as links_module
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.upstream.connection import NodeFailure

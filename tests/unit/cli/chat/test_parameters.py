@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jan_serve.api.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.cli.chat.parameters import PARAMETERS, assignments, parameter
 from jan_serve.cli.errors import CommandError
+from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
 
 
 def test_every_parameter_is_a_field_of_the_request() -> None:

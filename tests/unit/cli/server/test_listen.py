@@ -16,7 +16,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from jan_serve.api.routes.health import Health
 from jan_serve.cli.errors import CommandError
 from jan_serve.cli.server.listen import (
     AddressUnavailable,
@@ -27,6 +26,7 @@ from jan_serve.cli.server.listen import (
     listen_also,
     url_of,
 )
+from jan_serve.dialects.health import Health
 from tests.support.deadline import deadline
 
 HOST = "127.0.0.1"

@@ -1,0 +1,26 @@
+"""What the server needs of this protocol."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from jan_serve.config import Settings
+from jan_serve.dialects.anthropic.errors import render_error
+from jan_serve.dialects.anthropic.paths import MESSAGES, PREFIX, rewrite_head
+from jan_serve.dialects.dialect import Dialect, Services
+
+
+def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
+    """A configured default model also serves requests that name unknown models."""
+
+    def router() -> APIRouter:
+        from jan_serve.dialects.anthropic.routes import anthropic_router
+
+        return anthropic_router(services, serves_unknown_names=settings.model is not None)
+
+    return Dialect(
+        router,
+        (MESSAGES, PREFIX),
+        errors=dict.fromkeys((MESSAGES, PREFIX), render_error),
+        rewrite_head=rewrite_head,
+    )

@@ -1,0 +1,254 @@
+"""Translates messages to the turns that chat templates know. Pure.
+
+Templates want one system message, at the start. A later one keeps its place in the prompt, so that what was read before
+it stays in the prefix cache: before the first answer it ends the instructions, after it it is part of a user's turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from jan_serve.core.messages import (
+    IMAGE_NOTE,
+    ContentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+)
+from jan_serve.dialects.anthropic.messages import wire
+from jan_serve.dialects.anthropic.messages.signature import signed_thought
+from jan_serve.dialects.anthropic.messages.wire_blocks import (
+    Base64Source,
+    Block,
+    ContentSource,
+    DocumentBlock,
+    ImageBlock,
+    OtherBlock,
+    PlainTextSource,
+    RedactedThinkingBlock,
+    ResultBlock,
+    SearchResultBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UrlSource,
+)
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+_BETWEEN: Final = "\n\n"
+_DOCUMENT_NOTE: Final = "[A document, which this server cannot read]"
+_ERROR: Final = "Error: "
+
+
+class Conversation:
+    """messages: for the template. warnings: parts that are left out. ends_with_result: the model answers a result."""
+
+    def __init__(
+        self, system: str | Sequence[TextBlock] | None, messages: Sequence[wire.InputMessage]
+    ) -> None:
+        """Raises InvalidRequest and UnsupportedContent."""
+        self.warnings: list[str] = []
+        self._instructions = [system] if isinstance(system, str) else [block.text for block in system or ()]
+        self._turns: list[tuple[Literal["user", "assistant"], list[Block]]] = []
+        self._num_new = 0  # blocks of the last message
+        self._fields = _ImageFields()
+        for index, message in enumerate(messages):
+            self._add(message, f"messages[{index}]")
+        if not self._turns:
+            raise InvalidRequest("messages: at least one message is needed", param="messages")
+        self.ends_with_result = any(isinstance(block, ToolResultBlock) for block in self._turns[-1][1])
+        instructions = _BETWEEN.join(text for text in self._instructions if text)
+        self.messages = (
+            *((Message(role="system", content=instructions),) if instructions else ()),
+            *(turn for role, blocks in self._turns for turn in self._translated(role, blocks)),
+        )
+
+    def _add(self, message: wire.InputMessage, where: str) -> None:
+        blocks = _blocks(message.content)
+        self._fields.add(blocks, f"{where}.content")
+        for block in blocks:
+            if isinstance(block, OtherBlock):
+                self.warnings.append(f"{where}: {block.type[:60]} is not on this server, and left out")
+        if message.role != "system":
+            self._append(message.role, blocks)
+        elif any(role == "assistant" for role, _ in self._turns):
+            reminder = f"<system-reminder>\n{self._text(blocks)}\n</system-reminder>"
+            self._append("user", [TextBlock(type="text", text=reminder)])
+        else:
+            self._instructions.append(self._text(blocks))
+
+    def _append(self, role: Literal["user", "assistant"], blocks: list[Block]) -> None:
+        """Consecutive turns of one role are one turn."""
+        self._num_new = len(blocks)
+        if self._turns and self._turns[-1][0] == role:
+            self._turns[-1][1].extend(blocks)
+        else:
+            self._turns.append((role, blocks))
+
+    def _translated(self, role: str, blocks: Sequence[Block]) -> Iterable[Message]:
+        if role == "assistant":
+            yield _answer(blocks)
+            return
+        results = [block for block in blocks if isinstance(block, ToolResultBlock)]
+        for result in results:
+            yield Message(role="tool", content=self._result(result), tool_call_id=result.tool_use_id)
+        if len(results) < len(blocks) or not blocks:
+            # Rejecting what an agent read, or what was rejected before, would end the conversation.
+            is_last = blocks is self._turns[-1][1] and not results
+            num_old = len(blocks) - (self._num_new if is_last else 0)
+            old = _parts(blocks[:num_old], self._fields, must_read=False)
+            yield Message(role="user", content=_content((*old, *_parts(blocks[num_old:], self._fields))))
+
+    def _result(self, result: ToolResultBlock) -> str | tuple[ContentPart, ...]:
+        """What cannot be seen or read is a note: rejecting it would end the conversation."""
+        parts = [
+            msgspec.structs.replace(part, note=IMAGE_NOTE) if isinstance(part, ImagePart) else part
+            for part in _parts(_blocks(result.content or ""), self._fields, must_read=False)
+        ]
+        if not result.is_error:
+            return _content(parts)
+        match parts:
+            case [TextPart(text), *rest]:
+                return _content([TextPart(_ERROR + text), *rest])
+            case _:
+                return _content([TextPart(_ERROR), *parts])
+
+    def _text(self, blocks: Iterable[Block | ResultBlock]) -> str:
+        texts: list[str] = []
+        for part in _parts(blocks, self._fields):
+            if not isinstance(part, TextPart):
+                raise UnsupportedContent(f"{part.param}: a system message holds an image", param=part.param)
+            texts.append(part.text)
+        return _BETWEEN.join(texts)
+
+
+class _ImageFields:
+    """Where the images of a request are, for errors: turns are merged before their blocks are read."""
+
+    def __init__(self) -> None:
+        self._fields: dict[int, str] = {}
+
+    def add(self, blocks: Iterable[Block | ResultBlock], where: str) -> None:
+        """The blocks must outlive this object."""
+        for index, block in enumerate(blocks):
+            match block:
+                case ImageBlock():
+                    self._fields[id(block)] = f"{where}[{index}].source"
+                case ToolResultBlock(content=list() as inner):
+                    self.add(inner, f"{where}[{index}].content")
+                case DocumentBlock(source=ContentSource(content=list() as inner)):
+                    self.add(inner, f"{where}[{index}].source.content")
+                case _:
+                    pass
+
+    def of(self, block: ImageBlock) -> str:
+        return self._fields.get(id(block), "messages")
+
+
+def _blocks(content: str | Sequence[Block | ResultBlock]) -> list[Block]:
+    return [TextBlock(type="text", text=content)] if isinstance(content, str) else [*content]
+
+
+def _content(parts: Iterable[ContentPart]) -> str | tuple[ContentPart, ...]:
+    """A text if there are no images."""
+    content: list[ContentPart] = []
+    for part in parts:
+        if content and isinstance(part, TextPart) and isinstance(content[-1], TextPart):
+            content[-1] = TextPart(content[-1].text + _BETWEEN + part.text)
+        else:
+            content.append(part)
+    match content:
+        case []:
+            return ""
+        case [TextPart(text)]:
+            return text
+        case _:
+            return tuple(content)
+
+
+def _parts(
+    blocks: Iterable[Block | ResultBlock], fields: _ImageFields, *, must_read: bool = True
+) -> Iterable[ContentPart]:
+    """The parts that a model reads of a user's turn or a result. Raises UnsupportedContent.
+
+    must_read: a document that cannot be read is an error, not a note.
+    """
+    for block in blocks:
+        match block:
+            case TextBlock():
+                yield TextPart(block.text)
+            case ImageBlock():
+                yield _image(block, fields.of(block))
+            case SearchResultBlock():
+                texts = [part.text for part in block.content]
+                yield TextPart(_BETWEEN.join([f"{block.title} ({block.source})", *texts]))
+            case DocumentBlock():
+                yield from _document(block, fields, must_read=must_read)
+            case _:
+                pass
+
+
+def _image(block: ImageBlock, field: str) -> ImagePart:
+    match block.source:
+        case Base64Source(media_type=media_type, data=data):
+            return ImagePart(f"data:{media_type};base64,{data}", field)
+        case UrlSource(url=url):
+            return ImagePart(url, field)
+        case _:
+            raise UnsupportedContent(
+                f"{field}: an image of source file cannot be read: this server keeps no files; send base64",
+                param=field,
+            )
+
+
+def _document(block: DocumentBlock, fields: _ImageFields, *, must_read: bool) -> Iterable[ContentPart]:
+    yield from (TextPart(text) for text in (block.title, block.context) if text)
+    match block.source:
+        case PlainTextSource(data=text):
+            yield TextPart(text)
+        case ContentSource(content=content):
+            yield from _parts(_blocks(content), fields)
+        case _ if not must_read:
+            yield TextPart(_DOCUMENT_NOTE)
+        case source:
+            raise UnsupportedContent(
+                f"messages: a document of source {source.type} cannot be read here; send its text"
+                " (source of type text or content)",
+                param="messages",
+            )
+
+
+def _answer(blocks: Sequence[Block]) -> Message:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    for block in blocks:
+        match block:
+            case TextBlock():
+                texts.append(block.text)
+            case ThinkingBlock():
+                thoughts.append(signed_thought(block.thinking, block.signature))
+            case ToolUseBlock():
+                arguments = json.dumps(block.input, ensure_ascii=False)
+                calls.append(ToolCall(block.id, FunctionCall(block.name, arguments)))
+            case RedactedThinkingBlock() | OtherBlock():
+                pass
+            case _:
+                raise InvalidRequest(
+                    f"messages: an assistant's message cannot hold {block.type}", param="messages"
+                )
+    thought = _BETWEEN.join(text for text in thoughts if text)
+    text = "".join(texts)
+    return Message(
+        role="assistant",
+        content=text if text or not calls else None,
+        reasoning_content=thought or None,
+        tool_calls=tuple(calls),
+    )

@@ -1,0 +1,180 @@
+"""Messages request → GenerationRequest. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.core.constraint import Constraint, JsonSchemaConstraint
+from jan_serve.core.messages import Tool, ToolChoice
+from jan_serve.core.request import RESPONSE_FORMAT, ChatPrompt, GenerationRequest
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.dialects.anthropic.messages import wire
+from jan_serve.dialects.anthropic.messages.conversation import Conversation
+from jan_serve.dialects.anthropic.messages.wire_tools import (
+    AnthropicTool,
+    ClientTool,
+    ToolByName,
+    ToolMode,
+)
+from jan_serve.dialects.shared.explicit_fields import explicit_fields
+from jan_serve.dialects.shared.reasoning_effort import REASONING_BUDGETS
+from jan_serve.dialects.shared.stops import stop_texts
+from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.errors import InvalidRequest
+
+_DEFAULTS: Final = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
+"""llama.cpp's: Anthropic documents a temperature of 1 for its own models."""
+
+
+class ParsedMessage(msgspec.Struct, frozen=True):
+    """warnings: parts that are left out. shows_thoughts: the answer holds the text of thoughts."""
+
+    generation: GenerationRequest
+    warnings: tuple[str, ...]
+    shows_thoughts: bool
+
+
+class ParsedPrompt(msgspec.Struct, frozen=True):
+    """As in ParsedMessage."""
+
+    prompt: ChatPrompt
+    warnings: tuple[str, ...]
+
+
+def message_request(body: wire.CreateMessageRequest) -> ParsedMessage:
+    """Raises InvalidRequest."""
+    parsed = chat_prompt(body)
+    sampling = SamplingParams(
+        temperature=_DEFAULTS.temperature if body.temperature is None else body.temperature,
+        top_k=_DEFAULTS.top_k if body.top_k is None else min(body.top_k, MAX_INT),
+        top_p=_DEFAULTS.top_p if body.top_p is None else body.top_p,
+        min_p=_DEFAULTS.min_p,
+    )
+    constraint, field = _constraint(body)
+    generation = GenerationRequest(
+        model=body.model or None,
+        prompt=parsed.prompt,
+        sampling=sampling,
+        stopping=StopConditions(
+            max_tokens=min(body.max_tokens, MAX_INT),
+            stop=stop_texts(body.stop_sequences, field="stop_sequences"),
+        ),
+        constraint=constraint,
+        constraint_field=field,
+        given=explicit_fields(body, stop_sequences="stop"),
+    )
+    return ParsedMessage(generation, parsed.warnings, _shows_thoughts(body.thinking))
+
+
+def chat_prompt(body: wire.CountTokensRequest) -> ParsedPrompt:
+    """Raises InvalidRequest."""
+    conversation = Conversation(body.system, body.messages)
+    tools, left_out = _tools(body)
+    choice = body.tool_choice
+    warnings = [*conversation.warnings, *left_out]
+    warnings += [
+        f"{name}: this server has none, and left it out"
+        for name in ("mcp_servers", "container")
+        if getattr(body, name)
+    ]
+    prompt = ChatPrompt(
+        messages=conversation.messages,
+        tools=tools,
+        tool_choice=_tool_choice(choice),
+        parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
+        reasoning_budget=_reasoning_budget(body, conversation),
+        template_kwargs=_template_kwargs(body, conversation),
+    )
+    return ParsedPrompt(prompt, tuple(warnings))
+
+
+def _tools(body: wire.CountTokensRequest) -> tuple[tuple[Tool, ...], list[str]]:
+    """The client's tools, and warnings of the others."""
+    found: dict[str, Tool] = {}
+    warnings: list[str] = []
+    for index, tool in enumerate(body.tools or ()):
+        match tool:
+            case AnthropicTool():
+                warnings.append(f"tools[{index}]: {tool.type[:60]} is not on this server, and left out")
+            case ClientTool():
+                if tool.name in found:
+                    raise InvalidRequest(
+                        f"tools[{index}].name: a tool named {tool.name[:80]!r} is there already",
+                        param="tools",
+                    )
+                found[tool.name] = Tool(
+                    name=tool.name,
+                    description=tool.description,
+                    parameters=tool.input_schema,
+                    strict=tool.strict,
+                )
+    return tuple(found.values()), warnings
+
+
+def _tool_choice(choice: ToolMode | ToolByName | None) -> ToolChoice:
+    match choice:
+        case None | ToolMode(type="auto"):
+            return ToolChoice("auto")
+        case ToolMode(type="any"):
+            return ToolChoice("required")
+        case ToolMode():
+            return ToolChoice("none")
+        case ToolByName():
+            return ToolChoice("named", choice.name)
+
+
+def _thinks(body: wire.CountTokensRequest, conversation: Conversation) -> bool | None:
+    """None: the template decides."""
+    match body.thinking:
+        case wire.ThinkingEnabled():
+            return True
+        case wire.ThinkingAdaptive():
+            return None
+        case wire.ThinkingOff(type="between_tools"):
+            return conversation.ends_with_result
+        case _:
+            return False
+
+
+def _reasoning_budget(body: wire.CountTokensRequest, conversation: Conversation) -> int | None:
+    if _thinks(body, conversation) is False:
+        return 0
+    if isinstance(body.thinking, wire.ThinkingEnabled):
+        return min(body.thinking.budget_tokens, MAX_INT)
+    return REASONING_BUDGETS.get(_effort(body) or "")
+
+
+def _template_kwargs(body: wire.CountTokensRequest, conversation: Conversation) -> dict[str, Any]:
+    kwargs: dict[str, Any] = {}
+    effort, thinks = _effort(body), _thinks(body, conversation)
+    if effort is not None:
+        kwargs["reasoning_effort"] = effort
+    if thinks is not None:
+        kwargs["enable_thinking"] = thinks
+    return kwargs
+
+
+def _effort(body: wire.CountTokensRequest) -> str | None:
+    return body.output_config.effort if body.output_config is not None else None
+
+
+def _constraint(body: wire.CountTokensRequest) -> tuple[Constraint | None, str]:
+    """With the field that names it."""
+    form = body.output_config.format if body.output_config is not None else None
+    older = body.output_format
+    if form is not None and older is not None and form != older:
+        raise InvalidRequest(
+            "output_format: contradicts `output_config.format`: one of them may constrain the text",
+            param="output_format",
+        )
+    if form is not None:
+        return JsonSchemaConstraint(form.schema_), "output_config.format"
+    if older is not None:
+        return JsonSchemaConstraint(older.schema_), "output_format"
+    return None, RESPONSE_FORMAT
+
+
+def _shows_thoughts(thinking: wire.Thinking | None) -> bool:
+    return getattr(thinking, "display", None) != "omitted"

@@ -1,0 +1,202 @@
+"""Renders an answer of /v1/messages, as a stream and whole. Pure, except for the injected id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, cast
+
+import msgspec
+from pydantic_core import from_json
+
+from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta
+from jan_serve.core.events import Usage as CoreUsage
+from jan_serve.dialects.anthropic.messages.signature import signature_of
+from jan_serve.dialects.anthropic.messages.wire_reply import (
+    ContentBlock,
+    Event,
+    MessageBody,
+    MessageUsage,
+    StopReason,
+)
+from jan_serve.generation.batch import PromptEvent
+from jan_serve.text.lone_surrogates import valid_text, without_lone_surrogates
+
+PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
+_PLAIN_ID: Final = "call_"
+
+
+class _OpenBlock(msgspec.Struct):
+    """The block that grows. id, name: of a call."""
+
+    kind: Literal["text", "thinking", "tool_use"]
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = msgspec.field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class MessageEvents:
+    """The stream: the head, the events of each block, then the stop reason and the usage."""
+
+    def __init__(self, message_id: str, model: str, *, shows_thoughts: bool = True) -> None:
+        """model: the name in the request: clients drop thoughts of messages with another one."""
+        self._shows_thoughts = shows_thoughts
+        self._open: _OpenBlock | None = None
+        self.message: MessageBody = {
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _usage(CoreUsage()),
+        }
+
+    def chunks(self, event: PromptEvent) -> Iterator[Event]:
+        match event.event:
+            case Started(prompt_tokens=count):
+                # Which of them are in the cache is known once they are computed.
+                self.message["usage"] = _usage(CoreUsage(prompt_tokens=count))
+                yield {"type": "message_start", "message": {**self.message, "content": []}}
+            case TextDelta(text=text) if text:
+                yield from self._more("text", text)
+            case ReasoningDelta(text=text) if text:
+                yield from self._more("thinking", text)
+            case ToolCallDelta() as delta:
+                yield from self._call(delta)
+            case Finished() as finished:
+                yield from self._close()
+                self.message["stop_reason"] = reason = _stop_reason(finished)
+                self.message["stop_sequence"] = finished.stop if reason == "stop_sequence" else None
+            case Completed(usage=usage):
+                self.message["usage"] = _usage(usage)
+                yield {
+                    "type": "message_delta",
+                    "delta": {
+                        "stop_reason": self.message["stop_reason"],
+                        "stop_sequence": self.message["stop_sequence"],
+                    },
+                    "usage": self.message["usage"],
+                }
+                yield {"type": "message_stop"}
+            case _:
+                pass
+
+    def _call(self, delta: ToolCallDelta) -> Iterator[Event]:
+        if delta.id is not None:
+            yield from self._start(_OpenBlock("tool_use", _call_id(delta.id), delta.name or ""))
+        if delta.arguments:
+            yield self._delta({"type": "input_json_delta", "partial_json": delta.arguments}, delta.arguments)
+
+    def _more(self, kind: Literal["text", "thinking"], text: str) -> Iterator[Event]:
+        if self._open is None or self._open.kind != kind:
+            yield from self._start(_OpenBlock(kind))
+        if kind == "text":
+            yield self._delta({"type": "text_delta", "text": text}, text)
+        elif self._shows_thoughts:
+            yield self._delta({"type": "thinking_delta", "thinking": text}, text)
+        elif self._open is not None:
+            self._open.pieces.append(text)
+
+    def _start(self, block: _OpenBlock) -> Iterator[Event]:
+        yield from self._close()
+        self._open = block
+        shown: ContentBlock
+        match block.kind:
+            case "text":
+                shown = {"type": "text", "text": ""}
+            case "thinking":
+                shown = {"type": "thinking", "thinking": "", "signature": ""}
+            case "tool_use":
+                shown = {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+        yield {"type": "content_block_start", "index": self._index, "content_block": shown}
+
+    def _delta(self, delta: dict[str, str], text: str) -> Event:
+        assert self._open is not None
+        self._open.pieces.append(text)
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _close(self) -> Iterator[Event]:
+        block = self._open
+        if block is None:
+            return
+        if block.kind == "thinking":
+            signature = signature_of(block.text, shown=self._shows_thoughts)
+            delta = {"type": "signature_delta", "signature": signature}
+            yield {"type": "content_block_delta", "index": self._index, "delta": delta}
+        yield {"type": "content_block_stop", "index": self._index}
+        self.message["content"].append(self._whole(block))
+        self._open = None
+
+    def _whole(self, block: _OpenBlock) -> ContentBlock:
+        match block.kind:
+            case "text":
+                return {"type": "text", "text": block.text}
+            case "thinking":
+                return {
+                    "type": "thinking",
+                    "thinking": block.text if self._shows_thoughts else "",
+                    "signature": signature_of(block.text, shown=self._shows_thoughts),
+                }
+            case "tool_use":
+                return {
+                    "type": "tool_use",
+                    "id": block.id,
+                    "name": block.name,
+                    "input": _input(block.text),
+                }
+
+    @property
+    def _index(self) -> int:
+        return len(self.message["content"])
+
+
+class MessageAnswer:
+    """The whole answer: what the events of the stream add up to."""
+
+    def __init__(self, events: MessageEvents) -> None:
+        self._events = events
+
+    def add(self, event: PromptEvent) -> None:
+        for _ in self._events.chunks(event):
+            pass
+
+    def body(self) -> MessageBody:
+        return self._events.message
+
+
+def _usage(usage: CoreUsage) -> MessageUsage:
+    return {
+        "input_tokens": max(0, usage.prompt_tokens - usage.cached_tokens),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }
+
+
+def _stop_reason(finished: Finished) -> StopReason:
+    if finished.reason == "length":
+        return "model_context_window_exceeded" if finished.context_full else "max_tokens"
+    if finished.reason == "tool_calls":
+        return "tool_use"
+    return "end_turn" if finished.stop is None else "stop_sequence"
+
+
+def _call_id(call_id: str) -> str:
+    """In Anthropic's style, unless the model's template asks for another one."""
+    return f"toolu_{call_id.removeprefix(_PLAIN_ID)}" if call_id.startswith(_PLAIN_ID) else call_id
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """The arguments as an object: of a call that was cut short, the members that are there."""
+    try:
+        json_text = without_lone_surrogates(valid_text(arguments or "{}").encode())
+        value: Any = from_json(json_text, allow_partial=True)
+    except ValueError:
+        return {}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}

@@ -1,0 +1,88 @@
+"""Renders models in Anthropic's form. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from jan_serve.core.models.listed_model import ListedModel
+from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.dialects.anthropic.claude_names import names_for
+from jan_serve.dialects.anthropic.models.wire import ModelInfo, ModelPage
+from jan_serve.dialects.shared.model_cards import context_length
+from jan_serve.errors import InvalidRequest
+
+_ACCEPTED: Final = ("claude", "anthropic")
+"""Claude Code's picker takes ids that begin so (CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1)."""
+
+
+def bare_info(name: str) -> ModelInfo:
+    """A model of which only the name is known."""
+    return _info(name, 0, None)
+
+
+def model_infos(models: Sequence[ListedModel], states: Iterable[ModelStatus]) -> list[ModelInfo]:
+    """The models, their aliases that Claude Code's picker accepts, and their LoRA adapters as `model:adapter`."""
+    by_name = {state.name: state for state in states}
+    infos: list[ModelInfo] = []
+    for model in models:
+        length = context_length(model, by_name.get(model.name))
+        names = [model.name, *(f"{model.name}:{adapter}" for adapter in model.adapters)]
+        own, *adapters = (_info(name, model.modified_at, length) for name in names)
+        infos.append(own)
+        for alias in model.aliases:
+            if alias.lower().startswith(_ACCEPTED):
+                infos.append({**own, "id": alias})
+        infos += adapters
+    return infos
+
+
+def aliases_of(models: Iterable[ListedModel]) -> dict[str, str]:
+    """To the names of models, and of their adapters."""
+    return {
+        alias + suffix: model.name + suffix
+        for model in models
+        for alias in model.aliases
+        for suffix in ("", *(f":{adapter}" for adapter in model.adapters))
+    }
+
+
+def find_info(name: str, infos: Sequence[ModelInfo], aliases: dict[str, str]) -> ModelInfo | None:
+    """By name or alias, or by the family of a Claude's name. aliases: to the names of models."""
+    by_id = {info["id"]: info for info in infos}
+    for candidate in names_for(name):
+        found = by_id.get(aliases.get(candidate, candidate))
+        if found is not None:
+            return found
+    return None
+
+
+def page(infos: Sequence[ModelInfo], limit: int, after_id: str | None, before_id: str | None) -> ModelPage:
+    """The first `limit` models after one, or the last before one. Raises InvalidRequest for an unknown id."""
+    ids = [info["id"] for info in infos]
+    for field, value in (("after_id", after_id), ("before_id", before_id)):
+        if value is not None and value not in ids:
+            raise InvalidRequest(f"{field}: there is no model {value[:80]!r}", param=field)
+    start = 0 if after_id is None else ids.index(after_id) + 1
+    end = len(ids) if before_id is None else ids.index(before_id)
+    among = list(infos[start:end])
+    shown = among[-limit:] if before_id is not None and after_id is None else among[:limit]
+    return {
+        "data": shown,
+        "has_more": len(shown) < len(among),
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+    }
+
+
+def _info(name: str, modified_at: int, length: int | None) -> ModelInfo:
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": datetime.fromtimestamp(modified_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+        "max_input_tokens": length,
+        "max_tokens": length,
+    }

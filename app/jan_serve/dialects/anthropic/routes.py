@@ -1,0 +1,41 @@
+"""All routes of the Anthropic dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+
+from jan_serve.dialects.anthropic.claude_leases import ClaudeLeases
+from jan_serve.dialects.anthropic.errors import AnthropicError
+from jan_serve.dialects.anthropic.messages.routes import add_message_routes
+from jan_serve.dialects.anthropic.models.routes import add_model_routes
+from jan_serve.dialects.anthropic.paths import PREFIX
+from jan_serve.dialects.dialect import Services
+from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.http.json_body import JsonRoute
+
+_ERROR: Final[dict[str, Any]] = {
+    # FastAPI would make a validator of a model for each status of each route: only status 400 has the model.
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/AnthropicError"}}}
+}
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": AnthropicError, "description": "The request is refused"},
+    401: {**_ERROR, "description": "A key is needed"},
+    403: {**_ERROR, "description": "Host or Origin is not allowed"},
+    404: {**_ERROR, "description": "There is no model"},
+    413: {**_ERROR, "description": "The body is too large"},
+    415: {**_ERROR, "description": "The body is not JSON"},
+    500: {**_ERROR, "description": "The server failed"},
+    504: {**_ERROR, "description": "The request took too long"},
+    529: {**_ERROR, "description": "The queue is full, loading failed, or the server stops"},
+}
+
+
+def anthropic_router(services: Services, *, serves_unknown_names: bool) -> APIRouter:
+    """serves_unknown_names: the default model answers for models that do not exist."""
+    router = APIRouter(route_class=JsonRoute, responses=_ERRORS, tags=["Anthropic"])
+    leases = ClaudeLeases(services.models)
+    add_message_routes(router, services, DefaultingLeases(leases) if serves_unknown_names else leases)
+    add_model_routes(router, services, PREFIX)
+    return router

@@ -1,0 +1,143 @@
+"""Renders an answer of /v1/completions, whole and as chunks. Pure."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from jan_serve.core.events import Completed, Finished, TextDelta, TokenInfo
+from jan_serve.dialects.lmdeploy.completions.wire import (
+    CompletionChoice,
+    CompletionLogprobs,
+    CompletionReply,
+)
+from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, text_of, texts_of
+from jan_serve.dialects.lmdeploy.wire_common import Usage
+from jan_serve.generation.batch import PromptEvent
+
+
+class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):
+    """choices: of all prompts."""
+
+    choices: int
+    include_stop: bool = False
+    token_ids: bool = False
+    logprobs: bool = False
+    include_usage: bool = False
+
+
+class CompletionAnswer:
+    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+        self._head = head
+        self._form = form
+        self._answer = Answer(form.choices, include_stop=form.include_stop)
+
+    def add(self, event: PromptEvent) -> None:
+        self._answer.add(event)
+
+    def body(self) -> CompletionReply:
+        choices: list[CompletionChoice] = [
+            {
+                "index": index,
+                "text": choice.text,
+                "logprobs": LogprobsBuilder().add(choice.tokens) if self._form.logprobs else None,
+                "gen_tokens": choice.ids if self._form.token_ids else None,
+                "finish_reason": choice.reason,
+            }
+            for index, choice in enumerate(self._answer.choices)
+        ]
+        return reply_of(self._head, choices, self._answer.usage())
+
+
+class CompletionChunks:
+    """The stream: text, the finish reason without text, then the usage on request."""
+
+    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+        self._head = head
+        self._form = form
+        self._answer = Answer(form.choices, include_stop=form.include_stop)
+        self._builders = [LogprobsBuilder() for _ in range(form.choices)]
+
+    def chunks(self, event: PromptEvent) -> Iterator[CompletionReply]:
+        self._answer.add(event)
+        match event.event:
+            case TextDelta() as delta if delta.text or (self._shows_tokens and delta.tokens):
+                yield self._chunk(delta.index, delta.text, delta.tokens, None)
+            case Finished() as finished:
+                end = self._answer.shown_end(finished)
+                yield self._chunk(finished.index, texts_of(end), end, finished.reason)
+            case Completed() if self._form.include_usage:
+                yield reply_of(self._head, [], self._answer.usage())
+            case _:
+                pass
+
+    @property
+    def _shows_tokens(self) -> bool:
+        return self._form.token_ids or self._form.logprobs
+
+    def _chunk(
+        self, index: int, text: str, tokens: Sequence[TokenInfo], reason: str | None
+    ) -> CompletionReply:
+        logprobs = self._builders[index].add(tokens) if self._form.logprobs and tokens else None
+        choice: CompletionChoice = {
+            "index": index,
+            "text": text,
+            "logprobs": logprobs,
+            "gen_tokens": ids_of(tokens) if self._form.token_ids else None,
+            "finish_reason": reason,
+        }
+        return reply_of(self._head, [choice], None)
+
+
+def reply_of(head: ReplyHead, choices: list[CompletionChoice], usage: Usage | None) -> CompletionReply:
+    return {
+        "id": head.id,
+        "object": "text_completion",
+        "created": head.created,
+        "model": head.model,
+        "choices": choices,
+        "usage": usage,
+    }
+
+
+class LogprobsBuilder:
+    """Builds the parallel lists of one choice. Offsets count its characters.
+
+    The text of a token or candidate is what it adds to the answer: empty if it leaves a character incomplete, the
+    whole character if it completes one.
+    """
+
+    def __init__(self) -> None:
+        self._offset = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, tokens: Iterable[TokenInfo]) -> CompletionLogprobs:
+        lists: CompletionLogprobs = {
+            "text_offset": [],
+            "token_logprobs": [],
+            "tokens": [],
+            "top_logprobs": [],
+        }
+        for token in tokens:
+            candidates = self._candidates(token)
+            text = text_of(token) if token.special else self._decoder.decode(token.piece)
+            if token.logprob is not None:
+                candidates[text] = token.logprob
+            lists["text_offset"].append(self._offset)
+            lists["token_logprobs"].append(token.logprob)
+            lists["tokens"].append(text)
+            lists["top_logprobs"].append(candidates)
+            if not token.special:
+                self._offset += len(text)
+        return lists
+
+    def _candidates(self, token: TokenInfo) -> dict[str, float]:
+        """Log-probabilities by text; of candidates with the same text, the most likely."""
+        by_text: dict[str, float] = {}
+        before = self._decoder.getstate()
+        for entry in token.top:
+            by_text.setdefault(self._decoder.decode(entry.piece), entry.logprob)
+            self._decoder.setstate(before)
+        return by_text

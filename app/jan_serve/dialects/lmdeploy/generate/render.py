@@ -1,0 +1,69 @@
+"""Renders an answer of /generate, whole and as a stream. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jan_serve.core.events import Finished, TextDelta, TokenInfo
+from jan_serve.core.events import FinishReason as CoreReason
+from jan_serve.dialects.lmdeploy.generate.wire import FinishReason, GenerateReply
+from jan_serve.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
+from jan_serve.generation.batch import PromptEvent
+
+
+class GenerateForm:
+    """State of whole and streamed answers. logprobs: return pairs of log-probability and id."""
+
+    def __init__(self, *, include_stop: bool, logprobs: bool) -> None:
+        self.answer = Answer(1, include_stop=include_stop)
+        self._logprobs = logprobs
+
+    def reply(
+        self, text: str, tokens: Sequence[TokenInfo], reason: CoreReason | None, *, last: bool = False
+    ) -> GenerateReply:
+        """tokens: their ids go into the reply. last: the end of a stream, which has null in place of empty logprobs."""
+        finish: FinishReason | None = None
+        if reason is not None:
+            finish = {"type": "stop" if reason == "tool_calls" else reason}
+        pairs = [(min(token.logprob or 0.0, 0.0), token.id) for token in tokens] if self._logprobs else None
+        return {
+            "text": text,
+            "output_ids": ids_of(tokens),
+            "meta_info": {
+                "prompt_tokens": self.answer.prompt_tokens,
+                "completion_tokens": self.answer.completion_tokens,
+                "finish_reason": finish,
+                "output_token_logprobs": None if last and not tokens else pairs,
+                "routed_experts": None,
+            },
+        }
+
+
+class GenerateAnswer:
+    def __init__(self, form: GenerateForm) -> None:
+        self._form = form
+
+    def add(self, event: PromptEvent) -> None:
+        self._form.answer.add(event)
+
+    def body(self) -> GenerateReply:
+        (choice,) = self._form.answer.choices
+        return self._form.reply(choice.text, choice.tokens, choice.reason)
+
+
+class GenerateChunks:
+    """The stream: new text with the counts so far, then the finish reason."""
+
+    def __init__(self, form: GenerateForm) -> None:
+        self._form = form
+
+    def chunks(self, event: PromptEvent) -> Iterator[GenerateReply]:
+        self._form.answer.add(event)
+        match event.event:
+            case TextDelta() as delta if delta.text or delta.tokens:
+                yield self._form.reply(delta.text, delta.tokens, None)
+            case Finished() as finished:
+                end = self._form.answer.shown_end(finished)
+                yield self._form.reply(texts_of(end), end, finished.reason, last=True)
+            case _:
+                pass

@@ -1,0 +1,104 @@
+"""Parts that the renderers share: reply head, and choices with LMDeploy's count of the shown tokens. Pure.
+
+A token that ends the text is shown and counted only if the request includes stop texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+)
+from jan_serve.dialects.lmdeploy.sessions import Session
+from jan_serve.dialects.lmdeploy.wire_common import Usage
+from jan_serve.dialects.shared.choices import FoldedChoice
+from jan_serve.generation.batch import PromptEvent
+
+
+class ReplyHead(msgspec.Struct, frozen=True):
+    """model: the name that the client sent. created: seconds of the Unix epoch.
+
+    shows_session: the id of the reply is the session's, even if the server chose it.
+    """
+
+    session: Session
+    created: int
+    model: str
+    shows_session: bool = True
+
+    @property
+    def id(self) -> str:
+        """The session's id in digits, known from the first event on; -1 if it is not shown."""
+        shown = self.session.id if self.shows_session else self.session.requested_id
+        return str(-1 if shown is None else shown)
+
+
+class Answer:
+    """All choices of a call, by index."""
+
+    def __init__(self, choices: int, *, include_stop: bool) -> None:
+        self.choices = [FoldedChoice() for _ in range(choices)]
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self._include_stop = include_stop
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(len(choice.tokens) for choice in self.choices)
+
+    def add(self, item: PromptEvent) -> None:
+        match item.event:
+            case Started() as event:
+                self.prompt_tokens += event.prompt_tokens
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta()) as event:
+                self.choices[event.index].add(event)
+            case Finished() as event:
+                self._finish(self.choices[event.index], event)
+            case Completed() as event:
+                self.prompt_tokens = event.usage.prompt_tokens
+                self.cached_tokens = event.usage.cached_tokens
+            case _:
+                pass
+
+    def shown_end(self, finished: Finished) -> tuple[TokenInfo, ...]:
+        """The token that ended the text, if it is part of the answer."""
+        if self._include_stop and finished.reason == "stop" and finished.end_token is not None:
+            return (finished.end_token,)
+        return ()
+
+    def usage(self) -> Usage:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "completion_tokens": self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+        }
+
+    def _finish(self, choice: FoldedChoice, finished: Finished) -> None:
+        choice.add(finished)
+        for token in self.shown_end(finished):
+            choice.texts.append(text_of(token))
+            choice.tokens.append(token)
+
+
+def text_of(token: TokenInfo) -> str:
+    """The text of a single token."""
+    return token.piece.decode("utf-8", "replace")
+
+
+def texts_of(tokens: Iterable[TokenInfo]) -> str:
+    """The joined text of tokens, each of whole characters."""
+    return "".join(map(text_of, tokens))
+
+
+def ids_of(tokens: Sequence[TokenInfo]) -> list[int]:
+    return [token.id for token in tokens]

@@ -1,0 +1,51 @@
+"""Wire types of /api/generate."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.dialects.ollama import limits
+from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
+from jan_serve.dialects.shared.wire_types import AtMost, Int, Ints
+
+
+class OllamaGenerateRequest(AnswerFields):
+    """A text to answer or continue. Without a prompt, the model is loaded, or unloaded if keep_alive is 0."""
+
+    prompt: str | None = None
+    suffix: Annotated[str | None, Field(description="Text after the gap, for models that fill gaps.")] = None
+    images: Images = None
+    system: Annotated[str | None, Field(description="System message.")] = None
+    template: Annotated[
+        str | None, Field(description="Only `{{ .Prompt }}`, which is as `raw`: templates are the model's.")
+    ] = None
+    raw: Annotated[bool | None, Field(description="Continue the prompt, without a template.")] = None
+    context: Annotated[
+        Ints | None,
+        AtMost(limits.MAX_CONTEXT_TOKENS, "context"),
+        Field(description="Ignored: answers do not contain it, conversations belong to /api/chat."),
+    ] = None
+    width: Int | None = None
+    height: Int | None = None
+    steps: Int | None = None
+
+
+class OllamaGenerateReply(TypedDict):
+    """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
+
+    model: str
+    created_at: str
+    response: str
+    thinking: NotRequired[str]
+    done: bool
+    done_reason: NotRequired[str]
+    logprobs: NotRequired[list[OllamaLogprob]]
+    total_duration: NotRequired[int]
+    load_duration: NotRequired[int]
+    prompt_eval_count: NotRequired[int]
+    prompt_eval_duration: NotRequired[int]
+    eval_count: NotRequired[int]
+    eval_duration: NotRequired[int]

@@ -1,0 +1,204 @@
+"""Renders answers of chats and texts, whole and as lines of JSON. Pure except for the clock."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, cast
+
+from typing_extensions import TypedDict
+
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+    Usage,
+)
+from jan_serve.dialects.ollama.wire_common import Counters, OllamaCandidate, OllamaLogprob
+from jan_serve.dialects.shared.choices import FoldedCall, FoldedChoice
+from jan_serve.generation.batch import PromptEvent
+from jan_serve.http.replies import json_bytes
+
+_NS: Final = 1_000_000_000
+
+
+class OllamaFunction(TypedDict):
+    """index: number of the call in the answer."""
+
+    index: int
+    name: str
+    arguments: dict[str, Any]
+
+
+class OllamaCall(TypedDict):
+    id: str
+    function: OllamaFunction
+
+
+Shape = Callable[[str, str, Sequence[OllamaCall]], dict[str, Any]]
+"""The members for this text, thought and calls: a `message` in chats, `response` and `thinking` in texts."""
+
+
+def line(value: object) -> bytes:
+    """One line of a stream."""
+    return json_bytes(value) + b"\n"
+
+
+def time_text(moment: datetime) -> str:
+    """RFC 3339 in UTC, with microseconds: Python's clients read no more."""
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+class ReplyHead:
+    """Members of every line, and the times of one request. name: as the request has it."""
+
+    def __init__(self, name: str, shape: Shape, now: Callable[[], datetime]) -> None:
+        self.shape = shape
+        self._name = name
+        self._now = now
+        self._started_ns = time.perf_counter_ns()
+        self._load_ns = 0
+
+    def loaded(self) -> None:
+        """The model is there from now on."""
+        self._load_ns = time.perf_counter_ns() - self._started_ns
+
+    def body(self, text: str, thought: str, calls: Sequence[OllamaCall], *, done: bool) -> dict[str, Any]:
+        head = {"model": self._name, "created_at": time_text(self._now())}
+        return {**head, **self.shape(text, thought, calls), "done": done}
+
+    def ending(self, reason: FinishReason, completed: Completed) -> dict[str, Any]:
+        """The members of the last line."""
+        timings, usage = completed.timings, completed.usage
+        counters: Counters = {
+            "total_duration": max(1, time.perf_counter_ns() - self._started_ns),
+            "load_duration": max(1, self._load_ns),
+            "prompt_eval_count": usage.prompt_tokens,
+            "prompt_eval_duration": _ns(timings.prefill_s),
+            "eval_count": usage.completion_tokens,
+            "eval_duration": _ns(timings.decode_s),
+        }
+        return {"done_reason": "length" if reason == "length" else "stop", **counters}
+
+
+class WholeAnswer:
+    def __init__(self, head: ReplyHead) -> None:
+        self._head = head
+        self._choice = FoldedChoice()
+        self._completed = Completed(usage=Usage())
+
+    def add(self, event: PromptEvent) -> None:
+        match event.event:
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
+                self._choice.add(delta)
+            case Completed() as completed:
+                self._completed = completed
+            case _:
+                pass
+
+    def body(self) -> dict[str, Any]:
+        choice = self._choice
+        calls, unread = _calls(choice.calls, 0)
+        logprobs = token_logprobs(choice.tokens)
+        return {
+            **self._head.body(choice.text + unread, choice.thought, calls, done=True),
+            **self._head.ending(choice.reason, self._completed),
+            **({"logprobs": logprobs} if logprobs else {}),
+        }
+
+
+class AnswerLines:
+    """The stream: a line for each piece of text or thought and for each whole call, then the counters."""
+
+    def __init__(self, head: ReplyHead) -> None:
+        self._head = head
+        self._calls = FoldedChoice()
+        self._sent = 0
+        self._reason: FinishReason = "stop"
+
+    def chunks(self, event: PromptEvent) -> Iterator[dict[str, Any]]:
+        match event.event:
+            case TextDelta() as delta:
+                yield from self._ended_calls()
+                yield from self._piece(delta.text, "", delta.tokens)
+            case ReasoningDelta() as delta:
+                yield from self._ended_calls()
+                yield from self._piece("", delta.text, delta.tokens)
+            case ToolCallDelta() as delta:
+                if delta.id is not None:
+                    yield from self._ended_calls()
+                self._calls.add(delta)
+            case Finished() as finished:
+                yield from self._ended_calls()
+                self._reason = finished.reason
+            case Completed() as completed:
+                yield {
+                    **self._head.body("", "", (), done=True),
+                    **self._head.ending(self._reason, completed),
+                }
+            case _:
+                pass
+
+    def _piece(self, text: str, thought: str, tokens: Sequence[TokenInfo]) -> Iterator[dict[str, Any]]:
+        logprobs = token_logprobs(tokens)
+        if text or thought or logprobs:
+            body = self._head.body(text, thought, (), done=False)
+            yield {**body, "logprobs": logprobs} if logprobs else body
+
+    def _ended_calls(self) -> Iterator[dict[str, Any]]:
+        ended = self._calls.calls[self._sent :]
+        calls, unread = _calls(ended, self._sent)
+        self._sent += len(ended)
+        if ended:
+            yield self._head.body(unread, "", calls, done=False)
+
+
+def token_logprobs(tokens: Iterable[TokenInfo]) -> list[OllamaLogprob]:
+    """Entries of the tokens that have a log-probability."""
+    entries: list[OllamaLogprob] = []
+    for token in tokens:
+        if token.logprob is None:
+            continue
+        entry: OllamaLogprob = {**_candidate(token.piece, token.logprob)}
+        if token.top:
+            entry["top_logprobs"] = [_candidate(each.piece, each.logprob) for each in token.top]
+        entries.append(entry)
+    return entries
+
+
+def _candidate(piece: bytes, logprob: float) -> OllamaCandidate:
+    return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece)}
+
+
+def _calls(folded: Sequence[FoldedCall], first: int) -> tuple[list[OllamaCall], str]:
+    """The calls, and the arguments of those that are not an object, as text: their answer was cut off."""
+    calls: list[OllamaCall] = []
+    unread: list[str] = []
+    for index, call in enumerate(folded, first):
+        arguments = _object(call.arguments)
+        if arguments is None:
+            unread.append(call.arguments)
+        else:
+            calls.append(
+                {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
+            )
+    return calls, "".join(unread)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+
+
+def _ns(seconds: float) -> int:
+    """At least one: clients divide by it."""
+    return max(1, round(seconds * _NS))

@@ -1,0 +1,146 @@
+"""One application's state for Ollama's routes: runs jobs, and loads and unloads models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.chat.detect import knows_thoughts
+from jan_serve.core.closing import closing
+from jan_serve.core.events import Started
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
+from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.ollama.errors import Unsupported, error_body
+from jan_serve.dialects.ollama.parse_common import Job, thinking
+from jan_serve.dialects.ollama.render_common import AnswerLines, ReplyHead, Shape, WholeAnswer, line
+from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.errors import UnsupportedOperation
+from jan_serve.generation.batch import PromptEvent
+from jan_serve.generation.embeddings import EmbeddingService
+from jan_serve.generation.ports import EngineClient
+from jan_serve.generation.service import GenerationService
+from jan_serve.http.disconnect import while_connected
+
+
+class HeldModel(NamedTuple):
+    """Services that use one model under one lease, whatever name they are given. load_ns: until it was held."""
+
+    embeddings: EmbeddingService
+    generation: GenerationService
+    load_ns: int
+
+
+class _Held(NamedTuple):
+    """ModelLeases of a model that is held already."""
+
+    client: EngineClient
+
+    @asynccontextmanager
+    async def lease(
+        self, name: str | None, keep_alive_s: float | None = None
+    ) -> AsyncGenerator[EngineClient]:
+        yield self.client
+
+
+class Serving:
+    """Shared by all requests. An unknown name of a model is always an error: clients then pull it."""
+
+    def __init__(self, services: Services, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.generation = GenerationService(services.models, services.preparer, services.running)
+        self._running = services.running
+        self.models = services.models
+        self.preparer = services.preparer
+        self.now = now
+        # Clients parse every line as JSON, so nothing is sent while a stream is silent.
+        self.streams = msgspec.structs.replace(
+            services.streams, ping_s=0.0, media_type="application/x-ndjson"
+        )
+
+    async def answer(self, request: Request, job: Job, shape: Shape, *, stream: bool) -> Response:
+        """Raises as GenerationService.generate, and Unsupported."""
+        head = ReplyHead(job.name, shape, self.now)
+        events = self._events(job, head)
+        if not stream:
+            return await answer_whole(request, events, WholeAnswer(head))
+        lines = AnswerLines(head)
+        return await answer_stream(
+            request, events, lines.chunks, error_body, self.streams, done=b"", framed=line
+        )
+
+    async def _events(self, job: Job, head: ReplyHead) -> AsyncGenerator[PromptEvent]:
+        asked = job.request
+        async with self.generation.open(asked.model, asked.keep_alive_s) as model:
+            head.loaded()
+            fitted = _fitted(job, model.facts, model.template(asked.model))
+            warnings = (*job.warnings, *_context_warning(job.num_ctx, model.facts.n_ctx))
+            try:
+                async with closing(model.generate(fitted)) as events:
+                    async for event in events:
+                        if isinstance(event, Started) and warnings:
+                            event = msgspec.structs.replace(event, warnings=(*event.warnings, *warnings))
+                        yield PromptEvent(0, event)
+            except UnsupportedOperation:
+                if isinstance(fitted.prompt, InfillPrompt):
+                    raise Unsupported(job.name, "insert") from None
+                raise
+
+    @asynccontextmanager
+    async def hold(self, name: str, keep_alive_s: float | None) -> AsyncGenerator[HeldModel]:
+        """Load a model and hold it, so that `keep_alive_s` counts from the end. Raises as ModelLeases.lease."""
+        started = time.perf_counter_ns()
+        with self._running.enter() as deadline:
+            async with AsyncExitStack() as stack:
+                lease = self.models.lease(name, keep_alive_s)
+                held = _Held(await deadline.wait(stack.enter_async_context(lease)))
+                yield HeldModel(
+                    EmbeddingService(held, self._running),
+                    GenerationService(held, self.preparer, self._running),
+                    time.perf_counter_ns() - started,
+                )
+
+    async def load(self, request: Request, name: str, keep_alive_s: float | None) -> int:
+        """Load a model; returns the nanoseconds that it took. Raises as ModelLeases.lease."""
+        started = time.perf_counter_ns()
+
+        async def load() -> None:
+            async with self.generation.open(name, keep_alive_s):
+                pass
+
+        await while_connected(request, load())
+        return time.perf_counter_ns() - started
+
+    async def unload(self, request: Request, name: str) -> None:
+        """Nothing happens if it is not loaded. Raises ModelNotFound."""
+        await while_connected(request, self.models.unload(name))
+
+
+def _fitted(job: Job, facts: ModelFacts, template: str | None) -> GenerationRequest:
+    """The request for this model. Raises Unsupported."""
+    if facts.is_embedding_model:
+        raise Unsupported(job.name, job.task)
+    prompt = job.request.prompt
+    if not isinstance(prompt, ChatPrompt):
+        return job.request
+    if prompt.tools and template is None:
+        raise Unsupported(job.name, "tools")
+    think = job.think
+    if not knows_thoughts(template):
+        if think:
+            raise Unsupported(job.name, "thinking")
+        return job.request
+    changes: dict[str, Any] = thinking(prompt, True if think is None else think)
+    return msgspec.structs.replace(job.request, prompt=msgspec.structs.replace(prompt, **changes))
+
+
+def _context_warning(wanted: int | None, n_ctx: int) -> tuple[str, ...]:
+    if wanted is None or wanted <= n_ctx:
+        return ()
+    return (f"num_ctx: {wanted} is above the {n_ctx} tokens of the loaded model, which no request reloads",)

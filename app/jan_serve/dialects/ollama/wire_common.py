@@ -1,0 +1,73 @@
+"""Fields that Ollama's requests share, and the counters that end an answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.dialects.ollama import limits
+from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
+from jan_serve.image_files.limits import MAX_IMAGES
+
+OptionValues = Annotated[
+    dict[str, Any] | None,
+    AtMost(limits.MAX_OPTIONS, "options"),
+    Field(
+        description="Sampling and stopping: temperature, top_k, num_predict, stop … Unknown names are ignored."
+    ),
+]
+Images = Annotated[Strings | None, Field(description=f"Images, base64-encoded; {MAX_IMAGES} at most.")]
+
+
+class ModelFields(WireModel):
+    """Names a model. name: the older field."""
+
+    model: str | None = None
+    name: str | None = None
+
+
+class AnswerFields(ModelFields):
+    """What chats and texts share."""
+
+    format: Annotated[
+        str | dict[str, Any] | None, Field(description="`json`, or a JSON Schema that the answer follows.")
+    ] = None
+    options: OptionValues = None
+    stream: bool | None = True
+    keep_alive: KeepAlive = None
+    think: Annotated[
+        bool | str | None,
+        Field(
+            description="Whether a reasoning model thinks; `low`, `medium`, `high` or `max` limit its thought."
+        ),
+    ] = None
+    truncate: Annotated[bool | None, Field(description="Ignored: prompts are never shortened.")] = None
+    shift: Annotated[bool | None, Field(description="Ignored: answers end where the context ends.")] = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[Int, Between(0, limits.MAX_TOP_LOGPROBS)] | None = None
+
+
+class OllamaCandidate(TypedDict):
+    """bytes: of the token, which may be part of a character."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class OllamaLogprob(OllamaCandidate):
+    top_logprobs: NotRequired[list[OllamaCandidate]]
+
+
+class Counters(TypedDict):
+    """Tokens, and durations in nanoseconds: load and prompt and answer are parts of the total."""
+
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+    prompt_eval_duration: int
+    eval_count: int
+    eval_duration: int

@@ -1,0 +1,213 @@
+"""Chat request → GenerationRequest. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jan_serve.core.messages import (
+    IMAGE_NOTE,
+    AudioPart,
+    ContentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
+from jan_serve.core.request import ChatPrompt, GenerationRequest
+from jan_serve.dialects.openai import limits
+from jan_serve.dialects.openai.chat import wire
+from jan_serve.dialects.openai.parse_common import (
+    adapter_choices,
+    choice_counts,
+    explicit_sampling,
+    reasoning_budget,
+    require,
+    template_kwargs,
+)
+from jan_serve.dialects.openai.parse_constraint import constraint_of
+from jan_serve.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
+from jan_serve.dialects.openai.responses.custom_input import custom_arguments
+from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+UNLIMITED = -1
+
+
+def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
+    """Raises InvalidRequest."""
+    n, _ = choice_counts(body.n, None, 1)
+    requested = constraint_of(body)
+    return GenerationRequest(
+        model=body.model or None,
+        prompt=ChatPrompt(
+            messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
+            tools=_tools(body),
+            tool_choice=_tool_choice(body),
+            parallel_tool_calls=body.parallel_tool_calls is not False and not uses_functions(body),
+            split_thoughts=body.reasoning_format != "none",
+            reasoning_budget=reasoning_budget(body, body.reasoning_effort),
+            opens_answer=body.add_generation_prompt is not False,
+            continues_answer=_continues(body),
+            template_kwargs=template_kwargs(body, body.reasoning_effort),
+        ),
+        sampling=sampling_params(body),
+        logit_bias_text=bias_by_text(body),
+        stopping=stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
+        constraint=requested.constraint,
+        constraint_field=requested.field,
+        n=n,
+        best_of=n,
+        logprobs=_logprobs(body),
+        given=explicit_sampling(body),
+        adapters=adapter_choices(body.lora),
+        keep_alive_s=keep_alive_s(body.keep_alive),
+    )
+
+
+def _continues(body: wire.CreateChatCompletionRequest) -> bool:
+    if not body.continue_final_message:
+        return body.continue_final_message is None and body.add_generation_prompt is not False
+    if body.add_generation_prompt:
+        raise InvalidRequest(
+            "continue_final_message: contradicts `add_generation_prompt`: an answer is continued or begun",
+            param="continue_final_message",
+        )
+    if not body.messages or body.messages[-1].role != "assistant":
+        raise InvalidRequest(
+            "continue_final_message: needs a last message of the assistant", param="continue_final_message"
+        )
+    return True
+
+
+def uses_functions(body: wire.CreateChatCompletionRequest) -> bool:
+    """Whether the request uses the older `functions`, which allow one call per answer."""
+    return bool(body.functions) and not body.tools
+
+
+def _max_tokens(body: wire.CreateChatCompletionRequest) -> int | None:
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    for name in names:
+        value: int | None = getattr(body, name)
+        if value is not None:
+            if value < UNLIMITED:
+                raise InvalidRequest(
+                    f"{name}: must be {UNLIMITED} (until the context ends) or more, got {str(value)[:20]}",
+                    param=name,
+                )
+            return value if value > 0 else None
+    return None
+
+
+def _logprobs(body: wire.CreateChatCompletionRequest) -> int | None:
+    """`logprobs` asks for those of the chosen tokens, `top_logprobs` for so many others beside each."""
+    if body.top_logprobs is not None:
+        require("top_logprobs", body.top_logprobs, 0, limits.MAX_LOGPROBS)
+    return (body.top_logprobs or 0) if body.logprobs else None
+
+
+def _message(message: wire.ChatMessage, index: int) -> Message:
+    is_result = isinstance(message, wire.ToolMessage | wire.FunctionMessage)
+    content = _content(message.content, f"messages[{index}].content", IMAGE_NOTE if is_result else None)
+    match message:
+        case wire.SystemMessage():
+            return Message(role="system", content=content, name=message.name)
+        case wire.UserMessage():
+            return Message(role="user", content=content, name=message.name)
+        case wire.AssistantMessage():
+            return Message(
+                role="assistant",
+                content=_with_refusal(content, message.refusal),
+                name=message.name,
+                tool_calls=_tool_calls(message),
+                reasoning_content=message.reasoning_content,
+            )
+        case wire.ToolMessage():
+            return Message(role="tool", content=content, tool_call_id=message.tool_call_id)
+        case wire.FunctionMessage():
+            return Message(role="function", content=content, name=message.name)
+
+
+def _content(
+    content: str | list[Any] | None, field: str, note: str | None
+) -> str | tuple[ContentPart, ...] | None:
+    """note: see core.messages.ImagePart."""
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(_part(part, f"{field}[{index}]", note) for index, part in enumerate(content))
+
+
+def _with_refusal(
+    content: str | tuple[ContentPart, ...] | None, refusal: str | None
+) -> str | tuple[ContentPart, ...] | None:
+    """The refusal is the text of a turn without any, and else follows it."""
+    if not refusal:
+        return content
+    if not content:
+        return refusal
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    return (*parts, TextPart(refusal))
+
+
+def _part(
+    part: wire.TextPart | wire.ImagePart | wire.AudioPart | wire.RefusalPart | wire.OtherPart,
+    field: str,
+    note: str | None,
+) -> ContentPart:
+    match part:
+        case wire.TextPart():
+            return TextPart(part.text)
+        case wire.RefusalPart():
+            return TextPart(part.refusal)
+        case wire.ImagePart():
+            url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
+            return ImagePart(url, f"{field}.image_url", note)
+        case wire.AudioPart():
+            return AudioPart(part.input_audio.data, f"{field}.input_audio.data")
+        case wire.OtherPart():
+            raise UnsupportedContent(
+                f"messages: content of type {part.type} is not supported", param="messages"
+            )
+
+
+def _tool_calls(message: wire.AssistantMessage) -> tuple[ToolCall, ...]:
+    calls = [ToolCall(call.id, _called(call)) for call in message.tool_calls or ()]
+    if message.function_call is not None and not calls:
+        # The older form has no ids: the result names the function instead.
+        call = message.function_call
+        calls = [ToolCall(f"call_{call.name}", FunctionCall(call.name, call.arguments))]
+    return tuple(calls)
+
+
+def _called(call: wire.ToolCall | wire.CustomToolCall) -> FunctionCall:
+    if isinstance(call, wire.CustomToolCall):
+        return FunctionCall(call.custom.name, custom_arguments(call.custom.input))
+    return FunctionCall(call.function.name, call.function.arguments)
+
+
+def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:
+    functions = [tool.function for tool in body.tools or ()] or list(body.functions or ())
+    return tuple(
+        Tool(
+            name=function.name,
+            description=function.description,
+            parameters=function.parameters,
+            strict=function.strict,
+        )
+        for function in functions
+    )
+
+
+def _tool_choice(body: wire.CreateChatCompletionRequest) -> ToolChoice:
+    choice = body.tool_choice if body.tool_choice is not None else body.function_call
+    match choice:
+        case None:
+            return ToolChoice("auto")
+        case wire.NamedToolChoice():
+            return ToolChoice("named", choice.function.name)
+        case wire.FunctionName():
+            return ToolChoice("named", choice.name)
+        case mode:
+            return ToolChoice(mode)

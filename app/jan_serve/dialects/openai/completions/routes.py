@@ -1,0 +1,55 @@
+"""POST /v1/completions."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.openai.completions.parse import completion_requests, prompt_items
+from jan_serve.dialects.openai.completions.render import (
+    CompletionAnswer,
+    CompletionChunks,
+    CompletionForm,
+)
+from jan_serve.dialects.openai.completions.wire import CreateCompletionRequest, CreateCompletionResponse
+from jan_serve.dialects.openai.parse_common import wants_usage
+from jan_serve.dialects.openai.render_common import ReplyHead
+from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.default_errors import error_body
+from jan_serve.generation.batch import generate_batch
+from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.service import GenerationService
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.sse import SSE_RESPONSE
+
+
+def add_completion_route(router: APIRouter, services: Services, leases: ModelLeases) -> None:
+    service = GenerationService(leases, services.preparer, services.running)
+
+    @router.post(
+        "/v1/completions",
+        tags=["OpenAI V1"],
+        summary="Completion",
+        response_model=CreateCompletionResponse,
+        responses={200: {"content": SSE_RESPONSE}},
+    )
+    async def create_completion(request: Request, body: CreateCompletionRequest) -> Response:
+        """Continue a text, or several."""
+        requests = completion_requests(body)
+        head = ReplyHead(f"cmpl-{uuid.uuid4()}", int(time.time()), body.model)
+        prompts: list[str] = []
+        for item in prompt_items(body) if body.echo or body.logprobs is not None else ():
+            if isinstance(item, tuple):
+                item = await while_connected(request, service.detokenize(requests[0].model, item))
+            prompts.append(item)
+        form = CompletionForm(prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None)
+        events = generate_batch(service.generate, requests)
+        if not body.stream:
+            return await answer_whole(request, events, CompletionAnswer(head, form))
+        chunks = CompletionChunks(head, form, include_usage=wants_usage(body))
+        return await answer_stream(request, events, chunks.chunks, error_body, services.streams)

@@ -1,0 +1,106 @@
+"""The /extras routes: tokenize, detokenize, and the grammar of a constraint."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.core.constraint import JsonSchemaConstraint
+from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.openai.jan_extras.wire import (
+    DetokenizeInputRequest,
+    DetokenizeInputResponse,
+    ExplanationResponse,
+    GrammarRequest,
+    GrammarResponse,
+    TokenizeInputCountResponse,
+    TokenizeInputRequest,
+    TokenizeInputResponse,
+)
+from jan_serve.dialects.openai.parse_constraint import constraint_of
+from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.errors import InvalidRequest
+from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.service import GenerationService
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.replies import json_reply
+
+
+def add_extra_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
+    _add_token_routes(router, GenerationService(leases, services.preparer, services.running))
+    _add_grammar_route(router, services.preparer)
+
+
+def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
+    @router.post(
+        "/extras/tokenize", tags=["Extras"], summary="Tokenize", response_model=TokenizeInputResponse
+    )
+    async def tokenize(request: Request, body: TokenizeInputRequest) -> Response:
+        """Tokenize a text: parses special tokens, and adds BOS and EOS if the model does."""
+        result = await while_connected(
+            request, service.tokenize(body.model or None, body.input, with_pieces=body.with_pieces)
+        )
+        answer: TokenizeInputResponse = {"tokens": result.tokens}
+        if body.with_pieces:
+            answer["pieces"] = [_piece(piece) for piece in result.pieces]
+        return json_reply(answer)
+
+    @router.post(
+        "/extras/tokenize/count",
+        tags=["Extras"],
+        summary="Tokenize Count",
+        response_model=TokenizeInputCountResponse,
+    )
+    async def count_query_tokens(request: Request, body: TokenizeInputRequest) -> Response:
+        """Count the token ids that `/extras/tokenize` returns."""
+        result = await while_connected(request, service.tokenize(body.model or None, body.input))
+        return json_reply({"count": len(result.tokens)})
+
+    @router.post(
+        "/extras/detokenize",
+        tags=["Extras"],
+        summary="Detokenize",
+        response_model=DetokenizeInputResponse,
+    )
+    async def detokenize(request: Request, body: DetokenizeInputRequest) -> Response:
+        """Turn token ids into text, without special tokens."""
+        for token in body.tokens:
+            if not 0 <= token <= MAX_INT:
+                raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
+        text = await while_connected(request, service.detokenize(body.model or None, body.tokens))
+        return json_reply({"text": text})
+
+
+def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
+    @router.post("/extras/grammar", tags=["Extras"], summary="Grammar", response_model=GrammarResponse)
+    async def grammar(request: Request, body: GrammarRequest) -> Response:
+        """Compile a constraint to the GBNF that answers must follow. Needs no model."""
+        constraint, field = constraint_of(body)
+        if constraint is None:
+            raise InvalidRequest("response_format or grammar is needed", param="response_format")
+        compiled = await while_connected(request, preparer.compile_to_show(constraint, field))
+        return json_reply({"grammar": compiled.gbnf})
+
+    @router.post(
+        "/extras/grammar/explain",
+        tags=["Extras"],
+        summary="Explain Grammar",
+        response_model=ExplanationResponse,
+    )
+    async def explain(request: Request, body: GrammarRequest) -> Response:
+        """Say what a JSON Schema costs, or which keyword to change if it is rejected. Needs no model."""
+        constraint, _ = constraint_of(body)
+        if not isinstance(constraint, JsonSchemaConstraint):
+            raise InvalidRequest("response_format: a JSON Schema is needed", param="response_format")
+        explanation = await while_connected(request, preparer.explain(constraint))
+        return json_reply({"compiles": explanation.compiles, "lines": list(explanation.lines)})
+
+
+def _piece(piece: bytes) -> str | list[int]:
+    """In llama-server's form: the bytes if they are not valid UTF-8."""
+    try:
+        return piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(piece)

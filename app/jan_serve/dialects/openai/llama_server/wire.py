@@ -1,0 +1,133 @@
+"""Wire types of llama-server's routes: /infill, /apply-template, /props and /lora-adapters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from jan_serve.dialects.openai import limits
+from jan_serve.dialects.openai.chat.wire import Timings
+from jan_serve.dialects.openai.wire_common import Adapters, Count
+from jan_serve.dialects.openai.wire_response_format import ConstraintFields
+from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
+
+
+class ExtraFile(WireModel):
+    filename: str = "tmp"
+    text: str
+
+
+class InfillRequest(ConstraintFields):
+    """A gap in code to fill. Defaults are llama-server's."""
+
+    input_prefix: Annotated[str, Field(description="The text before the gap.")] = ""
+    input_suffix: Annotated[str, Field(description="The text after the gap.")] = ""
+    input_extra: Annotated[
+        list[ExtraFile],
+        FirstError(),
+        AtMost(limits.MAX_EXTRA_FILES, "input_extra"),
+        Field(description="Parts of other files. If the context is too short, the first ones are dropped."),
+    ] = Field(default_factory=list[ExtraFile])
+    prompt: Annotated[str, Field(description="The beginning of the text that fills the gap.")] = ""
+    n_predict: Annotated[
+        Annotated[Int, Between(-1)],
+        Field(
+            description="Maximum tokens to generate. -1 generates until the context is full; 0 only reads the prompt."
+        ),
+    ] = -1
+    t_max_predict_ms: Annotated[
+        Count, Field(description="Milliseconds after which a text with a line break ends. 0 is never.")
+    ] = 0
+    samplers: Annotated[
+        Strings | str | None,
+        Field(description="Samplers to use, by name or by llama.cpp's letters; all others are off."),
+    ] = None
+    temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = 0.8
+    top_k: Int = 40
+    top_p: Annotated[float, Between(0, 1)] = 0.95
+    min_p: Annotated[float, Between(0, 1)] = 0.05
+    typical_p: Annotated[float, Between(0, 1)] = 1.0
+    repeat_penalty: Annotated[float, Between(0, limits.MAX_REPEAT_PENALTY)] = 1.0
+    repeat_last_n: Annotated[Int, Between(-1)] = 64
+    presence_penalty: Annotated[float, Between(-2, 2)] = 0.0
+    frequency_penalty: Annotated[float, Between(-2, 2)] = 0.0
+    seed: Int | None = None
+    lora: Adapters = None
+    keep_alive: KeepAlive = None
+    stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = None
+    stream: bool = False
+    model: str | None = None
+
+
+class InfillSettings(TypedDict):
+    """The settings used for the answer."""
+
+    n_predict: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    seed: int | None
+    stop: list[str]
+    samplers: list[str]
+
+
+class InfillResponse(TypedDict):
+    """The text that fills the gap; in a stream, the last event, with empty content."""
+
+    index: int
+    content: str
+    stop: bool
+    model: str
+    tokens_predicted: int
+    tokens_evaluated: int
+    tokens_cached: int
+    generation_settings: InfillSettings
+    has_new_line: bool
+    truncated: bool
+    stop_type: str
+    stopping_word: str
+    timings: Timings
+
+
+class InfillChunk(TypedDict):
+    index: int
+    content: str
+    stop: bool
+    tokens_evaluated: NotRequired[int]
+
+
+class AppliedTemplate(TypedDict):
+    prompt: str
+
+
+class Props(TypedDict):
+    """Properties of a model and the server: the part of llama-server's /props that clients read.
+
+    placement: ours: a line for each device that holds a part, and what would make the model faster.
+    """
+
+    default_generation_settings: dict[str, Any]
+    total_slots: int
+    model_alias: str
+    model_path: str
+    chat_template: str
+    chat_template_tool_use: NotRequired[str]
+    bos_token: str
+    eos_token: str
+    modalities: dict[str, bool]
+    build_info: str
+    placement: list[str]
+
+
+class LoraAdapter(TypedDict):
+    """path: the name again, so that no local path is shown. scale: for requests that choose it without a scale."""
+
+    id: int
+    name: str
+    path: str
+    scale: float

@@ -1,0 +1,241 @@
+"""Renders an answer of /v1/responses, as a stream and whole. Pure, except for the injected `now` and `keep`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from jan_serve.dialects.openai.render_common import ReplyHead
+from jan_serve.dialects.openai.responses.items import (
+    CustomCallWriter,
+    FunctionCallWriter,
+    MessageWriter,
+    OpenItem,
+    ThoughtWriter,
+)
+from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
+from jan_serve.dialects.openai.responses.wire_reply import (
+    Event,
+    ItemStatus,
+    OutputItem,
+    ResponseBody,
+    ResponseUsage,
+    Status,
+)
+from jan_serve.generation.batch import PromptEvent
+from jan_serve.http.errors import Problem
+
+
+class ResponseForm(msgspec.Struct, frozen=True):
+    """now: seconds of the Unix epoch. keep: called with the finished answer before it is sent."""
+
+    body: CreateResponseRequest
+    parsed: ParsedResponse
+    now: Callable[[], int]
+    keep: Callable[[ResponseBody], None]
+
+    def response(self, head: ReplyHead, status: Status, output: list[OutputItem]) -> ResponseBody:
+        """The answer so far, with the request's parameters."""
+        body = self.body
+        return {
+            "id": head.id,
+            "object": "response",
+            "created_at": head.created,
+            "completed_at": None,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": body.instructions,
+            "model": head.model,
+            "output": output,
+            "usage": None,
+            "previous_response_id": body.previous_response_id,
+            "store": body.store,
+            "background": False,
+            "max_output_tokens": body.max_output_tokens,
+            "max_tool_calls": body.max_tool_calls,
+            "parallel_tool_calls": body.parallel_tool_calls,
+            "tool_choice": body.tool_choice
+            if isinstance(body.tool_choice, str)
+            else _dumped(body.tool_choice),
+            "tools": [_dumped(tool) for tool in self.parsed.tools.shown],
+            "text": {"format": {"type": "text"}, **_dumped(body.text, exclude_none=True)},
+            "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
+            "temperature": body.temperature,
+            "top_p": body.top_p,
+            "presence_penalty": body.presence_penalty or 0.0,
+            "frequency_penalty": body.frequency_penalty or 0.0,
+            "top_logprobs": body.top_logprobs or 0,
+            "truncation": body.truncation,
+            "metadata": body.metadata,
+            "service_tier": "default",
+            "prompt_cache_key": body.prompt_cache_key,
+            "safety_identifier": body.safety_identifier,
+            "user": body.user,
+        }
+
+
+def _dumped(model: Any, *, exclude_none: bool = False) -> dict[str, Any]:
+    return model.model_dump(by_alias=True, exclude_none=exclude_none)
+
+
+class ResponseEvents:
+    """The stream: the request's parameters, the events of each item, then the whole answer."""
+
+    def __init__(self, head: ReplyHead, form: ResponseForm) -> None:
+        self._head = head
+        self._form = form
+        self._sequence = 0
+        self._done: list[OutputItem] = []
+        self._open: OpenItem | None = None
+        self._reason: FinishReason = "stop"
+
+    def chunks(self, event: PromptEvent) -> Iterator[Event]:
+        for rendered in self._events(event):
+            yield self._numbered(rendered)
+
+    def failed(self, problem: Problem) -> Event:
+        """The last event of an answer that failed."""
+        response = self._response("failed", self._output("incomplete"))
+        response["error"] = {"code": _error_code(problem), "message": problem.message}
+        return self._numbered({"type": "response.failed", "response": response})
+
+    def _events(self, event: PromptEvent) -> Iterator[Event]:
+        match event.event:
+            case Started() as started:
+                self._head.served_by(started.model)
+                response = self._response("in_progress", [])
+                yield {"type": "response.created", "response": response}
+                yield {"type": "response.in_progress", "response": response}
+            case TextDelta() as delta:
+                if delta.text and not isinstance(self._open, MessageWriter):
+                    yield from self._opened(
+                        MessageWriter(len(self._done) + self._is_open, logprobs=self._logprobs)
+                    )
+                if isinstance(self._open, MessageWriter):
+                    yield from self._open.more(delta.text, delta.tokens)
+            case ReasoningDelta() as delta if delta.text:
+                if not isinstance(self._open, ThoughtWriter):
+                    yield from self._opened(self._thought())
+                assert self._open is not None
+                yield from self._open.more(delta.text)
+            case ToolCallDelta() as delta:
+                if delta.id is not None:
+                    yield from self._opened(self._call(delta.id, delta.name or ""))
+                assert self._open is not None
+                yield from self._open.more(delta.arguments)
+            case Finished() as finished:
+                self._reason = finished.reason
+                yield from self._closed("completed" if self._is_whole else "incomplete")
+            case Completed() as completed:
+                yield self._end(completed.usage)
+            case _:
+                pass
+
+    def _end(self, usage: Usage) -> Event:
+        status: Status = "completed" if self._is_whole else "incomplete"
+        response = self._response(status, self._done)
+        response["usage"] = _usage_of(usage)
+        if self._is_whole:
+            response["completed_at"] = self._form.now()
+        else:
+            reason = "max_output_tokens" if self._reason == "length" else None
+            response["incomplete_details"] = {"reason": reason}
+        self._form.keep(response)
+        return {"type": f"response.{status}", "response": response}
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._reason in ("stop", "tool_calls")
+
+    @property
+    def _is_open(self) -> bool:
+        return self._open is not None
+
+    @property
+    def _logprobs(self) -> bool:
+        return self._form.parsed.generation.logprobs is not None
+
+    def _thought(self) -> ThoughtWriter:
+        body = self._form.body
+        return ThoughtWriter(
+            len(self._done) + self._is_open,
+            as_summary=body.reasoning.wants_summary,
+            packed=ENCRYPTED_THOUGHTS in body.include,
+        )
+
+    def _call(self, call_id: str, name: str) -> OpenItem:
+        callee = self._form.parsed.tools.callee(name)
+        index = len(self._done) + self._is_open
+        return (CustomCallWriter if callee.custom else FunctionCallWriter)(index, callee, call_id)
+
+    def _opened(self, item: OpenItem) -> Iterator[Event]:
+        yield from self._closed("completed")
+        self._open = item
+        yield from item.opening()
+
+    def _closed(self, status: ItemStatus) -> Iterator[Event]:
+        if self._open is not None:
+            yield from self._open.closing(status)
+            self._done.append(self._open.item(status))
+            self._open = None
+
+    def _output(self, status: ItemStatus) -> list[OutputItem]:
+        return [*self._done, *([self._open.item(status)] if self._open is not None else ())]
+
+    def _response(self, status: Status, output: list[OutputItem]) -> ResponseBody:
+        return self._form.response(self._head, status, output)
+
+    def _numbered(self, event: Event) -> Event:
+        numbered = {"type": event["type"], "sequence_number": self._sequence, **event}
+        self._sequence += 1
+        return numbered
+
+
+class ResponseAnswer:
+    """The whole answer: the `response` of the stream's last event."""
+
+    def __init__(self, events: ResponseEvents) -> None:
+        self._events = events
+        self._last: Event = {}
+
+    def add(self, event: PromptEvent) -> None:
+        for rendered in self._events.chunks(event):
+            self._last = rendered
+
+    def body(self) -> ResponseBody:
+        return self._last["response"]
+
+
+def _usage_of(usage: Usage) -> ResponseUsage:
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": max(0, usage.prompt_tokens - usage.cached_tokens),
+        },
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _error_code(problem: Problem) -> str:
+    """The API's own codes where it defines one."""
+    if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "rate_limit_exceeded"
+    return "server_error" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else problem.code

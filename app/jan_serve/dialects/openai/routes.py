@@ -1,0 +1,82 @@
+"""All routes of the OpenAI dialect. The first request to some of them imports these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import APIRouter
+
+from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
+from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.http.deferred_routes import DeferredRoutes
+from jan_serve.http.json_body import JsonRoute
+
+_AddRoutes = Callable[[APIRouter], None]
+
+
+def openai_router(services: Services, *, serves_unknown_names: bool, response_store_bytes: int) -> APIRouter:
+    """serves_unknown_names: the default model answers for models that do not exist."""
+    leases = DefaultingLeases(services.models) if serves_unknown_names else services.models
+
+    def completions(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.completions.routes import add_completion_route
+
+        add_completion_route(router, services, leases)
+
+    def chat(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.chat.routes import add_chat_route
+
+        add_chat_route(router, services, leases)
+
+    def embeddings(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.embeddings.routes import add_embedding_route
+
+        add_embedding_route(router, services, leases)
+
+    def models(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.jan_extras.routes_models import add_model_routes
+
+        add_model_routes(router, services)
+
+    def extras(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.jan_extras.routes import add_extra_routes
+
+        add_extra_routes(router, services, leases)
+
+    def llama_server(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.llama_server.routes import add_llama_routes
+
+        add_llama_routes(router, services, leases)
+
+    def responses(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.responses.routes import add_response_routes
+
+        add_response_routes(router, services, leases, response_store_bytes)
+
+    def transcriptions(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.transcriptions.routes import add_transcription_route
+
+        add_transcription_route(router, services, leases)
+
+    router = APIRouter(route_class=JsonRoute)
+    router.routes += [
+        _deferred(completions, "/v1/completions"),
+        _deferred(chat, "/v1/chat/completions"),
+        _deferred(embeddings, "/v1/embeddings"),
+        _deferred(models, "/v1/models"),
+        _deferred(extras, "/extras"),
+        _deferred(llama_server, "/apply-template", "/infill", "/lora-adapters", "/props"),
+        _deferred(responses, "/v1/responses"),
+        _deferred(transcriptions, "/v1/audio"),
+    ]
+    return router
+
+
+def _deferred(add: _AddRoutes, *paths: str) -> DeferredRoutes:
+    def make() -> APIRouter:
+        router = APIRouter(route_class=JsonRoute, responses=ERROR_RESPONSES)
+        add(router)
+        return router
+
+    return DeferredRoutes(make, paths)

@@ -1,0 +1,173 @@
+"""Events of an answer in the forms of TGI's chat. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jan_serve.core.events import Completed, Finished, Started, TextDelta, Timings, TokenInfo
+from jan_serve.dialects.tgi.chat.tools import Called
+from jan_serve.dialects.tgi.chat.wire import (
+    CalledFunction,
+    ChatChunk,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Delta,
+    Logprobs,
+    ReplyMessage,
+    TokenLogprob,
+    ToolCall,
+    Usage,
+)
+from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts, logprob_of
+from jan_serve.dialects.tgi.reply_head import FINGERPRINT, ReplyHead
+from jan_serve.generation.batch import PromptEvent
+
+
+def finish_reason(reason: str) -> str:
+    """The finish reason in TGI's chat."""
+    return "stop" if reason == "eos_token" else reason
+
+
+class _LogprobWriter:
+    """Log-probabilities of tokens in the chat's form, if the request wants them."""
+
+    def __init__(self, body: ChatRequest) -> None:
+        self._wanted = bool(body.logprobs)
+
+    def of(self, entries: list[tuple[TokenInfo, str]]) -> Logprobs | None:
+        """entries: tokens and their texts."""
+        return {"content": [self._entry(info, text) for info, text in entries]} if self._wanted else None
+
+    @staticmethod
+    def _entry(info: TokenInfo, text: str) -> TokenLogprob:
+        return {
+            "token": text,
+            "logprob": logprob_of(info),
+            "top_logprobs": [
+                {"token": entry.piece.decode("utf-8", "replace"), "logprob": entry.logprob}
+                for entry in info.top
+            ],
+        }
+
+
+class CollectedAnswer:
+    """A whole answer, event by event."""
+
+    def __init__(self, ending: Ending) -> None:
+        self._ending = ending
+        self.generated = Generated()
+        self.prompt_tokens = 0
+        self.timings = Timings()
+
+    def add(self, event: PromptEvent) -> None:
+        match event.event:
+            case Started() as started:
+                self.prompt_tokens = started.prompt_tokens
+            case (TextDelta() | Finished()) as choice:
+                self.generated.add(choice, self._ending)
+            case Completed() as completed:
+                self.timings = completed.timings
+            case _:
+                pass
+
+    @property
+    def text(self) -> str:
+        return self.generated.text
+
+    @property
+    def usage(self) -> Usage:
+        """The end-of-generation token counts too."""
+        return usage_of(self.prompt_tokens, len(self.generated.tokens))
+
+
+def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+
+
+def chat_reply(
+    body: ChatRequest,
+    head: ReplyHead,
+    answer: CollectedAnswer,
+    call: Called | None,
+    first: CollectedAnswer | None = None,
+) -> ChatReply:
+    """The whole reply. first: the answer in which the model declined all tools; TGI reports its counts."""
+    counted = first or answer
+    message: ReplyMessage = {"role": "assistant", "content": answer.text}
+    if call is not None:
+        function: CalledFunction = {"description": None, "name": call.name, "arguments": call.arguments}
+        called: ToolCall = {"id": "0", "type": "function", "function": function}
+        message = {"role": "assistant", "tool_calls": [called]}
+    texts = TokenTexts()
+    choice: Choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": _LogprobWriter(body).of([(info, texts.text(info)) for info in answer.generated.tokens]),
+        "finish_reason": finish_reason(counted.generated.reason),
+    }
+    return {
+        "object": "chat.completion",
+        "id": "",
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": FINGERPRINT,
+        "choices": [choice],
+        "usage": counted.usage,
+    }
+
+
+class ChatChunks:
+    """The stream of a text: one chunk a token. The last one has the finish reason."""
+
+    def __init__(self, body: ChatRequest, head: ReplyHead, ending: Ending) -> None:
+        self._body = body
+        self._head = head
+        self._hold = TokenHold(ending)
+        self._texts = TokenTexts()
+        self._logprobs = _LogprobWriter(body)
+        self._prompt_tokens = 0
+
+    def chunks(self, event: PromptEvent) -> Iterator[ChatChunk]:
+        match event.event:
+            case Started() as started:
+                self._prompt_tokens = started.prompt_tokens
+            case TextDelta() as delta:
+                yield from (self._token(info) for info in self._hold.tokens(delta))
+            case Finished() as finished:
+                before, last, reason = self._hold.rest(finished)
+                yield from (self._token(info) for info in before)
+                if last is not None:
+                    yield self._token(last, finish_reason(reason))
+            case Completed():
+                yield from usage_chunk(self._body, self._head, self._prompt_tokens, self._hold.count)
+            case _:
+                pass
+
+    def _token(self, info: TokenInfo, finish: str | None = None) -> ChatChunk:
+        text = self._texts.text(info)
+        delta: Delta = {"role": "assistant", "content": "" if info.special else text}
+        return chunk_of(self._head, delta, logprobs=self._logprobs.of([(info, text)]), finish=finish)
+
+
+def chunk_of(
+    head: ReplyHead, delta: Delta, *, logprobs: Logprobs | None = None, finish: str | None = None
+) -> ChatChunk:
+    """An event with a part of the answer."""
+    chunk = head.chunk()
+    chunk["choices"] = [{"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}]
+    return chunk
+
+
+def usage_chunk(
+    body: ChatRequest, head: ReplyHead, prompt_tokens: int, completion_tokens: int
+) -> Iterator[ChatChunk]:
+    """The event with the counts, if the request wants it."""
+    if body.stream_options.include_usage:
+        chunk = head.chunk()
+        chunk["usage"] = usage_of(prompt_tokens, completion_tokens)
+        yield chunk

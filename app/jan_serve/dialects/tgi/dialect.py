@@ -1,0 +1,43 @@
+"""What the server needs of this protocol."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from jan_serve.config import Settings
+from jan_serve.core.sampling import Watermark
+from jan_serve.dialects.dialect import Dialect, Services
+from jan_serve.dialects.tgi.errors import render_error
+from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
+from jan_serve.dialects.tgi.metrics import TgiMetrics
+from jan_serve.dialects.tgi.paths import OPEN_PATHS, PREFIX, ROOT_PATHS
+
+
+def tgi_dialect(settings: Settings, services: Services) -> Dialect:
+    """Errors: `{error, error_type}` for values that TGI validates itself, plain text for its framework's refusals."""
+    limits = GenerateLimits(
+        max_concurrent_requests=settings.tgi_max_concurrent_requests,
+        max_best_of=settings.tgi_max_best_of,
+        max_stop_sequences=settings.tgi_max_stop_sequences,
+        max_top_n_tokens=settings.tgi_max_top_n_tokens,
+        max_client_batch_size=settings.tgi_max_client_batch_size,
+        max_input_tokens=settings.tgi_max_input_tokens,
+        max_total_tokens=settings.tgi_max_total_tokens,
+        max_body_bytes=settings.tgi_max_body_bytes,
+        compute_type=settings.tgi_compute_type,
+        watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
+    )
+    metrics = TgiMetrics(services.metrics.registry, services.models.snapshot)
+
+    def router() -> APIRouter:
+        from jan_serve.dialects.tgi.routes import tgi_router
+
+        return tgi_router(services, limits, metrics)
+
+    return Dialect(
+        router,
+        (PREFIX, *ROOT_PATHS),
+        errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
+        open_paths=OPEN_PATHS,
+        probe_paths=(f"{PREFIX}/health",),
+    )

@@ -1,0 +1,215 @@
+"""TGI's checks of a request, in TGI's order and with its texts, and the GenerationRequest from it. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, cast
+
+from jan_serve.core.constraint import Constraint, JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.messages import ImagePart, TextPart
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
+from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.dialects.shared.explicit_fields import explicit_fields
+from jan_serve.dialects.tgi.errors import ValidationFailed
+from jan_serve.dialects.tgi.generate.json_schema import read_schema
+from jan_serve.dialects.tgi.generate.wire import (
+    GrammarValue,
+    JsonSchemaValue,
+    JsonValue,
+    Parameters,
+    RegexValue,
+)
+from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
+from jan_serve.dialects.tgi.limits import SLICE_TOKENS
+
+_IMAGE: Final = re.compile(r"!\[\]\(([^)]*)\)")
+"""TGI's own pattern. Text that looks like it is an image, as TGI has it."""
+
+
+def samples(parameters: Parameters) -> bool:
+    p = parameters
+    return (
+        p.do_sample
+        or (p.temperature is not None and p.temperature != 1.0)
+        or p.top_k is not None
+        or p.top_p is not None
+        or p.typical_p is not None
+    )
+
+
+def check_before_queue(p: Parameters, limits: GenerateLimits, *, stream: bool) -> None:
+    """The checks that precede the limit on concurrent requests. Raises ValidationFailed.
+
+    A `best_of` of 0 counts as 1, except for streams.
+    """
+    best_of = 1 if p.best_of is None else p.best_of
+    if stream and best_of != 1:
+        raise ValidationFailed("`best_of` != 1 is not supported when streaming tokens")
+    if stream and p.decoder_input_details:
+        raise ValidationFailed("`decoder_input_details` == true is not supported when streaming tokens")
+    if best_of > 1 and limits.max_best_of <= 1:
+        raise ValidationFailed("`best_of` != 1 is not allowed for this endpoint")
+    if best_of > limits.max_best_of:
+        raise ValidationFailed(f"`best_of` must be > 0 and <= {limits.max_best_of}. Given: {best_of}")
+
+
+def check(inputs: str, p: Parameters, limits: GenerateLimits, max_input: int) -> None:
+    """All other checks that need no token counts. Raises ValidationFailed."""
+    best_of = p.best_of or 1
+    if best_of > 1 and not samples(p):
+        raise ValidationFailed("you must use sampling when `best_of` is > 1")
+    _check_ranges(p)
+    if len(p.stop) > limits.max_stop_sequences:
+        raise ValidationFailed(
+            f"`stop` supports up to {limits.max_stop_sequences} stop sequences. Given: {len(p.stop)}"
+        )
+    if "" in p.stop:
+        raise ValidationFailed("`stop` sequences cannot be empty")
+    if best_of > 1 and p.seed is not None:
+        raise ValidationFailed("`seed` must not be set when `best_of` > 1")
+    if p.top_n_tokens is not None and p.top_n_tokens > limits.max_top_n_tokens:
+        raise ValidationFailed(
+            f"`top_n_tokens` must be >= 0 and <= {limits.max_top_n_tokens}. Given: {p.top_n_tokens}"
+        )
+    if not inputs:
+        raise ValidationFailed("`inputs` cannot be empty")
+    if p.truncate is not None and not 0 < p.truncate <= max_input:
+        raise ValidationFailed(
+            f"`truncate` must be strictly positive and less than {max_input}. Given: {p.truncate}"
+        )
+
+
+def _check_ranges(p: Parameters) -> None:
+    for name in ("temperature", "repetition_penalty"):
+        value: float | None = getattr(p, name)
+        if value is not None and not value > 0:
+            raise ValidationFailed(f"`{name}` must be strictly positive")
+    if p.frequency_penalty is not None and not -2.0 <= p.frequency_penalty <= 2.0:
+        raise ValidationFailed("`frequency_penalty` must be >= -2.0 and <= 2.0")
+    for name in ("top_p", "typical_p"):
+        value = getattr(p, name)
+        if value is not None and not 0 < value < 1:
+            raise ValidationFailed(f"`{name}` must be > 0.0 and < 1.0")
+    if p.top_k is not None and p.top_k <= 0:
+        raise ValidationFailed("`top_k` must be strictly positive")
+    if p.max_new_tokens == 0:
+        raise ValidationFailed("`max_new_tokens` must be strictly positive")
+
+
+def check_length(p: Parameters, n_input: int, *, max_input: int, max_total: int) -> None:
+    """n_input: tokens after truncation. Raises ValidationFailed."""
+    max_new = max(0, max_total - n_input) if p.max_new_tokens is None else p.max_new_tokens
+    max_new = min(max_new, SLICE_TOKENS)
+    if n_input + max_new > max_total:
+        raise ValidationFailed(
+            f"`inputs` tokens + `max_new_tokens` must be <= {max_total}. Given: {n_input} `inputs` tokens and"
+            f" {max_new} `max_new_tokens`"
+        )
+    if n_input > max_input:
+        raise ValidationFailed(f"`inputs` must have less than {max_input} tokens. Given: {n_input}")
+
+
+def max_new_tokens(p: Parameters, n_input: int, max_total: int) -> int:
+    """The limit of the answer: the rest of the context if the request has a higher limit or none."""
+    left = max_total - n_input
+    return left if p.max_new_tokens is None else min(p.max_new_tokens, left)
+
+
+def constraint_of(grammar: GrammarValue | None) -> Constraint | None:
+    """Raises ValidationFailed, like TGI even for some schemas that could be compiled."""
+    if grammar is None:
+        return None
+    if isinstance(grammar, RegexValue):
+        return RegexConstraint(grammar.value)
+    value: Any = grammar.value.schema_ if isinstance(grammar, JsonSchemaValue) else grammar.value
+    if isinstance(grammar, JsonValue) and isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValidationFailed(f"grammar is not valid: {error}") from None
+    if not isinstance(value, dict):
+        raise ValidationFailed("grammar is not supported")
+    schema = cast(dict[str, Any], value)
+    if "properties" not in schema:
+        raise ValidationFailed("grammar is not valid: Grammar must have a 'properties' field")
+    return JsonSchemaConstraint(read_schema(schema))
+
+
+def prompt_with_images(facts: ModelFacts, inputs: str, *, add_special: bool) -> PartsPrompt | None:
+    """The prompt with the images of its Markdown. None if there are none.
+
+    A model that reads text only reads the Markdown of an image's address. It refuses an image that is in the Markdown
+    itself: as text, that is nothing but a long one.
+    """
+    pieces = _IMAGE.split(inputs)
+    if len(pieces) == 1:
+        return None
+    parts = [
+        ImagePart(piece, "inputs") if index % 2 else TextPart(piece) for index, piece in enumerate(pieces)
+    ]
+    if "vision" not in facts.modalities and not any(map(_is_data, parts)):
+        return None
+    return PartsPrompt(tuple(part for part in parts if isinstance(part, ImagePart) or part.text), add_special)
+
+
+def markdown(part: ImagePart) -> str:
+    """Of an image, as the prompt had it."""
+    return f"![]({part.url})"
+
+
+def _is_data(part: ImagePart | TextPart) -> bool:
+    return isinstance(part, ImagePart) and part.url[:5].lower() == "data:"
+
+
+def generation_request(
+    p: Parameters,
+    model: str | None,
+    prompt: TokenPrompt | PartsPrompt,
+    n_input: int,
+    limits: GenerateLimits,
+    *,
+    max_total: int,
+    constraint: Constraint | None,
+    adapters: tuple[AdapterChoice, ...] | None,
+) -> GenerationRequest:
+    """n_input: the prompt's tokens, after `truncate`."""
+    best_of = p.best_of or 1
+    sampled = samples(p)
+    return GenerationRequest(
+        model=model,
+        prompt=prompt,
+        sampling=SamplingParams(
+            temperature=(p.temperature or 1.0) if sampled else 0.0,
+            top_k=p.top_k or 0,
+            top_p=p.top_p if p.top_p is not None else 1.0,
+            typical_p=p.typical_p if p.typical_p is not None else 1.0,
+            repeat_penalty=p.repetition_penalty if p.repetition_penalty is not None else 1.0,
+            frequency_penalty=p.frequency_penalty or 0.0,
+            seed=p.seed,
+            watermark=limits.watermark if p.watermark else None,
+            pipeline="tgi",
+        ),
+        stopping=StopConditions(
+            max_tokens=max_new_tokens(p, n_input, max_total),
+            stop=tuple(dict.fromkeys(p.stop)),
+            include_stop=True,
+            stop_at_token_end=True,
+        ),
+        constraint=constraint,
+        n=best_of,
+        best_of=best_of,
+        logprobs=p.top_n_tokens or 0,
+        prompt_logprobs=0 if p.decoder_input_details else None,
+        return_tokens=True,
+        given=_given(p),
+        adapters=adapters,
+    )
+
+
+def _given(p: Parameters) -> frozenset[str]:
+    """The fields that the caller set. A `do_sample` of false is a temperature of 0; an empty `stop` sets nothing."""
+    names = explicit_fields(p, max_new_tokens="max_tokens", repetition_penalty="repeat_penalty")
+    names = names if p.stop else names - {"stop"}
+    return names | {"temperature"} if "do_sample" in names and not p.do_sample else names

@@ -1,0 +1,196 @@
+"""The `tgi_*` series of Text Generation Inference, which count the requests to its routes.
+
+For the series of TGI's batching server see batch_metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats
+from jan_serve.core.events import Completed, Finished, Timings
+from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.dialects.tgi.batch_metrics import batch_series, counter, skipped_tokens
+from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
+
+if TYPE_CHECKING:
+    from jan_serve.dialects.tgi.job import Job
+    from jan_serve.generation.batch import PromptEvent
+
+_LENGTH_BUCKETS: Final = 100
+_MAX_SEQUENCES: Final = 1024
+
+_DURATIONS: Final = {
+    "tgi_request_duration": "Seconds of a request.",
+    "tgi_request_validation_duration": "Seconds until a request was checked.",
+    "tgi_request_queue_duration": "Seconds in the queue.",
+    "tgi_request_inference_duration": "Seconds of prefill and decode.",
+    "tgi_request_mean_time_per_token_duration": "Seconds of prefill and decode for each token.",
+}
+_COUNTERS: Final = {
+    "tgi_request_count": "Requests.",
+    "tgi_request_success": "Requests that were generated to their end.",
+    "tgi_request_failure": "Requests that failed, by reason.",
+}
+
+
+class TgiMetrics:
+    """Registers the series. Each appears on the page once it has a value."""
+
+    def __init__(self, registry: CollectorRegistry, snapshot: Callable[[], ManagerSnapshot]) -> None:
+        self._registry = registry
+        self._snapshot = snapshot
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._histograms: dict[str, Histogram] = {}
+        registry.register(_Series(self._counts, snapshot))
+
+    def count(self, name: str, label: str = "", value: str = "", by: int = 1) -> None:
+        self._counts[name, label, value] += by
+
+    def failed(self, error: JanServeError) -> None:
+        self.count("tgi_request_failure", "err", _reason(error))
+
+    def sized(self, *, max_input: int, max_total: int) -> None:
+        """The limits of lengths. Those of the first model that is served set the buckets."""
+        self._lengths("tgi_request_input_length", "Tokens of the prompt.", max_input)
+        self._lengths("tgi_request_max_new_tokens", "Tokens that were asked for.", max_total)
+        self._lengths("tgi_request_generated_tokens", "Tokens that were generated.", max_total)
+
+    def watch(self, jobs: Sequence[Job], timings: Sequence[Timings]) -> Watch:
+        """Observe the events of these jobs. timings: of each job, read when all have ended."""
+        sizes = tuple(float(size) for size in range(1, _MAX_SEQUENCES + 1))
+        histogram = self._histogram("tgi_batch_next_size", "Sequences that begin together.", sizes)
+        histogram.observe(sum(job.request.n for job in jobs))
+        for job in jobs:
+            self.observe("tgi_request_input_length", job.n_input)
+            self.observe("tgi_request_max_new_tokens", job.max_new_tokens)
+            self.observe("tgi_request_validation_duration", job.validated - job.started)
+        return Watch(self, jobs, timings)
+
+    def observe(self, name: str, value: float) -> None:
+        """Add a value to one of the histograms without labels."""
+        histogram = self._histograms.get(name)
+        if histogram is None:
+            histogram = self._histogram(name, _DURATIONS[name], STEP_SECONDS)
+        histogram.observe(value)
+
+    def _lengths(self, name: str, text: str, max_length: int) -> None:
+        self._histogram(
+            name, text, tuple(max_length * (step + 1) / _LENGTH_BUCKETS for step in range(_LENGTH_BUCKETS))
+        )
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        if name not in self._histograms:
+            self._histograms[name] = Histogram(name, text, buckets=buckets, registry=self._registry)
+        return self._histograms[name]
+
+
+class Watch:
+    """Observes the events of one answer."""
+
+    def __init__(self, metrics: TgiMetrics, jobs: Sequence[Job], timings: Sequence[Timings]) -> None:
+        self._metrics = metrics
+        self._jobs = jobs
+        self._timings = timings
+        self._best: dict[int, Finished] = {}
+        self._over = False
+
+    def observe(self, item: PromptEvent) -> None:
+        metrics = self._metrics
+        match item.event:
+            case Finished() as finished:
+                best = self._best.get(item.prompt)
+                if best is None or (finished.mean_logprob or 0.0) > (best.mean_logprob or 0.0):
+                    self._best[item.prompt] = finished
+            case Completed():
+                self._over = True
+                for prompt, (job, timings) in enumerate(zip(self._jobs, self._timings, strict=True)):
+                    inference_s = timings.prefill_s + timings.decode_s
+                    generated = _tokens(self._best[prompt]) if prompt in self._best else 0
+                    metrics.count("tgi_request_success")
+                    metrics.observe("tgi_request_generated_tokens", generated)
+                    metrics.observe("tgi_request_duration", time.perf_counter() - job.started)
+                    metrics.observe("tgi_request_queue_duration", timings.queue_s)
+                    metrics.observe("tgi_request_inference_duration", inference_s)
+                    metrics.observe(
+                        "tgi_request_mean_time_per_token_duration", inference_s / max(1, generated)
+                    )
+            case _:
+                pass
+
+    def failed(self, error: JanServeError) -> None:
+        self._over = True
+        self._metrics.failed(error)
+
+    def close(self) -> None:
+        """No event follows. Without Completed or an error, the client has left."""
+        if not self._over:
+            self._metrics.count("tgi_request_failure", "err", "dropped")
+
+
+def _tokens(finished: Finished) -> int:
+    return finished.completion_tokens + (finished.end_token is not None)
+
+
+def _reason(error: JanServeError) -> str:
+    match error:
+        case Overloaded():
+            return "overloaded"
+        case TemplateError():
+            return "template"
+        case InvalidRequest():
+            return "validation"
+        case EngineFailure():
+            return "generation"
+        case _:
+            return "incomplete"
+
+
+class _Series(Collector):
+    """Counters, gauges of the engines, and the summary."""
+
+    def __init__(
+        self, counts: Counter[tuple[str, str, str]], snapshot: Callable[[], ManagerSnapshot]
+    ) -> None:
+        self._counts = counts
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterable[Metric]:
+        for name, text in _COUNTERS.items():
+            found = {key: count for key, count in self._counts.items() if key[0] == name}
+            if found:
+                values = [
+                    ({label: value} if label else {}, float(count))
+                    for (_, label, value), count in sorted(found.items())
+                ]
+                yield counter(name, text, values)
+        engines = [model.stats for model in self._snapshot().models]
+        if self._counts:
+            yield from self._gauges(engines)
+            yield skipped_tokens(engines)
+        yield from batch_series(engines)
+
+    def describe(self) -> Iterable[Metric]:
+        """Empty: the registry does not need the names in advance."""
+        return ()
+
+    @staticmethod
+    def _gauges(stats: Sequence[EngineStats]) -> Iterable[Metric]:
+        for name, text, value in (
+            ("tgi_queue_size", "Sequences that wait.", sum(each.waiting for each in stats)),
+            ("tgi_batch_current_size", "Sequences that run.", sum(each.running for each in stats)),
+            (
+                "tgi_batch_current_max_tokens",
+                "KV cells of sequences that run.",
+                sum(each.cells_used for each in stats if each.running),
+            ),
+            ("tgi_batch_max_total_tokens", "KV cells.", sum(each.cells_total for each in stats)),
+        ):
+            yield GaugeMetricFamily(name, text, float(value))

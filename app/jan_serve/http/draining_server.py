@@ -1,0 +1,155 @@
+"""A uvicorn server that drains: running requests finish, new ones are rejected."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from types import FrameType
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from jan_serve.daemon.observer import ServerObserver
+from jan_serve.http.connection import HttpConnection
+from jan_serve.http.lifecycle import Lifecycle
+
+logger = logging.getLogger(__name__)
+
+_CLOSING_S: Final = 2.0
+"""Lets the last error events reach their readers after every request has ended."""
+_TICK_S: Final = 1.0
+"""Interval between updates of the Date header, the only work of an idle server."""
+
+
+class DrainingServer(uvicorn.Server, ABC):
+    """First SIGTERM or SIGINT: new requests are rejected, running ones get `drain_s`. Second: everything ends now.
+
+    SIGHUP, the end of a terminal, does the same unless it is ignored (nohup). Does not re-raise the signal: a server
+    that stops on request exits with status 0.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        lifecycle: Lifecycle,
+        drain_s: float,
+        observer: ServerObserver | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._observer = observer or ServerObserver()
+        self._lifecycle = lifecycle
+        self._drain_s = drain_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.listening = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @abstractmethod
+    async def finish(self, drain_s: float) -> None:
+        """End what runs requests; after `drain_s`, end the requests."""
+
+    def idle_s(self) -> float:
+        """How long there has been nothing to do."""
+        return self._lifecycle.idle_s
+
+    async def attend(self, idle_s: float) -> None:
+        """Called each second while the server runs."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        with super().capture_signals(), self._hang_ups_captured():
+            yield
+
+    @contextlib.contextmanager
+    def _hang_ups_captured(self) -> Generator[None]:
+        is_main = threading.current_thread() is threading.main_thread()
+        number = getattr(signal, "SIGHUP", None)  # Windows has none
+        if not is_main or number is None or signal.getsignal(number) is signal.SIG_IGN:
+            yield
+            return
+        before = signal.signal(number, self.handle_exit)
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # A terminal that closes sends SIGHUP after Ctrl-C or the service manager's signal: no second wish to end.
+        if self._lifecycle.draining and sig == getattr(signal, "SIGHUP", None):
+            return
+        if self._loop is not None:
+            self._stop_soon()
+        else:
+            self.should_exit = True
+
+    def _stop_soon(self) -> None:
+        """Like `stop`, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.stop)
+
+    async def main_loop(self) -> None:
+        """Replaces uvicorn's loop, which wakes ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        self.listening.set()
+        self._observer.listening(self._stop_soon)
+        while not self.should_exit:
+            await self.on_tick(0)
+            idle_s = self.idle_s()
+            self._observer.alive(idle_s)
+            await self.attend(idle_s)
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+            self.should_exit = True
+
+    def stop(self) -> None:
+        """Begin to drain; during a drain, end everything now. On the event loop; returns at once."""
+        first = not self._lifecycle.draining
+        drain_s = self._drain_s if first else 0.0
+        # Logged before the drain is visible, because followers of the log disconnect then.
+        logger.info("stopping: running requests have %.0f s", drain_s)
+        self._lifecycle.drain()
+        self._observer.stopping(drain_s)
+        task = asyncio.get_running_loop().create_task(self._end(drain_s), name="drain")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, drain_s: float) -> None:
+        try:
+            await self.finish(drain_s)
+            async with asyncio.timeout(_CLOSING_S):
+                await self._lifecycle.wait_idle()
+        except TimeoutError:
+            logger.warning("%d requests did not end in time", self._lifecycle.open_requests)
+            self.force_exit = True
+        finally:
+            self._stop.set()
+
+
+def server_config(
+    app: ASGIApp, connection: type[HttpConnection] = HttpConnection, *, believes_forwarded: bool = True
+) -> uvicorn.Config:
+    """Connections close two seconds after the last answer, which is longer than they linger.
+
+    believes_forwarded: take the client's address and scheme from X-Forwarded-For and -Proto of a proxy on this machine.
+    """
+    return uvicorn.Config(
+        app,
+        http=connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=believes_forwarded,
+        forwarded_allow_ips=["127.0.0.1", "::1"],  # uvicorn would ask the environment
+        timeout_graceful_shutdown=2,
+    )

@@ -1,0 +1,206 @@
+"""Limits on request bodies: JSON only (but for files), not compressed, of bounded size, within bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import nullcontext
+from http import HTTPStatus
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.errors import Unavailable
+from jan_serve.http.errors import Envelopes, HttpError, http_problem
+from jan_serve.http.guards.body_memory import BodyMemory, HeldBody, held_body
+from jan_serve.http.guards.drain import closing_problem, draining_problem
+from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
+from jan_serve.http.guards.paths import is_below
+from jan_serve.http.lifecycle import Lifecycle
+
+BODY_TIMEOUT_S: Final = 30.0
+BYTES_PER_EXTRA_S: Final = 1 << 20
+"""Received bytes that earn another second: a body that trickles earns none."""
+
+MAX_UPLOAD_BYTES: Final = 1 << 40
+
+_CLOSE: Final = {"connection": "close"}
+
+
+class BodyGuard(Guard):
+    """Rejects a body by its headers or while it is read, so chunked bodies have the same limits.
+
+    The bodies of all requests have a limit together (`BodyMemory`), but for uploads, which go to the disk.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        envelopes: Envelopes,
+        lifecycle: Lifecycle,
+        max_bytes: int,
+        upload_paths: Iterable[str] = (),
+        form_paths: Iterable[str] = (),
+        memory: BodyMemory | None = None,
+    ) -> None:
+        """upload_paths, form_paths: see Dialect. memory: None makes one."""
+        super().__init__(app, envelopes)
+        self._max_bytes = max_bytes
+        self._timeout_s = BODY_TIMEOUT_S
+        self._lifecycle = lifecycle
+        self._memory = memory or BodyMemory()
+        self._upload_paths = tuple(upload_paths)
+        self._form_paths = tuple(form_paths)
+        self._typed_paths = (*self._upload_paths, *self._form_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        client = scope.get("client")
+        held = self._memory.open(client[0] if client is not None else "")
+        held_body.set(held)
+        is_upload = is_below(scope["path"], self._upload_paths)
+        limited = _LimitedBody(
+            receive, self._max_of(scope), self._timeout_s, self._lifecycle, None if is_upload else held
+        )
+        try:
+            await super().__call__(scope, limited, send)
+        finally:
+            held.close()
+
+    def _max_of(self, scope: Scope) -> int:
+        return MAX_UPLOAD_BYTES if is_below(scope["path"], self._upload_paths) else self._max_bytes
+
+    def check(self, scope: Scope) -> None:
+        """Raises 413 or 415. What programs send gets the type of JSON, which `curl -d` does not send.
+
+        Pages of other origins are rejected before: see OriginGuard.
+        """
+        lengths = header_values(scope, b"content-length")
+        limit = self._max_of(scope)
+        if any(value.isdigit() and int(value[:20]) > limit for value in lengths):
+            raise too_large(limit)
+        encodings = header_values(scope, b"content-encoding")
+        if any(value.strip().lower() not in (b"", b"identity") for value in encodings):
+            raise http_problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "Compressed bodies are not accepted.",
+            )
+        if scope["method"] in SAFE_METHODS:
+            return
+        types = header_values(scope, b"content-type")
+        is_json = len(types) == 1 and _is_json(types[0])
+        if not _is_from_page(scope):
+            if not is_json and not is_below(scope["path"], self._typed_paths):
+                others = [header for header in scope["headers"] if header[0] != b"content-type"]
+                scope["headers"] = [*others, (b"content-type", b"application/json")]
+            return
+        if len(types) == 1 and _is_form(types[0]) and is_below(scope["path"], self._form_paths):
+            return
+        # Web pages can send any other type without a preflight (CORS-safelisted types).
+        has_body = bool(header_values(scope, b"transfer-encoding")) or any(value != b"0" for value in lengths)
+        if (types and not is_json) or (has_body and not types):
+            raise http_problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "The body must be JSON, with the header `Content-Type: application/json`.",
+            )
+
+
+class _LimitedBody:
+    """An ASGI receive that raises HttpError if the body is too long or slow, or not complete when a drain begins."""
+
+    def __init__(
+        self,
+        receive: Receive,
+        max_bytes: int,
+        timeout_s: float,
+        lifecycle: Lifecycle,
+        held: HeldBody | None,
+    ) -> None:
+        """held: None for a body that is not kept in memory."""
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._lifecycle = lifecycle
+        self._held = held
+        self._began_in_drain = lifecycle.draining
+        self._until: float | None = None
+        self._size = 0
+        self._complete = False
+
+    async def __call__(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        self._check()
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(self._until) as timeout:
+                with (
+                    self._lifecycle.body(timeout),
+                    self._held.waiting(timeout) if self._held else nullcontext(),
+                ):
+                    message = await self._receive()
+        except TimeoutError:
+            self._check()
+            raise http_problem(
+                HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "The body took too long to arrive.", _CLOSE
+            ) from None
+        if message["type"] == "http.request":
+            size = len(message.get("body", b""))
+            self._size += size
+            self._until += size / BYTES_PER_EXTRA_S
+            self._complete = not message.get("more_body", False)
+            if self._size > self._max_bytes:
+                raise too_large(self._max_bytes)
+            self._count(size)
+        return message
+
+    def _check(self) -> None:
+        """Raises 503 if the rest of the body is not to be read."""
+        if self._lifecycle.draining and not self._began_in_drain:
+            raise HttpError(draining_problem())
+        if self._held is not None and self._held.is_refused:
+            self._count(0)
+
+    def _count(self, size: int) -> None:
+        """Raises 503 if there is no memory for the body."""
+        if self._held is None:
+            return
+        try:
+            self._held.receive(size)
+        except Unavailable as error:
+            raise HttpError(closing_problem(error)) from None
+        if self._complete:
+            self._held.complete()
+
+
+def too_large(max_bytes: int) -> HttpError:
+    """413. The connection closes, because the rest of the body may be unread."""
+    return http_problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body_too_large",
+        f"The body is longer than {max_bytes} bytes, the limit of this server.",
+        _CLOSE,
+    )
+
+
+def _is_from_page(scope: Scope) -> bool:
+    """Browsers send one of these with every request of a page that has a body."""
+    return bool(header_values(scope, b"origin") or header_values(scope, b"sec-fetch-site"))
+
+
+def _is_json(value: bytes) -> bool:
+    """`application/json` or `application/…+json`, with any parameters."""
+    media_type = value.split(b";", 1)[0].strip().lower()
+    return media_type == b"application/json" or (
+        media_type.startswith(b"application/") and media_type.endswith(b"+json")
+    )
+
+
+def _is_form(value: bytes) -> bool:
+    return value.split(b";", 1)[0].strip().lower() == b"multipart/form-data"

@@ -1,0 +1,111 @@
+"""Which web pages may read answers of the API (CORS), and which may cause side effects (CSRF)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.http.errors import Envelopes, http_problem
+from jan_serve.http.guards.app_origins import is_app_origin
+from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
+from jan_serve.http.page_paths import is_page_path
+
+_LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
+_METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2048}\Z")
+_EXPOSED: Final = "x-request-id, request-id, openai-processing-ms, retry-after, x-jan-serve-warning"
+_PREFLIGHT_SECONDS: Final = "600"
+_OTHER_SITES: Final = frozenset({b"cross-site", b"same-site"})
+"""Sec-Fetch-Site of requests from pages of another origin, including images and links (W3C Fetch Metadata)."""
+
+
+class OriginGuard(Guard):
+    """Answers preflights, adds CORS headers for allowed origins, rejects calls of others."""
+
+    def __init__(
+        self, app: ASGIApp, *, envelopes: Envelopes, allowed: Iterable[str], open_paths: Iterable[str] = ()
+    ) -> None:
+        """allowed: origins besides loopback ones and those of desktop applications; `*` is every origin.
+
+        open_paths: readable by any page.
+        """
+        super().__init__(app, envelopes)
+        self._open_paths = frozenset(open_paths)
+        self._allowed = frozenset(origin.lower().rstrip("/") for origin in allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = _origin(scope) if scope["type"] == "http" else None
+        if origin is None or not self.allows(origin, scope):
+            await super().__call__(scope, receive, send)
+            return
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["access-control-allow-origin"] = origin
+                headers["access-control-expose-headers"] = _EXPOSED
+                headers.add_vary_header("Origin")
+            await send(message)
+
+        if scope["method"] == "OPTIONS" and header_values(scope, b"access-control-request-method"):
+            await _preflight(scope)(scope, receive, send_with_cors)
+        else:
+            await super().__call__(scope, receive, send_with_cors)
+
+    def allows(self, origin: str, scope: Scope) -> bool:
+        """The server's own origin, the one with the (checked) Host, is always allowed."""
+        lowered = origin.lower()
+        if lowered in self._allowed or "*" in self._allowed:
+            return True
+        if _LOOPBACK.match(lowered) or is_app_origin(lowered):
+            return True
+        own = header_values(scope, b"host")
+        return len(own) == 1 and lowered == f"{scope['scheme']}://{own[0].decode('latin-1').lower()}"
+
+    def check(self, scope: Scope) -> None:
+        """Raises 403 for calls of pages that are not allowed: writes, preflights, and reads with such a Sec-Fetch-Site.
+
+        Reads too, because some load a model, and the URL of an image suffices for a read. A read that has a foreign
+        Origin only is answered, without CORS headers.
+        """
+        origin = _origin(scope)
+        if origin is not None and self.allows(origin, scope):
+            return
+        # No Origin means no browser or a read. Browsers mark a read of another site in Sec-Fetch-Site.
+        is_marked = not _OTHER_SITES.isdisjoint(header_values(scope, b"sec-fetch-site"))
+        if scope["method"] in SAFE_METHODS and not (scope["method"] == "OPTIONS" and origin is not None):
+            foreign = is_marked and "*" not in self._allowed and not self._is_open(scope)
+        else:
+            foreign = is_marked or origin is not None
+        if foreign:
+            raise http_problem(
+                HTTPStatus.FORBIDDEN,
+                "forbidden_origin",
+                "Web pages of this origin may not call the server. Allow it with --allowed-origin if it is yours.",
+            )
+
+    def _is_open(self, scope: Scope) -> bool:
+        return scope["path"] in self._open_paths or is_page_path(scope["method"], scope["path"])
+
+
+def _origin(scope: Scope) -> str | None:
+    values = header_values(scope, b"origin")
+    if not values:
+        return None
+    return values[0].decode("latin-1") if len(values) == 1 else "several"
+
+
+def _preflight(scope: Scope) -> Response:
+    headers = {"access-control-allow-methods": _METHODS, "access-control-max-age": _PREFLIGHT_SECONDS}
+    requested = b", ".join(header_values(scope, b"access-control-request-headers")).decode("latin-1")
+    if _HEADER_NAMES.match(requested):
+        headers["access-control-allow-headers"] = requested
+    if header_values(scope, b"access-control-request-private-network"):
+        headers["access-control-allow-private-network"] = "true"
+    return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)

@@ -1,0 +1,243 @@
+"""Prometheus metrics of one application, in its own registry. No label value comes from a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.http.errors import CLIENT_CLOSED
+from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.request_record import RequestRecord
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
+
+
+RequestObserver = Callable[[int, RequestRecord], None]
+"""Called with the status and the record of each finished request; the status is 499 if its client left."""
+
+
+def page_headers() -> dict[str, str]:
+    """Those of a page of metrics."""
+    # A server starts without this module: it brings an HTTP server of its own.
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+    return {"content-type": CONTENT_TYPE_LATEST}
+
+
+class Metrics:
+    """Counts finished requests; the state of models is read at each scrape.
+
+    observers: of dialects, whose series are in `registry` too.
+    """
+
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self.observers: list[RequestObserver] = []
+        self.registry.register(_EngineCollector(snapshot, lifecycle))
+        self._requests = Counter(
+            "jan_serve_requests", "Finished requests.", ("route", "status"), registry=self.registry
+        )
+        self._cancelled = Counter(
+            "jan_serve_cancelled", "Requests whose client left before the end.", registry=self.registry
+        )
+        self._prompt_tokens = Counter(
+            "jan_serve_prompt_tokens", "Prompt tokens of finished requests.", registry=self.registry
+        )
+        self._cached_tokens = Counter(
+            "jan_serve_cached_tokens", "Prompt tokens that were not computed again.", registry=self.registry
+        )
+        self._completion_tokens = Counter(
+            "jan_serve_completion_tokens", "Tokens generated for finished requests.", registry=self.registry
+        )
+        self._duration = Histogram(
+            "jan_serve_request_duration_seconds",
+            "From the arrival of a request to the end of its answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._first_token = Histogram(
+            "jan_serve_time_to_first_token_seconds",
+            "From the arrival of a request to its first text.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._queue = Histogram(
+            "jan_serve_queue_duration_seconds",
+            "Waiting in the engine.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._speed = Histogram(
+            "jan_serve_tokens_per_second",
+            "Generated tokens of a request over its decode time.",
+            buckets=_TOKENS_PER_SECOND,
+            registry=self.registry,
+        )
+
+    def observe(self, route: str, status: int, record: RequestRecord) -> None:
+        status = CLIENT_CLOSED if record.cancelled else status
+        self._requests.labels(route, str(status)).inc()
+        self._duration.labels(route).observe(record.elapsed_s())
+        if record.cancelled:
+            self._cancelled.inc()
+        self._prompt_tokens.inc(record.prompt_tokens)
+        self._cached_tokens.inc(record.cached_tokens)
+        self._completion_tokens.inc(record.completion_tokens)
+        if record.first_token_s is not None:
+            self._first_token.observe(record.first_token_s)
+        if record.queue_s is not None:
+            self._queue.observe(record.queue_s)
+        if record.decode_s and record.completion_tokens:
+            self._speed.observe(record.completion_tokens / record.decode_s)
+        for observer in self.observers:
+            observer(status, record)
+
+    def page(self) -> bytes:
+        from prometheus_client.exposition import generate_latest
+
+        return generate_latest(self.registry)
+
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
+    ("model_ready", "1 while the model is loaded.", lambda model: model.state == "ready"),
+    ("model_leases", "Requests that hold the model.", lambda model: model.leases),
+    ("model_waiting", "Requests that wait for the model.", lambda model: model.waiting),
+    ("engine_running", "Sequences in the batch.", lambda model: model.stats.running),
+    ("engine_waiting", "Sequences that wait for a place in the batch.", lambda model: model.stats.waiting),
+    ("engine_cells_used", "KV cells in use.", lambda model: model.stats.cells_used),
+    ("engine_cells", "KV cells.", lambda model: model.stats.cells_total),
+    (
+        "engine_cached_sequences",
+        "Finished sequences kept as prefix cache.",
+        lambda model: model.stats.cached_sequences,
+    ),
+    (
+        "engine_states",
+        "States of sequences that are kept for other servers, or came from them.",
+        lambda model: model.stats.states,
+    ),
+    (
+        "engine_cache_ram_bytes",
+        "Memory of sequences that left the KV cache.",
+        lambda model: model.stats.cache_ram_bytes,
+    ),
+    ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
+)
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
+    ("model_loads", "Times the model was loaded.", lambda model: model.loads_total),
+    ("model_crashes", "Times its worker crashed.", lambda model: model.crashes_total),
+    ("model_stalls", "Times its worker was ended for a stall.", lambda model: model.stalls_total),
+    ("engine_steps", "Engine steps since the worker started.", lambda model: model.stats.steps_total),
+    (
+        "engine_computed_tokens",
+        "Tokens computed since the worker started, of prompts and answers.",
+        lambda model: model.stats.computed_tokens_total,
+    ),
+    (
+        "engine_cached_tokens",
+        "Tokens of prompts that did not have to be computed.",
+        lambda model: model.stats.cached_tokens_total,
+    ),
+    (
+        "engine_shared_tokens",
+        "Tokens of prompts that a running sequence had computed.",
+        lambda model: model.stats.shared_tokens_total,
+    ),
+    (
+        "engine_passed_sequences",
+        "Times that a waiting sequence was passed by one with a cached prefix.",
+        lambda model: model.stats.passed_total,
+    ),
+    (
+        "engine_made_way_sequences",
+        "Finished sequences that went to RAM for running ones.",
+        lambda model: model.stats.made_way_total,
+    ),
+    (
+        "engine_stream_pauses",
+        "Pauses of running answers in which prompts were read.",
+        lambda model: model.stats.stream_pauses_total,
+    ),
+    (
+        "engine_mixed_steps",
+        "Steps that computed prompts and running answers together.",
+        lambda model: model.stats.mixed_steps_total,
+    ),
+    (
+        "engine_forced_tokens",
+        "Tokens that a grammar left no choice about.",
+        lambda model: model.stats.forced_tokens_total,
+    ),
+    ("engine_drafted_tokens", "Tokens that were guessed.", lambda model: model.stats.drafted_total),
+    (
+        "engine_accepted_tokens",
+        "Guessed tokens that were right.",
+        lambda model: model.stats.accepted_total,
+    ),
+    (
+        "engine_model_drafted_tokens",
+        "Of the guessed tokens, those of a draft model or of the model's own head (MTP).",
+        lambda model: model.stats.drafted_by_model_total,
+    ),
+    (
+        "engine_model_accepted_tokens",
+        "Of those, the ones that were right.",
+        lambda model: model.stats.accepted_by_model_total,
+    ),
+    (
+        "engine_saved_sequences",
+        "Sequences that went from the KV cache to RAM.",
+        lambda model: model.stats.saved_total,
+    ),
+    (
+        "engine_restored_sequences",
+        "Sequences that came back from RAM or disk.",
+        lambda model: model.stats.restored_total,
+    ),
+    (
+        "engine_encoded_media",
+        "Parts of images and sounds that were encoded.",
+        lambda model: model.stats.media_encoded_total,
+    ),
+    (
+        "engine_reused_media",
+        "Parts of images and sounds whose embeddings were still there.",
+        lambda model: model.stats.media_reused_total,
+    ),
+    (
+        "engine_generated_tokens",
+        "Tokens generated since the worker started.",
+        lambda model: model.stats.generated_tokens_total,
+    ),
+)
+
+
+class _EngineCollector(Collector):
+    """Reads the supervisor's snapshot at each scrape."""
+
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
+        self._snapshot = snapshot
+        self._lifecycle = lifecycle
+
+    def collect(self) -> Iterable[Metric]:
+        models = self._snapshot().models
+        open_requests = GaugeMetricFamily("jan_serve_open_requests", "Requests whose answer has not ended.")
+        open_requests.add_metric((), self._lifecycle.open_requests)
+        yield open_requests
+        for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, help_text, value in table:
+                family = kind(f"jan_serve_{name}", help_text, labels=("model",))
+                for model in models:
+                    family.add_metric((model.name,), float(value(model)))
+                yield family
+
+    def describe(self) -> Iterable[Metric]:
+        """Empty, so that the registry does not collect at registration."""
+        return ()

@@ -1,0 +1,144 @@
+"""Event streams (WHATWG HTML, section 9.2): framing, keep-alive comments, errors in band, clients that leave or stall.
+
+`data: ` and one line of JSON, LF line ends, no other field unless a protocol names its events. A failed answer ends
+with an error event; the success mark (`[DONE]`) follows success only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import anyio
+import msgspec
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
+
+from jan_serve.core.closing import closing
+from jan_serve.errors import JanServeError
+from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.errors import Problem, internal_problem, logged_problem
+from jan_serve.http.replies import json_bytes
+from jan_serve.http.request_record import RequestRecord
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DONE: Final = b"data: [DONE]\n\n"
+PING: Final = b": ping\n\n"
+
+
+def frame(value: object) -> bytes:
+    return b"data: " + json_bytes(value) + b"\n\n"
+
+
+def named_frame(value: Mapping[str, Any]) -> bytes:
+    """One event whose `event:` field repeats the member `type`."""
+    return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
+
+
+class StreamSettings(msgspec.Struct, frozen=True):
+    """ping_s: seconds between keep-alive comments, 0 for none. ping: the comment.
+
+    write_timeout_s: a reader that takes nothing for this long is dropped.
+    """
+
+    ping_s: float
+    write_timeout_s: float
+    ping: bytes = PING
+    media_type: str = "text/event-stream"
+
+
+class _Comment(ServerSentEvent):
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._data = data
+
+    def encode(self) -> bytes:
+        return self._data
+
+
+class EventStream(EventSourceResponse):
+    """Closes the generator of frames when the client disconnects.
+
+    A drain does not end the stream; the generator does, with an error event.
+    """
+
+    def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
+        comment = _Comment(streams.ping)
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
+            frames,
+            media_type=streams.media_type,
+            ping=streams.ping_s,
+            sep="\n",
+            ping_message_factory=lambda: comment,
+            send_timeout=streams.write_timeout_s,
+        )
+        del self.headers[
+            "connection"
+        ]  # the server sets it: the base class writes keep-alive even if the connection closes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            logger.info("dropped a client that stopped reading its stream")
+            abort_connection(scope)
+
+    @staticmethod
+    async def _listen_for_exit_signal() -> None:
+        # The base class would end every stream at the first signal.
+        await anyio.sleep_forever()
+
+
+async def frames_of(
+    events: AsyncIterator[T],
+    render: Callable[[T], Iterable[object]],
+    render_error: Callable[[Problem], object],
+    *,
+    record: RequestRecord,
+    done: bytes = DONE,
+    done_after_error: bool = False,
+    framed: Callable[[Any], bytes] = frame,
+) -> AsyncGenerator[bytes]:
+    """Frames of rendered events, then `done`; after a failure, one error event.
+
+    done_after_error: for protocols whose mark only ends the stream. Always closes `events`.
+    """
+    finished = False
+    try:
+        async with closing(events):
+            marked = bool(done)
+            try:
+                async for event in events:
+                    for value in render(event):
+                        yield framed(value)
+            except JanServeError as error:
+                marked = done_after_error
+                record.error = error.code
+                yield framed(render_error(logged_problem(error, record.request_id)))
+            except Exception:
+                marked = done_after_error
+                logger.exception("request %s failed while streaming", record.request_id)
+                record.error = JanServeError.code
+                yield framed(render_error(internal_problem()))
+            if marked:
+                yield done
+        finished = True
+    finally:
+        record.cancelled = record.cancelled or not finished
+
+
+async def resumed(first: T, rest: AsyncIterator[T]) -> AsyncGenerator[T]:
+    """`first`, an event that was awaited before the headers, then the rest. Closes `rest`."""
+    async with closing(rest):
+        yield first
+        async for item in rest:
+            yield item
+
+
+SSE_RESPONSE: Final[dict[str, Any]] = {"text/event-stream": {}}
+"""For a route's OpenAPI responses."""

@@ -1,0 +1,1 @@
+from tests.support.fronts import client as client

@@ -1,0 +1,38 @@
+"""Whom the server believes about the address of a client. Shutdown is in tests/contract/http."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from jan_serve.http.draining_server import server_config
+
+pytestmark = pytest.mark.anyio
+
+FORWARDED = {"x-forwarded-for": "192.168.1.7", "x-forwarded-proto": "https"}
+
+
+@pytest.mark.parametrize("believes", [True, False])
+@pytest.mark.parametrize(
+    ("peer", "is_this_machine"), [("127.0.0.1", True), ("::1", True), ("10.0.0.9", False)]
+)
+async def test_only_a_proxy_on_this_machine_is_believed(
+    peer: str, *, is_this_machine: bool, believes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's; jan-serve's configuration is elsewhere
+    seen: list[tuple[Any, str]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append((scope["client"][0], scope["scheme"]))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    config: Any = server_config(app, believes_forwarded=believes)
+    config.load()
+    transport = httpx.ASGITransport(config.loaded_app, client=(peer, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/", headers=FORWARDED)).status_code == 204
+    assert seen == [("192.168.1.7", "https") if is_this_machine and believes else (peer, "http")]
