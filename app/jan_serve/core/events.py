@@ -65,22 +65,28 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine accepted the request. infilled: the model received prefix and suffix of an InfillPrompt.
+    """The engine accepted the request.
 
-    truncated: an InfillPrompt was cut. warnings: sentences about parts of the request that are only partly enforced.
+    prompt: its index in the call. infilled: the model received prefix and suffix of an InfillPrompt. truncated:
+    an InfillPrompt was cut. warnings: sentences about parts of the request that are left out or only partly enforced.
     """
 
     model: str
     prompt_tokens: int
+    prompt: int = 0
     infilled: bool = False
     truncated: bool = False
     warnings: tuple[str, ...] = ()
 
 
 class PromptTokens(msgspec.Struct, frozen=True):
-    """The prompt's tokens with log-probabilities, if requested: once, before the first delta."""
+    """The prompt's tokens with log-probabilities, if requested: once, before the first delta.
+
+    prompt: its index in the call.
+    """
 
     tokens: tuple[TokenInfo, ...]
+    prompt: int = 0
 
 
 class TextDelta(msgspec.Struct, frozen=True):

@@ -125,6 +125,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     others. None: all fields.
     adapters: the LoRA adapters to apply, and no others; None is the one in the model's name, if any.
     keep_alive_s: how long the model stays loaded afterwards; negative is forever, None is as configured.
+    warnings: sentences about what the dialect left out.
     """
 
     model: str | None = None
@@ -146,3 +147,4 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     given: frozenset[str] | None = None
     adapters: tuple[AdapterChoice, ...] | None = None
     keep_alive_s: float | None = None
+    warnings: tuple[str, ...] = ()

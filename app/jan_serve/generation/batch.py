@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from jan_serve.core.events import (
     Completed,
     Finished,
     GenerationEvent,
+    PromptTokens,
     ReasoningDelta,
     Started,
     TextDelta,
@@ -21,34 +22,28 @@ from jan_serve.core.events import (
 )
 from jan_serve.core.request import GenerationRequest
 
-Generate = Callable[[GenerationRequest], AsyncIterator[GenerationEvent]]
+Generate = Callable[[GenerationRequest], AsyncGenerator[GenerationEvent]]
 
 
-class PromptEvent(msgspec.Struct, frozen=True):
-    """An event of the prompt with this index. Choice indices are those of the whole call."""
-
-    prompt: int
-    event: GenerationEvent
-
-
-async def generate_batch(
+def generate_batch(
     generate: Generate, requests: Sequence[GenerationRequest]
-) -> AsyncGenerator[PromptEvent]:
-    """Yield the events of all requests as they come: every Started first, one Completed with the sums last.
+) -> AsyncGenerator[GenerationEvent]:
+    """The events of all requests as they come: every Started first, one Completed with the sums last.
 
-    An error of one request ends all of them. Closing the generator aborts all.
+    An error of one request ends all of them. Closing the iterator aborts all.
     """
-    if len(requests) == 1:
-        async with closing(generate(requests[0])) as events:
-            async for event in events:
-                yield PromptEvent(0, event)
-        return
+    return generate(requests[0]) if len(requests) == 1 else _together(generate, requests)
+
+
+async def _together(
+    generate: Generate, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[GenerationEvent]:
     async with closing(_merged(generate, requests)) as merged:
-        held: list[PromptEvent] = []
+        held: list[GenerationEvent] = []
         waiting = len(requests)
         usage, timings = Usage(), Timings()
         async for item in merged:
-            match item.event:
+            match item:
                 case Started():
                     waiting -= 1
                     held.insert(len(requests) - waiting - 1, item)
@@ -56,23 +51,25 @@ async def generate_batch(
                         for early in held:
                             yield early
                 case Completed():
-                    usage, timings = _sum(usage, item.event.usage), _longest(timings, item.event.timings)
+                    usage, timings = _sum(usage, item.usage), _longest(timings, item.timings)
                 case _ if waiting:
                     held.append(item)
                 case _:
                     yield item
-        yield PromptEvent(0, Completed(usage=usage, timings=timings))
+        yield Completed(usage=usage, timings=timings)
 
 
-async def _merged(generate: Generate, requests: Sequence[GenerationRequest]) -> AsyncGenerator[PromptEvent]:
+async def _merged(
+    generate: Generate, requests: Sequence[GenerationRequest]
+) -> AsyncGenerator[GenerationEvent]:
     """Events of all requests in order of arrival. Each reader waits until its event is taken."""
-    queue: asyncio.Queue[PromptEvent | Exception | None] = asyncio.Queue(maxsize=1)
+    queue: asyncio.Queue[GenerationEvent | Exception | None] = asyncio.Queue(maxsize=1)
 
     async def read(prompt: int, request: GenerationRequest) -> None:
         try:
             async with closing(generate(request)) as events:
                 async for event in events:
-                    await queue.put(PromptEvent(prompt, _shifted(event, prompt * request.n)))
+                    await queue.put(_placed(event, prompt, request.n))
         except Exception as error:  # raised by the reader of the queue, in place of the next event
             await queue.put(error)
         else:
@@ -83,22 +80,27 @@ async def _merged(generate: Generate, requests: Sequence[GenerationRequest]) -> 
         left = len(tasks)
         while left:
             match await queue.get():
-                case PromptEvent() as item:
-                    yield item
                 case None:
                     left -= 1
-                case error:
+                case Exception() as error:
                     raise error
+                case event:
+                    yield event
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _shifted(event: GenerationEvent, by: int) -> GenerationEvent:
-    if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | Finished) and by:
-        return msgspec.structs.replace(event, index=event.index + by)
-    return event
+def _placed(event: GenerationEvent, prompt: int, n: int) -> GenerationEvent:
+    """The event with the indices of the whole call. n: choices of the prompt."""
+    match event:
+        case Started() | PromptTokens():
+            return msgspec.structs.replace(event, prompt=prompt)
+        case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
+            return msgspec.structs.replace(event, index=event.index + prompt * n)
+        case _:
+            return event
 
 
 def _sum(left: Usage, right: Usage) -> Usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 
 from jan_serve.core.closing import closing
 from jan_serve.core.events import (
@@ -105,22 +105,29 @@ class LeasedModel:
         )
         return await self._deadline.wait(self._client.detokenize(request))
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """As GenerationService.generate, with this model whatever `request.model` is."""
-        wait = self._deadline.wait
-        prepared = await wait(self._preparer.prepare(request, self._client))
-        with ExitStack() as stack:
-            transfer = KvTransfer(request, self._client, self._states)
+        return LeasedModel.answer(nullcontext(self), request)
+
+    @staticmethod
+    async def answer(
+        opening: AbstractAsyncContextManager[LeasedModel], request: GenerationRequest
+    ) -> AsyncGenerator[GenerationEvent]:
+        """As GenerationService.generate. The model is held until the last event, or until the generator is closed."""
+        async with opening as model, AsyncExitStack() as stack:
+            wait, client = model._deadline.wait, model._client
+            prepared = await wait(model._preparer.prepare(request, client))
+            transfer = KvTransfer(request, client, model._states)
             stack.callback(transfer.close)
             submitted = await wait(transfer.submitted(prepared.submitted))
-            answer = _Answer(self.name, prepared, _best_of(request, submitted), transfer)
-            async with closing(self._client.generate(submitted)) as events:
-                completed = False
-                while not completed:
-                    event = await wait(_next(events))
-                    completed = isinstance(event, RequestCompleted)
-                    for translated in answer.translate(event):
-                        yield translated
+            answer = _Answer(model.name, prepared, _best_of(request, submitted), transfer)
+            events = await stack.enter_async_context(closing(client.generate(submitted)))
+            completed = False
+            while not completed:
+                event = await wait(_next(events))
+                completed = isinstance(event, RequestCompleted)
+                for translated in answer.translate(event):
+                    yield translated
 
 
 def _best_of(request: GenerationRequest, submitted: EngineRequest) -> BestOf | None:

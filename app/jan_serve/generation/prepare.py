@@ -146,7 +146,7 @@ class RequestPreparer:
             adapters=chosen_adapters(request.adapters, client),
             cache_salt=cache_salt.get(),
         )
-        warnings = (*answer_constraint.warnings, *prompt.warnings)
+        warnings = (*request.warnings, *answer_constraint.warnings, *prompt.warnings)
         return PreparedRequest(engine_request, prompt, parsers, warnings)
 
     async def _chat(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import GenerationRequest
@@ -48,18 +47,13 @@ class GenerationService:
                 client = await deadline.wait(stack.enter_async_context(lease))
                 yield LeasedModel(client, deadline, self._preparer, self._states)
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """Yield the request's events from Started to Completed; waits while the model loads or the queue is long.
 
         Raises errors of the tree: those of InvalidRequest and Unavailable before Started, EngineFailure at any time.
         Closing the generator aborts the request and returns the model.
         """
-        async with (
-            self.open(request.model, request.keep_alive_s) as model,
-            closing(model.generate(request)) as events,
-        ):
-            async for event in events:
-                yield event
+        return LeasedModel.answer(self.open(request.model, request.keep_alive_s), request)
 
     async def facts(self, model: str | None) -> tuple[str, ModelFacts]:
         """The model's canonical name and its facts."""

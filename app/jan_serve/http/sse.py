@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -100,19 +101,23 @@ async def frames_of(
     render_error: Callable[[Problem], object],
     *,
     record: RequestRecord,
+    first: Iterable[T] = (),
     done: bytes = DONE,
     done_after_error: bool = False,
     framed: Callable[[Any], bytes] = frame,
 ) -> AsyncGenerator[bytes]:
     """Frames of rendered events, then `done`; after a failure, one error event.
 
-    done_after_error: for protocols whose mark only ends the stream. Always closes `events`.
+    first: events that were awaited before the headers. done_after_error: for protocols whose mark only ends the
+    stream. Always closes `events`.
     """
     finished = False
     try:
         async with closing(events):
             marked = bool(done)
             try:
+                for value in chain.from_iterable(map(render, first)):
+                    yield framed(value)
                 async for event in events:
                     for value in render(event):
                         yield framed(value)
@@ -130,14 +135,6 @@ async def frames_of(
         finished = True
     finally:
         record.cancelled = record.cancelled or not finished
-
-
-async def resumed(first: T, rest: AsyncIterator[T]) -> AsyncGenerator[T]:
-    """`first`, an event that was awaited before the headers, then the rest. Closes `rest`."""
-    async with closing(rest):
-        yield first
-        async for item in rest:
-            yield item
 
 
 SSE_RESPONSE: Final[dict[str, Any]] = {"text/event-stream": {}}

@@ -19,14 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.api.app import create_app
 from jan_serve.config import Settings
-from jan_serve.core.events import Finished, TextDelta
+from jan_serve.core.events import Finished, GenerationEvent, TextDelta
 from jan_serve.core.request import GenerationRequest, TextPrompt
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.dialects.shared.answers import answer_stream
 from jan_serve.dialects.shared.wire_types import WireModel
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.batch import PromptEvent, generate_batch
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.deferred_routes import all_routes
 from jan_serve.http.errors import Problem
@@ -49,9 +48,9 @@ class Ask(WireModel):
     text: str
 
 
-def lines(event: PromptEvent) -> Iterator[object]:
+def lines(event: GenerationEvent) -> Iterator[object]:
     """An object for each text and for the end."""
-    match event.event:
+    match event:
         case TextDelta(text=text):
             yield {"piece": text}
         case Finished(reason=reason):
@@ -113,7 +112,7 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
     async def ask(request: Request, body: Ask) -> Response:
         if not body.text:
             raise InvalidRequest("text: is empty", param="text")
-        events = generate_batch(generation.generate, [GenerationRequest(prompt=TextPrompt(body.text))])
+        events = generation.generate(GenerationRequest(prompt=TextPrompt(body.text)))
         return await answer_stream(
             request,
             events,

@@ -10,7 +10,7 @@ from jan_serve.errors import EngineCrashed
 from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.http.errors import Problem
 from jan_serve.http.request_record import RequestRecord
-from jan_serve.http.sse import EventStream, StreamSettings, frame, frames_of, named_frame, resumed
+from jan_serve.http.sse import EventStream, StreamSettings, frame, frames_of, named_frame
 from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -85,12 +85,13 @@ async def test_a_reader_that_leaves_closes_the_events() -> None:
     assert (numbers.closed, record.cancelled) == (True, True)
 
 
-async def test_resuming_gives_the_awaited_event_first() -> None:
+async def test_an_event_that_was_awaited_before_comes_first() -> None:
     numbers = Numbers(3)
-    rest = numbers()
-    events = resumed(await anext(rest), rest)
-    assert await anext(events) == 0
-    await events.aclose()
+    events = numbers()
+    first = await anext(events)
+    frames = frames_of(events, lambda n: [n], render_error, record=RequestRecord("r"), first=[first])
+    assert await anext(frames) == frame(0)
+    await frames.aclose()
     assert numbers.closed
 
 

@@ -22,7 +22,7 @@ from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of, resumed
+from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of
 
 logger = logging.getLogger(__name__)
 
@@ -141,5 +141,5 @@ async def _stream(request: Request, events: AsyncGenerator[Event], streams: Stre
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))
-    frames = frames_of(resumed(first, events), lambda event: (event,), error_body, record=record)
+    frames = frames_of(events, lambda event: (event,), error_body, record=record, first=[first])
     return EventStream(frames, streams)

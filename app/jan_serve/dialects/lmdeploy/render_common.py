@@ -12,6 +12,7 @@ import msgspec
 from jan_serve.core.events import (
     Completed,
     Finished,
+    GenerationEvent,
     ReasoningDelta,
     Started,
     TextDelta,
@@ -21,7 +22,6 @@ from jan_serve.core.events import (
 from jan_serve.dialects.lmdeploy.sessions import Session
 from jan_serve.dialects.lmdeploy.wire_common import Usage
 from jan_serve.dialects.shared.choices import FoldedChoice
-from jan_serve.generation.batch import PromptEvent
 
 
 class ReplyHead(msgspec.Struct, frozen=True):
@@ -55,8 +55,8 @@ class Answer:
     def completion_tokens(self) -> int:
         return sum(len(choice.tokens) for choice in self.choices)
 
-    def add(self, item: PromptEvent) -> None:
-        match item.event:
+    def add(self, item: GenerationEvent) -> None:
+        match item:
             case Started() as event:
                 self.prompt_tokens += event.prompt_tokens
             case (TextDelta() | ReasoningDelta() | ToolCallDelta()) as event:

@@ -11,9 +11,16 @@ from collections.abc import AsyncGenerator
 
 from jan_serve.core.cache_salt import key_of_request
 from jan_serve.core.closing import closing
-from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, Usage
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    Usage,
+)
 from jan_serve.errors import InvalidRequest, JanServeError
-from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.deadline import Deadline
 
 _ID_BITS = 52
@@ -38,7 +45,9 @@ class Session:
         """End the answer here, with the reason `abort`."""
         self._deadline.expire(_Aborted("The request was aborted."))
 
-    async def run(self, events: AsyncGenerator[PromptEvent], *, choices: int) -> AsyncGenerator[PromptEvent]:
+    async def run(
+        self, events: AsyncGenerator[GenerationEvent], *, choices: int
+    ) -> AsyncGenerator[GenerationEvent]:
         """The events of the request, whose id is registered meanwhile. On abort, running choices end with `abort`.
 
         choices: of all prompts together. Raises InvalidRequest if the id is in use.
@@ -113,16 +122,14 @@ class _Progress:
         self._prompt_tokens = 0
         self._tokens = dict.fromkeys(range(choices), 0)
         self._done_tokens = 0
-        self._prompts: dict[int, int] = {}
 
-    def observe(self, item: PromptEvent) -> None:
-        match item.event:
+    def observe(self, item: GenerationEvent) -> None:
+        match item:
             case Started() as event:
                 self._started = True
                 self._prompt_tokens += event.prompt_tokens
             case TextDelta() | ReasoningDelta() as event:
                 self._tokens[event.index] += len(event.tokens)
-                self._prompts[event.index] = item.prompt
             case Finished() as event:
                 del self._tokens[event.index]
                 self._done_tokens += event.completion_tokens
@@ -131,23 +138,20 @@ class _Progress:
             case _:
                 pass
 
-    def endings(self) -> list[PromptEvent]:
+    def endings(self) -> list[GenerationEvent]:
         """The remaining events."""
         if self._completed:
             return []
-        events = [] if self._started else [PromptEvent(0, Started(model="", prompt_tokens=0))]
+        events = [] if self._started else [Started(model="", prompt_tokens=0)]
         events += [
-            PromptEvent(
-                self._prompts.get(index, 0), Finished(index=index, reason="abort", completion_tokens=n)
-            )
-            for index, n in self._tokens.items()
+            Finished(index=index, reason="abort", completion_tokens=n) for index, n in self._tokens.items()
         ]
         usage = Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._done_tokens + sum(self._tokens.values()),
         )
-        return [*events, PromptEvent(0, Completed(usage=usage))]
+        return [*events, Completed(usage=usage)]
 
 
-async def _next(events: AsyncGenerator[PromptEvent]) -> PromptEvent | None:
+async def _next(events: AsyncGenerator[GenerationEvent]) -> GenerationEvent | None:
     return await anext(events, None)

@@ -14,6 +14,7 @@ from jan_serve.core.events import (
     Completed,
     Finished,
     FinishReason,
+    GenerationEvent,
     ReasoningDelta,
     TextDelta,
     TokenInfo,
@@ -22,7 +23,6 @@ from jan_serve.core.events import (
 )
 from jan_serve.dialects.ollama.wire_common import Counters, OllamaCandidate, OllamaLogprob
 from jan_serve.dialects.shared.choices import FoldedCall, FoldedChoice
-from jan_serve.generation.batch import PromptEvent
 from jan_serve.http.replies import json_bytes
 
 _NS: Final = 1_000_000_000
@@ -93,8 +93,8 @@ class WholeAnswer:
         self._choice = FoldedChoice()
         self._completed = Completed(usage=Usage())
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
                 self._choice.add(delta)
             case Completed() as completed:
@@ -122,8 +122,8 @@ class AnswerLines:
         self._sent = 0
         self._reason: FinishReason = "stop"
 
-    def chunks(self, event: PromptEvent) -> Iterator[dict[str, Any]]:
-        match event.event:
+    def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
+        match event:
             case TextDelta() as delta:
                 yield from self._ended_calls()
                 yield from self._piece(delta.text, "", delta.tokens)

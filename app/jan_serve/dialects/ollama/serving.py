@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from jan_serve.chat.detect import knows_thoughts
 from jan_serve.core.closing import closing
-from jan_serve.core.events import Started
+from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
 from jan_serve.dialects.dialect import Services
@@ -23,7 +23,6 @@ from jan_serve.dialects.ollama.parse_common import Job, thinking
 from jan_serve.dialects.ollama.render_common import AnswerLines, ReplyHead, Shape, WholeAnswer, line
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.errors import UnsupportedOperation
-from jan_serve.generation.batch import PromptEvent
 from jan_serve.generation.embeddings import EmbeddingService
 from jan_serve.generation.ports import EngineClient
 from jan_serve.generation.service import GenerationService
@@ -75,18 +74,17 @@ class Serving:
             request, events, lines.chunks, error_body, self.streams, done=b"", framed=line
         )
 
-    async def _events(self, job: Job, head: ReplyHead) -> AsyncGenerator[PromptEvent]:
+    async def _events(self, job: Job, head: ReplyHead) -> AsyncGenerator[GenerationEvent]:
         asked = job.request
         async with self.generation.open(asked.model, asked.keep_alive_s) as model:
             head.loaded()
             fitted = _fitted(job, model.facts, model.template(asked.model))
             warnings = (*job.warnings, *_context_warning(job.num_ctx, model.facts.n_ctx))
+            fitted = msgspec.structs.replace(fitted, warnings=warnings)
             try:
                 async with closing(model.generate(fitted)) as events:
                     async for event in events:
-                        if isinstance(event, Started) and warnings:
-                            event = msgspec.structs.replace(event, warnings=(*event.warnings, *warnings))
-                        yield PromptEvent(0, event)
+                        yield event
             except UnsupportedOperation:
                 if isinstance(fitted.prompt, InfillPrompt):
                     raise Unsupported(job.name, "insert") from None

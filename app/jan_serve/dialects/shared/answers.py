@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Protocol
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.closing import closing
-from jan_serve.core.events import Started
-from jan_serve.generation.batch import PromptEvent
+from jan_serve.core.events import GenerationEvent, Started
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import DONE, EventStream, StreamSettings, frame, frames_of, resumed
+from jan_serve.http.sse import DONE, EventStream, StreamSettings, frame, frames_of
 
-Events = AsyncGenerator[PromptEvent]
+Events = AsyncGenerator[GenerationEvent]
 
 
 class WholeRenderer(Protocol):
     """Folds the events of an answer into one body."""
 
-    def add(self, event: PromptEvent) -> None: ...
+    def add(self, event: GenerationEvent) -> None: ...
 
     def body(self) -> object:
         """The JSON value, after all events were added."""
         ...
 
 
-Chunks = Callable[[PromptEvent], Iterable[object]]
+Chunks = Callable[[GenerationEvent], Iterable[object]]
 """Turns each event into JSON values, in order; often none or one."""
 
 
@@ -42,22 +40,11 @@ async def answer_whole(request: Request, events: Events, renderer: WholeRenderer
     async def collect() -> None:
         async with closing(events):
             async for event in events:
-                record.observe(event.event)
+                record.observe(event)
                 renderer.add(event)
 
     await while_connected(request, collect())
     return json_reply(renderer.body())
-
-
-async def with_warnings(events: Events, warnings: tuple[str, ...]) -> Events:
-    """The events, with the warnings of parsing before those of preparation."""
-    async with closing(events):
-        async for event in events:
-            if warnings and isinstance(event.event, Started):
-                started = msgspec.structs.replace(event.event, warnings=(*warnings, *event.event.warnings))
-                yield PromptEvent(event.prompt, started)
-            else:
-                yield event
 
 
 async def answer_stream(
@@ -78,18 +65,19 @@ async def answer_stream(
     record = record_of(request.scope)
     record.stream = True
     first = await while_connected(request, anext(events))
-    if isinstance(first.event, Started):
-        record.warnings = first.event.warnings  # these are headers, which go out before the first frame
+    if isinstance(first, Started):
+        record.warnings = first.warnings  # these are headers, which go out before the first frame
 
-    def render(event: PromptEvent) -> Iterable[object]:
-        record.observe(event.event)
+    def render(event: GenerationEvent) -> Iterable[object]:
+        record.observe(event)
         return chunks(event)
 
     frames = frames_of(
-        resumed(first, events),
+        events,
         render,
         render_error,
         record=record,
+        first=[first],
         done=done,
         done_after_error=done_after_error,
         framed=framed,

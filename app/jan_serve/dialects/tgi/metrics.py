@@ -21,8 +21,8 @@ from jan_serve.dialects.tgi.batch_metrics import batch_series, counter, skipped_
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
 
 if TYPE_CHECKING:
+    from jan_serve.core.events import GenerationEvent
     from jan_serve.dialects.tgi.job import Job
-    from jan_serve.generation.batch import PromptEvent
 
 _LENGTH_BUCKETS: Final = 100
 _MAX_SEQUENCES: Final = 1024
@@ -102,13 +102,14 @@ class Watch:
         self._best: dict[int, Finished] = {}
         self._over = False
 
-    def observe(self, item: PromptEvent) -> None:
+    def observe(self, item: GenerationEvent) -> None:
         metrics = self._metrics
-        match item.event:
+        match item:
             case Finished() as finished:
-                best = self._best.get(item.prompt)
+                prompt = finished.index // self._jobs[0].request.n
+                best = self._best.get(prompt)
                 if best is None or (finished.mean_logprob or 0.0) > (best.mean_logprob or 0.0):
-                    self._best[item.prompt] = finished
+                    self._best[prompt] = finished
             case Completed():
                 self._over = True
                 for prompt, (job, timings) in enumerate(zip(self._jobs, self._timings, strict=True)):

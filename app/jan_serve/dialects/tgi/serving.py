@@ -32,7 +32,7 @@ from jan_serve.dialects.tgi.job import Job, NativeRequest
 from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.errors import JanServeError
-from jan_serve.generation.batch import PromptEvent, generate_batch
+from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.leases import DefaultingLeases
 from jan_serve.generation.service import GenerationService
@@ -183,7 +183,7 @@ class RequestLease:
 
     async def events(
         self, jobs: Sequence[Job], timings: list[Timings] | None = None
-    ) -> AsyncGenerator[PromptEvent]:
+    ) -> AsyncGenerator[GenerationEvent]:
         """Run the jobs side by side. Raises as LeasedModel.generate, and Overloaded.
 
         timings: is filled with those of each job; the events have only the longest of all jobs.
@@ -214,7 +214,7 @@ class RequestLease:
             finally:
                 watch.close()
 
-    async def stream(self, events: Events) -> AsyncGenerator[PromptEvent]:
+    async def stream(self, events: Events) -> AsyncGenerator[GenerationEvent]:
         """The events of a stream. From its first event on, its end is the lease's end."""
         self.is_streaming = True
         try:

@@ -18,7 +18,6 @@ from jan_serve.core.events import (
 )
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.sessions import Sessions
-from jan_serve.generation.batch import PromptEvent
 
 A, B, EOS = TokenInfo(1, b"a"), TokenInfo(2, b"b"), TokenInfo(9, b"</s>", True)
 
@@ -26,7 +25,7 @@ A, B, EOS = TokenInfo(1, b"a"), TokenInfo(2, b"b"), TokenInfo(9, b"</s>", True)
 def answer_of(*events: GenerationEvent, choices: int = 1, include_stop: bool = False) -> Answer:
     answer = Answer(choices, include_stop=include_stop)
     for event in events:
-        answer.add(PromptEvent(0, event))
+        answer.add(event)
     return answer
 
 

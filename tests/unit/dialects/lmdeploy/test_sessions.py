@@ -9,7 +9,6 @@ from jan_serve.core.cache_salt import cache_salt, key_of_request
 from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo, Usage
 from jan_serve.dialects.lmdeploy.sessions import Session, Sessions
 from jan_serve.errors import EngineCrashed, InvalidRequest
-from jan_serve.generation.batch import PromptEvent
 
 pytestmark = pytest.mark.anyio
 
@@ -30,19 +29,19 @@ class Source:
         self.waiting = asyncio.Event()
         self.closed = False
 
-    async def run(self) -> AsyncGenerator[PromptEvent]:
+    async def run(self) -> AsyncGenerator[GenerationEvent]:
         try:
             for at, event in enumerate(self.events):
                 if at == self.gate_at:
                     self.waiting.set()
                     await asyncio.Event().wait()
-                yield PromptEvent(0, event)
+                yield event
         finally:
             self.closed = True
 
 
 async def collected(session: Session, source: Source, choices: int = 1) -> list[GenerationEvent]:
-    return [item.event async for item in session.run(source.run(), choices=choices)]
+    return [event async for event in session.run(source.run(), choices=choices)]
 
 
 async def test_a_session_lives_as_long_as_its_request() -> None:
@@ -50,9 +49,9 @@ async def test_a_session_lives_as_long_as_its_request() -> None:
     session = sessions.create(7)
     events = session.run(Source(WHOLE).run(), choices=1)
     assert not sessions.is_live(7)
-    assert (await anext(events)).event == WHOLE[0]
+    assert await anext(events) == WHOLE[0]
     assert (sessions.is_live(7), len(sessions)) == (True, 1)
-    assert [item.event async for item in events] == WHOLE[1:]
+    assert [event async for event in events] == WHOLE[1:]
     assert (sessions.is_live(7), len(sessions)) == (False, 0)
 
 
@@ -134,8 +133,8 @@ async def test_nothing_is_aborted_where_nothing_runs() -> None:
 async def test_a_failure_frees_the_id() -> None:
     sessions = Sessions()
 
-    async def failing() -> AsyncGenerator[PromptEvent]:
-        yield PromptEvent(0, WHOLE[0])
+    async def failing() -> AsyncGenerator[GenerationEvent]:
+        yield WHOLE[0]
         raise EngineCrashed("gone")
 
     with pytest.raises(EngineCrashed):

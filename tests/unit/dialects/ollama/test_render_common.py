@@ -31,7 +31,6 @@ from jan_serve.dialects.ollama.render_common import (
     time_text,
     token_logprobs,
 )
-from jan_serve.generation.batch import PromptEvent
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
 END = (
@@ -52,13 +51,13 @@ def head() -> ReplyHead:
 
 def lines(*events: GenerationEvent) -> list[dict[str, Any]]:
     answer = AnswerLines(head())
-    return list(itertools.chain.from_iterable(answer.chunks(PromptEvent(0, event)) for event in events))
+    return list(itertools.chain.from_iterable(answer.chunks(event) for event in events))
 
 
 def whole(*events: GenerationEvent) -> dict[str, Any]:
     answer = WholeAnswer(head())
     for event in events:
-        answer.add(PromptEvent(0, event))
+        answer.add(event)
     return answer.body()
 
 
@@ -87,7 +86,7 @@ def test_the_last_line_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     made = head()
     made.loaded()
     answer = AnswerLines(made)
-    [last] = itertools.chain.from_iterable(answer.chunks(PromptEvent(0, event)) for event in END)
+    [last] = itertools.chain.from_iterable(answer.chunks(event) for event in END)
     assert last == {
         "model": "m:latest",
         "created_at": "2026-01-02T03:04:05.000006Z",

@@ -29,15 +29,14 @@ _DEFAULTS: Final = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0
 
 
 class ParsedMessage(msgspec.Struct, frozen=True):
-    """warnings: parts that are left out. shows_thoughts: the answer holds the text of thoughts."""
+    """shows_thoughts: the answer holds the text of thoughts."""
 
     generation: GenerationRequest
-    warnings: tuple[str, ...]
     shows_thoughts: bool
 
 
 class ParsedPrompt(msgspec.Struct, frozen=True):
-    """As in ParsedMessage."""
+    """warnings: parts that are left out."""
 
     prompt: ChatPrompt
     warnings: tuple[str, ...]
@@ -64,8 +63,9 @@ def message_request(body: wire.CreateMessageRequest) -> ParsedMessage:
         constraint=constraint,
         constraint_field=field,
         given=explicit_fields(body, stop_sequences="stop"),
+        warnings=parsed.warnings,
     )
-    return ParsedMessage(generation, parsed.warnings, _shows_thoughts(body.thinking))
+    return ParsedMessage(generation, _shows_thoughts(body.thinking))
 
 
 def chat_prompt(body: wire.CountTokensRequest) -> ParsedPrompt:

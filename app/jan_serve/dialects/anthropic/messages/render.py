@@ -8,7 +8,15 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from pydantic_core import from_json
 
-from jan_serve.core.events import Completed, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+)
 from jan_serve.core.events import Usage as CoreUsage
 from jan_serve.dialects.anthropic.messages.signature import signature_of
 from jan_serve.dialects.anthropic.messages.wire_reply import (
@@ -18,7 +26,6 @@ from jan_serve.dialects.anthropic.messages.wire_reply import (
     MessageUsage,
     StopReason,
 )
-from jan_serve.generation.batch import PromptEvent
 from jan_serve.text.lone_surrogates import valid_text, without_lone_surrogates
 
 PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -56,8 +63,8 @@ class MessageEvents:
             "usage": _usage(CoreUsage()),
         }
 
-    def chunks(self, event: PromptEvent) -> Iterator[Event]:
-        match event.event:
+    def chunks(self, event: GenerationEvent) -> Iterator[Event]:
+        match event:
             case Started(prompt_tokens=count):
                 # Which of them are in the cache is known once they are computed.
                 self.message["usage"] = _usage(CoreUsage(prompt_tokens=count))
@@ -161,7 +168,7 @@ class MessageAnswer:
     def __init__(self, events: MessageEvents) -> None:
         self._events = events
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, event: GenerationEvent) -> None:
         for _ in self._events.chunks(event):
             pass
 

@@ -16,8 +16,7 @@ from jan_serve.dialects.anthropic.messages.render import PING, MessageAnswer, Me
 from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest, CreateMessageRequest
 from jan_serve.dialects.anthropic.messages.wire_reply import MessageBody, TokenCount
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole, with_warnings
-from jan_serve.generation.batch import generate_batch
+from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -42,7 +41,7 @@ def add_message_routes(router: APIRouter, services: Services, leases: ModelLease
     async def create_message(request: Request, body: CreateMessageRequest) -> Response:
         """Continue a conversation, in the form of Anthropic's Messages API."""
         parsed = message_request(body)
-        events = with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
+        events = service.generate(parsed.generation)
         renderer = MessageEvents(
             f"msg_{secrets.token_hex(_ID_BYTES)}", body.model, shows_thoughts=parsed.shows_thoughts
         )

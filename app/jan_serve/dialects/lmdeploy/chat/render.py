@@ -9,6 +9,7 @@ import msgspec
 from jan_serve.core.events import (
     Completed,
     Finished,
+    GenerationEvent,
     ReasoningDelta,
     TextDelta,
     TokenInfo,
@@ -28,7 +29,6 @@ from jan_serve.dialects.lmdeploy.chat.wire import Choice as WireChoice
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import Usage
 from jan_serve.dialects.shared.choices import FoldedChoice
-from jan_serve.generation.batch import PromptEvent
 
 
 class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class ChatAnswer:
         self._form = form
         self._answer = Answer(form.choices, include_stop=form.include_stop)
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, event: GenerationEvent) -> None:
         self._answer.add(event)
 
     def body(self) -> ChatReply:
@@ -110,9 +110,9 @@ class ChatChunks:
         self._form = form
         self._answer = Answer(form.choices, include_stop=form.include_stop)
 
-    def chunks(self, event: PromptEvent) -> Iterator[ChatChunk]:
+    def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
         self._answer.add(event)
-        match event.event:
+        match event:
             case TextDelta() as delta if self._is_shown(delta):
                 yield self._chunk(delta.index, self._delta(delta.tokens, content=delta.text), delta.tokens)
             case ReasoningDelta() as delta if self._is_shown(delta):

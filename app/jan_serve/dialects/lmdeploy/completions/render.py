@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from jan_serve.core.events import Completed, Finished, TextDelta, TokenInfo
+from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo
 from jan_serve.dialects.lmdeploy.completions.wire import (
     CompletionChoice,
     CompletionLogprobs,
@@ -15,7 +15,6 @@ from jan_serve.dialects.lmdeploy.completions.wire import (
 )
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, text_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import Usage
-from jan_serve.generation.batch import PromptEvent
 
 
 class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class CompletionAnswer:
         self._form = form
         self._answer = Answer(form.choices, include_stop=form.include_stop)
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, event: GenerationEvent) -> None:
         self._answer.add(event)
 
     def body(self) -> CompletionReply:
@@ -60,9 +59,9 @@ class CompletionChunks:
         self._answer = Answer(form.choices, include_stop=form.include_stop)
         self._builders = [LogprobsBuilder() for _ in range(form.choices)]
 
-    def chunks(self, event: PromptEvent) -> Iterator[CompletionReply]:
+    def chunks(self, event: GenerationEvent) -> Iterator[CompletionReply]:
         self._answer.add(event)
-        match event.event:
+        match event:
             case TextDelta() as delta if delta.text or (self._shows_tokens and delta.tokens):
                 yield self._chunk(delta.index, delta.text, delta.tokens, None)
             case Finished() as finished:

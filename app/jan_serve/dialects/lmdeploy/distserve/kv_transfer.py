@@ -10,7 +10,7 @@ import msgspec
 
 from jan_serve.core.cache_salt import key_of_request
 from jan_serve.core.closing import closing
-from jan_serve.core.events import Completed, StatePreserved
+from jan_serve.core.events import Completed, GenerationEvent, StatePreserved
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.request import GenerationRequest
 from jan_serve.dialects.control_plane import PeerLinks
@@ -19,7 +19,6 @@ from jan_serve.dialects.lmdeploy.sessions import Session
 from jan_serve.dialects.shared.answers import WholeRenderer
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.batch import PromptEvent
 
 BLOCK_SIZE: Final = 64
 """Tokens per block in LMDeploy's API. Caches are not paged here: only LMDeploy's proxy reads the blocks."""
@@ -76,13 +75,13 @@ class PreservedCache:
 
 
 async def preserving(
-    events: AsyncGenerator[PromptEvent],
+    events: AsyncGenerator[GenerationEvent],
     session: Session,
     links: PeerLinks,
     cache: PreservedCache,
     *,
     preserve: bool,
-) -> AsyncGenerator[PromptEvent]:
+) -> AsyncGenerator[GenerationEvent]:
     """The events of a request, with StatePreserved taken out and recorded in `cache`.
 
     preserve: once the request completes, other servers can fetch the state by session id. Otherwise, and on failure,
@@ -94,7 +93,7 @@ async def preserving(
     try:
         async with closing(events):
             async for item in events:
-                match item.event:
+                match item:
                     case StatePreserved() as kept:
                         cache.kept = kept
                         continue
@@ -117,7 +116,7 @@ class CacheReply:
         self._session = session
         self._cache = cache
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, event: GenerationEvent) -> None:
         self._renderer.add(event)
 
     def body(self) -> object:

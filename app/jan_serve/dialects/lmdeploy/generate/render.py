@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jan_serve.core.events import Finished, TextDelta, TokenInfo
+from jan_serve.core.events import Finished, GenerationEvent, TextDelta, TokenInfo
 from jan_serve.core.events import FinishReason as CoreReason
 from jan_serve.dialects.lmdeploy.generate.wire import FinishReason, GenerateReply
 from jan_serve.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
-from jan_serve.generation.batch import PromptEvent
 
 
 class GenerateForm:
@@ -43,7 +42,7 @@ class GenerateAnswer:
     def __init__(self, form: GenerateForm) -> None:
         self._form = form
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, event: GenerationEvent) -> None:
         self._form.answer.add(event)
 
     def body(self) -> GenerateReply:
@@ -57,9 +56,9 @@ class GenerateChunks:
     def __init__(self, form: GenerateForm) -> None:
         self._form = form
 
-    def chunks(self, event: PromptEvent) -> Iterator[GenerateReply]:
+    def chunks(self, event: GenerationEvent) -> Iterator[GenerateReply]:
         self._form.answer.add(event)
-        match event.event:
+        match event:
             case TextDelta() as delta if delta.text or delta.tokens:
                 yield self._form.reply(delta.text, delta.tokens, None)
             case Finished() as finished:

@@ -93,6 +93,6 @@ async def _embed(
                 text = inputs[index]
                 if not cut or not isinstance(text, str):
                     raise
-                tokens = (await model.generation.tokenize(name, text)).tokens
+                tokens = tuple((await model.generation.tokenize(name, text)).tokens)
                 inputs[index] = tokens[: error.n_ctx]
     raise AssertionError("every input was cut once")

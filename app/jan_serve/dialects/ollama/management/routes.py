@@ -37,7 +37,7 @@ from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import EventStream, frames_of, resumed
+from jan_serve.http.sse import EventStream, frames_of
 
 _REFUSED: Final = {
     "/api/push": "this server does not publish models",
@@ -67,10 +67,11 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         record_of(request.scope).stream = True
         first = await while_connected(request, anext(steps))
         frames = frames_of(
-            resumed(first, steps),
+            steps,
             PullLines().chunks,
             error_body,
             record=record_of(request.scope),
+            first=[first],
             done=b"",
             framed=line,
         )

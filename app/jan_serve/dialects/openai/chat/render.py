@@ -10,6 +10,7 @@ from jan_serve.core.events import (
     Completed,
     Finished,
     FinishReason,
+    GenerationEvent,
     ReasoningDelta,
     Started,
     TextDelta,
@@ -30,7 +31,6 @@ from jan_serve.dialects.openai.chat.wire import (
 from jan_serve.dialects.openai.logprobs import chat_logprobs
 from jan_serve.dialects.openai.render_common import ReplyHead, timings_of, usage_of
 from jan_serve.dialects.shared.choices import FoldedChoice
-from jan_serve.generation.batch import PromptEvent
 
 
 class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +53,8 @@ class ChatAnswer:
         self._choices = [FoldedChoice() for _ in range(form.n)]
         self._completed = Completed(usage=Usage())
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case Started() as started:
                 self._head.served_by(started.model)
             case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
@@ -113,8 +113,8 @@ class ChatChunks:
         self._form = form
         self._include_usage = include_usage
 
-    def chunks(self, event: PromptEvent) -> Iterator[ChatCompletionChunk]:
-        match event.event:
+    def chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
+        match event:
             case Started() as started:
                 self._head.served_by(started.model)
                 for index in range(self._form.n):

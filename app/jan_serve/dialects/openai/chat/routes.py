@@ -17,7 +17,6 @@ from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import ReplyHead
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
-from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import SSE_RESPONSE
@@ -37,7 +36,7 @@ def add_chat_route(router: APIRouter, services: Services, leases: ModelLeases) -
         """Answer the last message of a conversation."""
         generation = chat_request(body)
         head = ReplyHead(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
-        events = generate_batch(service.generate, [generation])
+        events = service.generate(generation)
         form = ChatForm(
             n=generation.n, logprobs=generation.logprobs is not None, functions=uses_functions(body)
         )

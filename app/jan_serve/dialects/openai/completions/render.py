@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from jan_serve.core.events import Completed, Finished, PromptTokens, Started, TextDelta, Usage
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    PromptTokens,
+    Started,
+    TextDelta,
+    Usage,
+)
 from jan_serve.dialects.openai.completions.wire import (
     CompletionChoice,
     CompletionLogprobs,
@@ -18,7 +26,6 @@ from jan_serve.dialects.openai.completions.wire import (
 )
 from jan_serve.dialects.openai.logprobs import CompletionLogprobsBuilder
 from jan_serve.dialects.openai.render_common import ReplyHead, usage_of
-from jan_serve.generation.batch import PromptEvent
 
 
 class CompletionForm(msgspec.Struct, frozen=True):
@@ -39,24 +46,23 @@ class _Choices:
         self._append_suffix: set[int] = set()
         self._offsets: dict[int, CompletionLogprobsBuilder] = {}
 
-    def pieces(self, event: PromptEvent) -> Iterator[CompletionChoice]:
-        match event.event:
+    def pieces(self, event: GenerationEvent) -> Iterator[CompletionChoice]:
+        match event:
             case Started() as started:
                 if self._form.suffix and not started.infilled:
-                    self._append_suffix.add(event.prompt)
+                    self._append_suffix.add(started.prompt)
                 if self._form.echo and not self._form.logprobs:
-                    for index in self._indices(event.prompt):
-                        yield _piece(index, self._form.prompts[event.prompt])
+                    for index in self._indices(started.prompt):
+                        yield _piece(index, self._form.prompts[started.prompt])
             case PromptTokens() as prompt if self._form.echo:
-                for index in self._indices(event.prompt):
-                    yield _piece(
-                        index, self._form.prompts[event.prompt], self._builder(index).add(prompt.tokens)
-                    )
+                text = self._form.prompts[prompt.prompt]
+                for index in self._indices(prompt.prompt):
+                    yield _piece(index, text, self._builder(index).add(prompt.tokens))
             case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
                 logprobs = self._builder(delta.index).add(delta.tokens) if self._form.logprobs else None
                 yield _piece(delta.index, delta.text, logprobs)
             case Finished() as finished:
-                if event.prompt in self._append_suffix:
+                if finished.index // self._form.n in self._append_suffix:
                     yield _piece(finished.index, self._form.suffix or "")
                 last = _piece(finished.index, "", self._end(finished))
                 last["finish_reason"] = "length" if finished.reason == "length" else "stop"
@@ -88,8 +94,8 @@ class CompletionAnswer:
         self._pieces: defaultdict[int, list[CompletionChoice]] = defaultdict(list)
         self._usage = Usage()
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case Started() as started:
                 self._head.served_by(started.model)
             case Completed() as completed:
@@ -126,13 +132,13 @@ class CompletionChunks:
         self._choices = _Choices(form)
         self._include_usage = include_usage
 
-    def chunks(self, event: PromptEvent) -> Iterator[CreateCompletionResponse]:
-        if isinstance(event.event, Started):
-            self._head.served_by(event.event.model)
+    def chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
+        if isinstance(event, Started):
+            self._head.served_by(event.model)
         for piece in self._choices.pieces(event):
             yield self._chunk([piece])
-        if isinstance(event.event, Completed) and self._include_usage:
-            yield self._chunk([], event.event.usage)
+        if isinstance(event, Completed) and self._include_usage:
+            yield self._chunk([], event.usage)
 
     def _chunk(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CreateCompletionResponse:
         chunk: CreateCompletionResponse = {

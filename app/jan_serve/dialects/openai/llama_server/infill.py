@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from jan_serve.core.events import Completed, Finished, Started, TextDelta, Usage
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Usage
 from jan_serve.core.request import GenerationRequest, InfillFile, InfillPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.openai.llama_server.wire import (
@@ -22,7 +22,6 @@ from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.dialects.shared.stops import stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.batch import PromptEvent
 
 SAMPLERS: Final = {
     "penalties": "e",
@@ -112,8 +111,8 @@ class InfillAnswer:
         self._finished: Finished | None = None
         self._completed = Completed(usage=Usage())
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case Started() as started:
                 self._started = started
             case TextDelta() as delta:
@@ -168,9 +167,9 @@ class InfillChunks:
     def __init__(self, body: InfillRequest) -> None:
         self._answer = InfillAnswer(body)
 
-    def chunks(self, event: PromptEvent) -> Iterator[InfillChunk | InfillResponse]:
+    def chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
         self._answer.add(event)
-        match event.event:
+        match event:
             case TextDelta() as delta if delta.text:
                 yield {"index": 0, "content": delta.text, "stop": False}
             case Completed():

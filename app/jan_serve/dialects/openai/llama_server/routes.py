@@ -22,7 +22,6 @@ from jan_serve.dialects.openai.llama_server.wire import (
 )
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
-from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -43,7 +42,7 @@ def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases)
     )
     async def infill(request: Request, body: InfillRequest) -> Response:
         """Fill a gap in code."""
-        events = generate_batch(generation.generate, [infill_request(body)])
+        events = generation.generate(infill_request(body))
         if not body.stream:
             return await answer_whole(request, events, InfillAnswer(body))
         return await answer_stream(

@@ -37,11 +37,10 @@ _UNSUPPORTED: Final = {
 
 
 class ParsedResponse(msgspec.Struct, frozen=True):
-    """tools: maps calls back to the client's tools. warnings: parts of the request that have no effect."""
+    """tools: maps calls back to the client's tools."""
 
     generation: GenerationRequest
     tools: ToolBook
-    warnings: tuple[str, ...]
 
 
 def response_request(
@@ -64,6 +63,12 @@ def response_request(
     book = ToolBook(body.tools)
     tools, choice = book.chosen(body.tool_choice)
     requested = constraint_of(body)
+    warnings = (*history.warnings, *book.warnings)
+    if body.truncation == "auto":
+        warnings = (
+            *warnings,
+            "truncation: nothing is left out of a conversation that is too long; it is refused",
+        )
     generation = GenerationRequest(
         model=body.model or None,
         prompt=ChatPrompt(
@@ -83,14 +88,9 @@ def response_request(
         given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
         keep_alive_s=keep_alive_s(body.keep_alive),
+        warnings=warnings,
     )
-    warnings = (*history.warnings, *book.warnings)
-    if body.truncation == "auto":
-        warnings = (
-            *warnings,
-            "truncation: nothing is left out of a conversation that is too long; it is refused",
-        )
-    return ParsedResponse(generation, book, warnings)
+    return ParsedResponse(generation, book)
 
 
 def _logprobs(body: CreateResponseRequest) -> int | None:

@@ -12,6 +12,7 @@ from jan_serve.core.events import (
     Completed,
     Finished,
     FinishReason,
+    GenerationEvent,
     ReasoningDelta,
     Started,
     TextDelta,
@@ -36,7 +37,6 @@ from jan_serve.dialects.openai.responses.wire_reply import (
     ResponseUsage,
     Status,
 )
-from jan_serve.generation.batch import PromptEvent
 from jan_serve.http.errors import Problem
 
 
@@ -104,7 +104,7 @@ class ResponseEvents:
         self._open: OpenItem | None = None
         self._reason: FinishReason = "stop"
 
-    def chunks(self, event: PromptEvent) -> Iterator[Event]:
+    def chunks(self, event: GenerationEvent) -> Iterator[Event]:
         for rendered in self._events(event):
             yield self._numbered(rendered)
 
@@ -114,8 +114,8 @@ class ResponseEvents:
         response["error"] = {"code": _error_code(problem), "message": problem.message}
         return self._numbered({"type": "response.failed", "response": response})
 
-    def _events(self, event: PromptEvent) -> Iterator[Event]:
-        match event.event:
+    def _events(self, event: GenerationEvent) -> Iterator[Event]:
+        match event:
             case Started() as started:
                 self._head.served_by(started.model)
                 response = self._response("in_progress", [])
@@ -213,7 +213,7 @@ class ResponseAnswer:
         self._events = events
         self._last: Event = {}
 
-    def add(self, event: PromptEvent) -> None:
+    def add(self, event: GenerationEvent) -> None:
         for rendered in self._events.chunks(event):
             self._last = rendered
 

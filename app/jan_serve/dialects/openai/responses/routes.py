@@ -22,9 +22,8 @@ from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStor
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.dialects.openai.responses.wire_items import InputItem
 from jan_serve.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole, with_warnings
+from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -56,7 +55,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
 
         now = int(time.time())
         head = ReplyHead(new_id("resp"), now, body.model)
-        events = with_warnings(generate_batch(service.generate, [parsed.generation]), parsed.warnings)
+        events = service.generate(parsed.generation)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
         with _renamed_fields():
             if not body.stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jan_serve.core.events import Completed, TextDelta, Usage
+from jan_serve.core.events import Completed, GenerationEvent, TextDelta, Usage
 from jan_serve.dialects.openai.transcriptions.wire import (
     TextDeltaEvent,
     TextDoneEvent,
@@ -12,7 +12,6 @@ from jan_serve.dialects.openai.transcriptions.wire import (
     Transcription,
     TranscriptionRequest,
 )
-from jan_serve.generation.batch import PromptEvent
 
 
 class TranscriptionAnswer:
@@ -29,8 +28,8 @@ class TranscriptionAnswer:
         """Without the space that models begin with."""
         return "".join(self._texts).strip()
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case TextDelta() as delta:
                 self._texts.append(delta.text)
             case Completed() as completed:
@@ -47,10 +46,10 @@ class TranscriptionAnswer:
                 answer["language"] = self._request.language
         return answer
 
-    def events(self, event: PromptEvent) -> Iterator[TextDeltaEvent | TextDoneEvent]:
+    def events(self, event: GenerationEvent) -> Iterator[TextDeltaEvent | TextDoneEvent]:
         """What a stream sends for an event."""
         self.add(event)
-        match event.event:
+        match event:
             case TextDelta() as delta if delta.text:
                 yield {"type": "transcript.text.delta", "delta": delta.text}
             case Completed():

@@ -16,7 +16,6 @@ from jan_serve.dialects.openai.transcriptions.wire import FORM_SCHEMA, Transcrip
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.errors import InvalidAudio
-from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.media_files import of_field
 from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
@@ -42,7 +41,7 @@ def add_transcription_route(router: APIRouter, services: Services, leases: Model
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         form = transcription_form(fields)
         answer = TranscriptionAnswer(form, await _duration(form))
-        events = generate_batch(service.generate, [generation_request(form)])
+        events = service.generate(generation_request(form))
         if form.stream:
             return await answer_stream(request, events, answer.events, error_body, services.streams)
         whole = await answer_whole(request, events, answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jan_serve.core.events import Completed, Finished, Started, TextDelta, Timings, TokenInfo
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Timings, TokenInfo
 from jan_serve.dialects.tgi.chat.tools import Called
 from jan_serve.dialects.tgi.chat.wire import (
     CalledFunction,
@@ -21,7 +21,6 @@ from jan_serve.dialects.tgi.chat.wire import (
 )
 from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts, logprob_of
 from jan_serve.dialects.tgi.reply_head import FINGERPRINT, ReplyHead
-from jan_serve.generation.batch import PromptEvent
 
 
 def finish_reason(reason: str) -> str:
@@ -60,8 +59,8 @@ class CollectedAnswer:
         self.prompt_tokens = 0
         self.timings = Timings()
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case Started() as started:
                 self.prompt_tokens = started.prompt_tokens
             case (TextDelta() | Finished()) as choice:
@@ -132,8 +131,8 @@ class ChatChunks:
         self._logprobs = _LogprobWriter(body)
         self._prompt_tokens = 0
 
-    def chunks(self, event: PromptEvent) -> Iterator[ChatChunk]:
-        match event.event:
+    def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
+        match event:
             case Started() as started:
                 self._prompt_tokens = started.prompt_tokens
             case TextDelta() as delta:

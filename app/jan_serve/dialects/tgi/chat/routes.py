@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.closing import closing
+from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_stream, answer_whole
 from jan_serve.dialects.tgi.chat.parse import chat_messages, chat_parameters, continues_answer
@@ -33,7 +34,6 @@ from jan_serve.dialects.tgi.job import Job, NativeRequest
 from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.errors import JanServeError
-from jan_serve.generation.batch import PromptEvent
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
@@ -157,7 +157,7 @@ async def _collected(request: Request, chat: _Chat, job: Job) -> CollectedAnswer
     answer = CollectedAnswer(job.ending)
     async with closing(chat.lease.events([job])) as events:
         async for event in events:
-            record.observe(event.event)
+            record.observe(event)
             answer.add(event)
     return answer
 
@@ -194,7 +194,7 @@ class _Switch:
         self._calls = CallChunks(chat.body, chat.head(job), job.ending)
         self._text: ChatChunks | None = None
 
-    async def events(self, first: Events) -> AsyncGenerator[PromptEvent]:
+    async def events(self, first: Events) -> AsyncGenerator[GenerationEvent]:
         """Of the call; or of the beginning of a call, which is not sent, and then of the text."""
         async with closing(first):
             async for event in first:
@@ -210,5 +210,5 @@ class _Switch:
             async for event in events:
                 yield event
 
-    def chunks(self, event: PromptEvent) -> Any:
+    def chunks(self, event: GenerationEvent) -> Any:
         return self._calls.chunks(event) if self._text is None else self._text.chunks(event)

@@ -8,14 +8,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from jan_serve.core.events import Completed, Finished, Started, TextDelta
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta
 from jan_serve.dialects.tgi.chat.render import chunk_of, finish_reason, usage_chunk
 from jan_serve.dialects.tgi.chat.tools import NO_TOOL
 from jan_serve.dialects.tgi.chat.wire import ChatChunk, ChatRequest, ToolCallPart
 from jan_serve.dialects.tgi.errors import ToolFailed
 from jan_serve.dialects.tgi.generate.render import Ending, Generated
 from jan_serve.dialects.tgi.reply_head import ReplyHead
-from jan_serve.generation.batch import PromptEvent
 
 _HEAD: Final = re.compile(r'\s*\{\s*"function"\s*:\s*\{\s*"_name"\s*:\s*("(?:[^"\\]|\\.)*")\s*([,}])')
 _MAY_END: Final = re.compile(r"[\s}]*\Z")
@@ -70,9 +69,9 @@ class CallChunks:
         """The model chose to call no tool. Then no chunk was made."""
         return self._pieces.name == NO_TOOL
 
-    def chunks(self, event: PromptEvent) -> Iterator[ChatChunk]:
+    def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
         """Raises ToolFailed if a limit cut the call off before its name."""
-        match event.event:
+        match event:
             case Started() as started:
                 self._prompt_tokens = started.prompt_tokens
             case TextDelta() as delta:

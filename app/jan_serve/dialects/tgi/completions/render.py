@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jan_serve.core.events import Finished, Started, TextDelta, TokenInfo
+from jan_serve.core.events import Finished, GenerationEvent, Started, TextDelta, TokenInfo
 from jan_serve.dialects.tgi.completions.wire import CompletionChoice, CompletionReply, Usage
 from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts
 from jan_serve.dialects.tgi.reply_head import ReplyHead
-from jan_serve.generation.batch import PromptEvent
 
 
 class CompletionAnswer:
@@ -26,8 +25,8 @@ class CompletionAnswer:
         """Of each prompt, the end-of-generation token too."""
         return [len(sequence.tokens) for sequence in self._sequences]
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case Started() as started:
                 self._prompt_tokens += started.prompt_tokens
             case (TextDelta() | Finished()) as choice:
@@ -56,10 +55,10 @@ class CompletionChunks:
         self._prompts = [(TokenHold(ending), TokenTexts()) for ending in endings]
         self._prompt_tokens = [0] * len(endings)
 
-    def chunks(self, event: PromptEvent) -> Iterator[CompletionReply]:
-        match event.event:
+    def chunks(self, event: GenerationEvent) -> Iterator[CompletionReply]:
+        match event:
             case Started() as started:
-                self._prompt_tokens[event.prompt] = started.prompt_tokens
+                self._prompt_tokens[started.prompt] = started.prompt_tokens
             case TextDelta() as delta:
                 for info in self._prompts[delta.index][0].tokens(delta):
                     yield self._chunk(delta.index, info, "")

@@ -11,6 +11,7 @@ import msgspec
 from jan_serve.core.events import (
     Completed,
     Finished,
+    GenerationEvent,
     PromptTokens,
     Started,
     TextDelta,
@@ -27,7 +28,6 @@ from jan_serve.dialects.tgi.generate.wire import (
     StreamResponse,
     Token,
 )
-from jan_serve.generation.batch import PromptEvent
 
 _NO_LOGPROB: Final = 0.0
 
@@ -146,8 +146,8 @@ class WholeAnswer:
         self._prefill: list[PrefillToken] = []
         self.timings = Timings()
 
-    def add(self, event: PromptEvent) -> None:
-        match event.event:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
             case PromptTokens(tokens=tokens):
                 self._prefill = [
                     {"id": info.id, "text": info.piece.decode("utf-8", "replace"), "logprob": info.logprob}
@@ -234,8 +234,8 @@ class TokenStream:
         self._index = 0
         self._n_input = 0
 
-    def chunks(self, event: PromptEvent) -> Iterator[StreamResponse]:
-        match event.event:
+    def chunks(self, event: GenerationEvent) -> Iterator[StreamResponse]:
+        match event:
             case Started() as started:
                 self._n_input = started.prompt_tokens
             case TextDelta() as delta:

@@ -42,7 +42,6 @@ def test_defaults() -> None:
             stopping=StopConditions(max_tokens=9),
             given=frozenset({"model", "max_tokens", "messages"}),
         ),
-        warnings=(),
         shows_thoughts=True,
     )
 
@@ -127,7 +126,7 @@ def test_tools_of_the_client_are_kept_and_others_left_out() -> None:
         Tool(name="ls", description="Lists.", parameters={"type": "object"}, strict=True),
         Tool(name="cat", parameters={"type": "object"}),
     )
-    assert found.warnings == (
+    assert found.generation.warnings == (
         "tools[2]: web_search_20250305 is not on this server, and left out",
         "tools[3]: bash_20250124 is not on this server, and left out",
         "mcp_servers: this server has none, and left it out",

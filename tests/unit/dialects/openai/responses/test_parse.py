@@ -171,11 +171,11 @@ def test_wrong_types_break_the_schema(fields: dict[str, Any]) -> None:
 
 
 def test_what_is_not_done_as_asked_is_told() -> None:
-    assert parsed().warnings == ()
-    [truncation] = parsed(truncation="auto").warnings
+    assert parsed().generation.warnings == ()
+    [truncation] = parsed(truncation="auto").generation.warnings
     assert "truncation" in truncation
     [item, tool] = parsed(
         input=[{"role": "user", "content": "a"}, {"type": "web_search_call", "id": "ws"}],
         tools=[{"type": "web_search"}],
-    ).warnings
+    ).generation.warnings
     assert (item[:9], tool[:8]) == ("input[1]:", "tools[0]")
