@@ -22,8 +22,8 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
+from jan_serve.constraint import Recognizer, json_schema_with_memory
 from jan_serve.errors import JanServeError
-from jan_serve.grammar import Recognizer, json_schema_with_memory
 from jan_serve.resources import builtin_model
 from models.recipe import fixtures
 from tests.conformance.suites import SHARED, load_suite

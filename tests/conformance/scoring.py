@@ -20,12 +20,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from jan_serve.constraint import bundled, json_schema_with_memory, print_gbnf
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.text_memory import TextMemory
 from jan_serve.engine.constraint.json_memory import JsonMemory, State
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.grammar import bundled, json_schema_with_memory, print_gbnf
 from tests.conformance.suites import Case, remotes
 
 PASS, REFUSED, TOO_NARROW, TOO_WIDE, CRASH, TIMEOUT = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.grammar import (
+from jan_serve.constraint import (
     Grammar,
     Recognizer,
     json_schema_to_grammar,
@@ -18,16 +18,16 @@ from jan_serve.grammar import (
     print_lark,
     regex_to_grammar,
 )
-from jan_serve.grammar.json_schema.strings import Pattern, contains
-from jan_serve.grammar.layout import COMPACT, SPACED, on_one_line
+from jan_serve.constraint.json_schema.strings import Pattern, contains
+from jan_serve.constraint.layout import COMPACT, SPACED, on_one_line
 from models.recipe import fixtures
 from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.conformance.scoring import PASS, score
 from tests.conformance.suites import Case
-from tests.unit.grammar.json_schema.test_translate import CASES
-from tests.unit.grammar.sampling import Sampler
-from tests.unit.grammar.test_shipped_grammars import FOLDER, NAMES
+from tests.unit.constraint.json_schema.test_translate import CASES
+from tests.unit.constraint.sampling import Sampler
+from tests.unit.constraint.test_shipped_grammars import FOLDER, NAMES
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from jan_serve.grammar import json_schema_to_gbnf, regex_to_gbnf
+from jan_serve.constraint import json_schema_to_gbnf, regex_to_gbnf
 from tests.page.support import Tab
 from tests.support.raw_http import post
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.constraint.ast import Grammar, RuleRef
+from jan_serve.constraint.transform import rename
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
@@ -16,8 +18,6 @@ from jan_serve.generation.constraint.tool_grammar import (
     tool_arguments,
     tool_grammar,
 )
-from jan_serve.grammar.ast import Grammar, RuleRef
-from jan_serve.grammar.transform import rename
 
 
 def call_grammars(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.grammar import json_schema_to_gbnf, parse_gbnf, regex_to_gbnf
+from jan_serve.constraint import json_schema_to_gbnf, parse_gbnf, regex_to_gbnf
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client
 

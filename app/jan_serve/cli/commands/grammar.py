@@ -17,7 +17,7 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.resources import shipped_grammars
 
 if TYPE_CHECKING:
-    from jan_serve.grammar import Grammar
+    from jan_serve.constraint import Grammar
 
 _CONTEXT: Final = 30
 
@@ -48,7 +48,13 @@ def grammar(
     ] = Whitespace.CONSISTENT,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
-    from jan_serve.grammar import json_schema_to_grammar, parse_gbnf, print_gbnf, print_lark, regex_to_grammar
+    from jan_serve.constraint import (
+        json_schema_to_grammar,
+        parse_gbnf,
+        print_gbnf,
+        print_lark,
+        regex_to_grammar,
+    )
 
     if (source is None) == (regex is None):
         raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
@@ -79,7 +85,7 @@ def grammar(
 
 def _enforced(schema: Any, whitespace: Whitespace) -> str:
     """The Lark text that the server runs. Raises as `enforced_schema`."""
-    from jan_serve.grammar import enforced_schema
+    from jan_serve.constraint import enforced_schema
 
     return enforced_schema(schema, whitespace=whitespace).lark.text
 
@@ -93,7 +99,7 @@ def _hint(schema: Any, whitespace: Whitespace) -> str:
 
 
 def _explain(schema: Any, whitespace: Whitespace, output: Output) -> None:
-    from jan_serve.grammar.explain import explain
+    from jan_serve.constraint.explain import explain
 
     compiles, lines = explain(schema, whitespace=whitespace)
     for line in lines:
@@ -123,7 +129,7 @@ def _text(source: str) -> str:
 
 
 def _check(found: Grammar, text: str, output: Output) -> None:
-    from jan_serve.grammar import Recognizer
+    from jan_serve.constraint import Recognizer
 
     at = Recognizer(found).leaves_at(text)
     if at is None:

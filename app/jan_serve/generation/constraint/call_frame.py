@@ -11,14 +11,14 @@ from typing import Final
 
 from jan_serve.chat.call_layout import CALL_ID_PATTERN, INDEX_PATTERN, JsonArguments, Parts, Slot
 from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.constraint import regex_to_grammar
+from jan_serve.constraint.ast import EMPTY, Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
+from jan_serve.constraint.compose import Composer
 from jan_serve.core.call_pieces import CallFrame
 from jan_serve.generation.constraint.call_marks import call_marks, call_places, starts
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
 from jan_serve.generation.constraint.tool_grammar import has_free_text
-from jan_serve.grammar import regex_to_grammar
-from jan_serve.grammar.ast import EMPTY, Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
-from jan_serve.grammar.compose import Composer
 
 _ANSWER: Final = "answer"
 _OF_A_TOOL: Final = (Slot.NAME, Slot.ARGUMENTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jan_serve.grammar.ast import Expr, Literal, Special
+from jan_serve.constraint.ast import Expr, Literal, Special
 
 
 def spelled_texts(text: str, specials: Sequence[str]) -> list[Expr]:

@@ -222,7 +222,7 @@ class _Documents(NamedTuple):
 
 def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRequest:
     """With those of the documents that its schema needs."""
-    from jan_serve.grammar import bundled  # few servers have such documents
+    from jan_serve.constraint import bundled  # few servers have such documents
 
     replace = msgspec.structs.replace
     match request:

@@ -21,6 +21,18 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.schema_types import property_schema, types_of
+from jan_serve.constraint import json_schema_with_memory
+from jan_serve.constraint.ast import Grammar, Literal, sequence
+from jan_serve.constraint.compose import Composer
+from jan_serve.constraint.json_schema.arguments import (
+    ArgumentNotation,
+    ArgumentsGrammar,
+    ArgumentSlot,
+    translate_arguments,
+)
+from jan_serve.constraint.layout import has_layouts, with_optional_spaces
+from jan_serve.constraint.limits import MAX_STEPS, spent
+from jan_serve.constraint.loosen import loosened
 from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import (
@@ -33,18 +45,6 @@ from jan_serve.errors import (
 from jan_serve.generation.constraint.call_join import any_object
 from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
-from jan_serve.grammar import json_schema_with_memory
-from jan_serve.grammar.ast import Grammar, Literal, sequence
-from jan_serve.grammar.compose import Composer
-from jan_serve.grammar.json_schema.arguments import (
-    ArgumentNotation,
-    ArgumentsGrammar,
-    ArgumentSlot,
-    translate_arguments,
-)
-from jan_serve.grammar.layout import has_layouts, with_optional_spaces
-from jan_serve.grammar.limits import MAX_STEPS, spent
-from jan_serve.grammar.loosen import loosened
 
 T = TypeVar("T")
 

@@ -21,7 +21,6 @@ from jan_serve.dialects.openai.responses.parse import response_request
 from jan_serve.dialects.openai.responses.store import ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.errors import InvalidRequest
-from jan_serve.grammar import matches, regex_to_grammar
 from tests.support.openai_requests import chat, completion
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {}}}

@@ -13,17 +13,17 @@ from jan_serve.chat.call_layout import NestedTagArguments
 from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
+from jan_serve.constraint.ast import Grammar, Literal, Until, sequence
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.constraint.constraint_grammar import print_grammar
 from jan_serve.generation.constraint.tool_grammar import has_free_text
-from jan_serve.grammar.ast import Grammar, Literal, Until, sequence
 from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
 from tests.support.catalogues import HARD
-from tests.unit.grammar.matching import belongs
+from tests.unit.constraint.matching import belongs
 
 PIECES = pieces_of()
 RAW = [form for form in FORMATS if has_free_text(form)]

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
+from jan_serve.constraint import trial
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.grammar import trial
 from jan_serve.lark_matcher import made_matcher
 from tests.conformance.memory_oracle import MemoryOracle
 

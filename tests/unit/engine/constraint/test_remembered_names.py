@@ -10,11 +10,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from jan_serve.constraint import json_schema_to_grammar, json_schema_with_memory, matches
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, Whitespace
 from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
 from jan_serve.errors import UnsupportedSchema
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.grammar import json_schema_to_grammar, json_schema_with_memory, matches
 from tests.unit.engine.constraint.test_remembering_executor import (
     FACTORY,
     PIECES,

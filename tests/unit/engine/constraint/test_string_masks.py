@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from jan_serve.constraint import json_schema_to_grammar
 from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint, print_grammar
-from jan_serve.grammar import json_schema_to_grammar
 from tests.unit.engine.constraint.test_remembering_executor import FACTORY, LOGITS, PIECES
 
 STRINGS: dict[str, dict[str, Any]] = {

@@ -28,8 +28,8 @@ from jan_serve.helpers.compiling import Compiled, CompileRequest, CompileTool
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.call_grammars import call_grammars, call_trees
 from tests.support.compiling import translate_inline
+from tests.unit.constraint.sampling import Sampler
 from tests.unit.generation.constraint.test_call_grammar import TOOLS
-from tests.unit.grammar.sampling import Sampler
 
 pytestmark = pytest.mark.anyio
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from jan_serve.constraint import enforced
 from jan_serve.core.constraint import CompiledGrammar, GbnfConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from jan_serve.grammar import enforced
 
 # As automata they are longer in one terminal than any print may be.
 LONG_TERMINAL = "[a-z]*a[a-z]{6}|[a-z]*b[a-z]{6}"

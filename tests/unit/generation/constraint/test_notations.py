@@ -12,7 +12,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import UnsupportedSchema
 from tests.support.call_grammars import call_trees
 from tests.support.judged_calls import NOTATIONS, CallJudge
-from tests.unit.grammar.sampling import Sampler
+from tests.unit.constraint.sampling import Sampler
 
 SAMPLES = 20
 

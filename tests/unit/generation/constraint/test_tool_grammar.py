@@ -11,6 +11,8 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.literals import GEMMA, literal_to_json
+from jan_serve.constraint import matches
+from jan_serve.constraint.lark_quoting import LAZY
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidRequest,
@@ -28,8 +30,6 @@ from jan_serve.generation.constraint.tool_grammar import (
     tool_grammar,
     without_large_bounds,
 )
-from jan_serve.grammar import matches
-from jan_serve.grammar.lark_quoting import LAZY
 
 BY_NAME = {form.name: form for form in FORMATS}
 ONE_OF_EACH = ("hermes", "lfm2", "gemma4", "qwen3-coder", "minimax-m3")

@@ -1,0 +1,224 @@
+"""The grammar AST: every translator builds it; every printer, checker and recognizer reads it.
+
+It describes text character by character. It is not tied to GBNF: `Repeat` is a separate node, so each printer
+lowers bounds in the way that its executor survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from jan_serve.constraint.charset import CharSet
+
+
+class Literal(msgspec.Struct, frozen=True):
+    text: str
+
+
+class CharClass(msgspec.Struct, frozen=True):
+    """One character of a non-empty set."""
+
+    chars: CharSet
+
+
+class Sequence(msgspec.Struct, frozen=True):
+    """All items in order; without items, the empty text."""
+
+    items: tuple[Expr, ...]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One of the alternatives; without alternatives, nothing at all."""
+
+    items: tuple[Expr, ...]
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """`item` between `low` and `high` times; `high` None means no bound."""
+
+    item: Expr
+    low: int
+    high: int | None
+
+
+class RuleRef(msgspec.Struct, frozen=True):
+    """The text of another rule."""
+
+    name: str
+
+
+class Token(msgspec.Struct, frozen=True):
+    """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token
+    allowed at the same position starts with one of them. A lexer may read it greedily.
+
+    is_free: it is a string of JSON in which any text of `charset.UNESCAPED` may follow the opening quote.
+    is_terminal: only Lark's terminals can read it, since its texts may be read in many ways.
+    """
+
+    item: Expr
+    is_free: bool = False
+    is_terminal: bool = False
+
+
+class Except(msgspec.Struct, frozen=True):
+    """A text of `item` that is none of `words`. There are some.
+
+    Within a `Token`. Only Lark's terminals know it.
+    """
+
+    item: Expr
+    words: tuple[Expr, ...]
+
+
+class Both(msgspec.Struct, frozen=True):
+    """A text of `item` that is a text of `other` too. There are some.
+
+    Within a `Token`. Only Lark's terminals know it.
+    """
+
+    item: Expr
+    other: Expr
+
+
+class Special(msgspec.Struct, frozen=True):
+    """The control token with this non-empty text; with a vocabulary that has none, the text itself.
+
+    Only the Lark print can tell the two apart. GBNF, and whoever reads text, takes the text.
+    """
+
+    text: str
+
+
+class Until(msgspec.Struct, frozen=True):
+    """`low` to `high` characters without `stop` in them, then `stop`; `high` None means no bound.
+
+    special: what `stop` ends with, if that is a control token where a vocabulary has it. No beginning of `stop` is an
+    end of it. section: an opening and a closing text. Characters that begin with the opening text are a section: any
+    number of them, `stop` included, up to the first closing text, which `stop` has to follow. An empty closing text
+    rules sections out. Only the Lark print and readers of text know this node. No other terminal is allowed where it
+    begins.
+    """
+
+    low: int
+    high: int | None
+    stop: str
+    special: str = ""
+    section: tuple[str, str] | None = None
+
+
+class OneLayout(msgspec.Struct, frozen=True):
+    """`item` in any one `Layout`, the same for all `Brackets` and `Mark` of it and of the rules that it refers to."""
+
+    item: Expr
+
+
+class Brackets(msgspec.Struct, frozen=True):
+    """`item`, never empty, between two brackets. Indented layouts give it lines of its own, a level deeper."""
+
+    opening: str
+    item: Expr
+    closing: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A comma or a colon, and the white space that the layout writes after it."""
+
+    text: str
+
+
+Expr: TypeAlias = (
+    Literal
+    | CharClass
+    | Sequence
+    | Choice
+    | Repeat
+    | RuleRef
+    | Token
+    | Except
+    | Both
+    | Special
+    | Until
+    | OneLayout
+    | Brackets
+    | Mark
+)
+
+_SMALL = (Literal, CharClass, RuleRef)
+
+EMPTY = Sequence(())
+NEVER = Choice(())
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """Named rules; `root` names the start rule. Every `RuleRef` names a key of `rules`."""
+
+    rules: dict[str, Expr]
+    root: str = "root"
+
+
+def sequence(items: Iterable[Expr]) -> Expr:
+    """Concatenation with nested sequences opened, neighbouring literals joined, and NEVER absorbing."""
+    flat: list[Expr] = []
+    for item in items:
+        if type(item) is Sequence:
+            parts: tuple[Expr, ...] = item.items
+        elif type(item) is Choice and not item.items:
+            return NEVER
+        else:
+            parts = (item,)
+        for part in parts:
+            if type(part) is Literal and flat and type(last := flat[-1]) is Literal:
+                flat[-1] = Literal(last.text + part.text)
+            else:
+                flat.append(part)
+    if len(flat) == 1:
+        return flat[0]
+    return Sequence(tuple(flat))
+
+
+def choice(items: Iterable[Expr]) -> Expr:
+    """Alternation with nested choices opened, small duplicates dropped, and NEVER dropped."""
+    flat: list[Expr] = []
+    seen: set[Expr] = set()
+    for item in items:
+        for part in item.items if type(item) is Choice else (item,):
+            # Hashing large alternatives costs more than a duplicate does; the IR has merged those already.
+            if type(part) in _SMALL:
+                if part in seen:
+                    continue
+                seen.add(part)
+            flat.append(part)
+    if len(flat) == 1:
+        return flat[0]
+    return Choice(tuple(flat))
+
+
+def token(item: Expr, *, is_free: bool = False) -> Expr:
+    """`item` as a token; NEVER stays itself."""
+    return item if item == NEVER else Token(item, is_free)
+
+
+def brackets(opening: str, item: Expr, closing: str) -> Expr:
+    """`item` between brackets; NEVER stays itself."""
+    return item if item == NEVER else Brackets(opening, item, closing)
+
+
+def optional(item: Expr) -> Expr:
+    """`item` or nothing."""
+    return repeat(item, 0, 1)
+
+
+def repeat(item: Expr, low: int, high: int | None) -> Expr:
+    """Repetition with the trivial cases resolved. A `high` below `low` matches nothing."""
+    if high is not None and high < low:
+        return NEVER
+    if high == 0 or item == EMPTY:
+        return EMPTY
+    if item == NEVER:
+        return EMPTY if low == 0 else NEVER
+    if low == 1 and high == 1:
+        return item
+    return Repeat(item, low, high)

@@ -1,0 +1,343 @@
+"""Deterministic finite automata over Unicode code points, and their Boolean algebra.
+
+A `Dfa` is complete: every state has a successor for every symbol. A symbol is a class of code points that the
+automaton never tells apart; `cuts` and `symbols` map code points to symbols.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet
+from jan_serve.constraint.limits import MAX_PRODUCT_STATES, spend
+from jan_serve.errors import GrammarTooComplex
+
+
+class Dfa(msgspec.Struct, frozen=True, eq=False):
+    """State 0 is the start. `cuts[i]` is the first code point of the i-th interval, whose symbol is `symbols[i]`."""
+
+    cuts: tuple[int, ...]
+    symbols: tuple[int, ...]
+    table: tuple[tuple[int, ...], ...]
+    accepting: frozenset[int]
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole of `text` is a word."""
+        state = 0
+        for c in text:
+            state = self.table[state][self.symbols[bisect_right(self.cuts, ord(c)) - 1]]
+        return state in self.accepting
+
+    def step(self, state: int, c: str) -> int:
+        """The state after one more character."""
+        return self.table[state][self.symbols[bisect_right(self.cuts, ord(c)) - 1]]
+
+    def symbol_sets(self) -> list[CharSet]:
+        """The code points of each symbol."""
+        ranges: list[list[tuple[int, int]]] = [[] for _ in range(max(self.symbols) + 1)]
+        ends = (*self.cuts[1:], MAX_CODE_POINT + 1)
+        for low, end, symbol in zip(self.cuts, ends, self.symbols, strict=True):
+            own = ranges[symbol]
+            if own and own[-1][1] == low - 1:
+                own[-1] = (own[-1][0], end - 1)
+            else:
+                own.append((low, end - 1))
+        return [tuple(r) for r in ranges]
+
+    def live_states(self) -> frozenset[int]:
+        """The states from which some word can still be completed."""
+        return _live_states(self)
+
+    def is_empty(self) -> bool:
+        """Whether there is no word at all. Every state of a Dfa built here is reachable."""
+        return not self.accepting
+
+
+@lru_cache(maxsize=64)
+def _live_states(dfa: Dfa) -> frozenset[int]:
+    spend(len(dfa.table) * (16 + len(dfa.table[0])) // 64)
+    sources: list[list[int]] = [[] for _ in dfa.table]
+    for state, row in enumerate(dfa.table):
+        for target in set(row):
+            sources[target].append(state)
+    live = set(dfa.accepting)
+    todo = list(live)
+    while todo:
+        for source in sources[todo.pop()]:
+            if source not in live:
+                live.add(source)
+                todo.append(source)
+    return frozenset(live)
+
+
+def partition(sets: Sequence[CharSet]) -> tuple[tuple[int, ...], tuple[int, ...], list[list[int]]]:
+    """Split the code points into the coarsest symbols that respect `sets`.
+
+    Returns (cuts, symbols, members) where members[i] lists the symbols that make up sets[i].
+    """
+    toggles: dict[int, int] = {0: 0}
+    for index, chars in enumerate(sets):
+        bit = 1 << index
+        for low, high in chars:
+            toggles[low] = toggles.get(low, 0) ^ bit
+            if high < MAX_CODE_POINT:
+                toggles[high + 1] = toggles.get(high + 1, 0) ^ bit
+    cuts: list[int] = []
+    symbols: list[int] = []
+    known: dict[int, int] = {}
+    signature = 0
+    for cut in sorted(toggles):
+        signature ^= toggles[cut]
+        spend(1 + len(sets) // 2048)
+        symbol = known.setdefault(signature, len(known))
+        if symbols and symbols[-1] == symbol:
+            continue
+        cuts.append(cut)
+        symbols.append(symbol)
+    members: list[list[int]] = [[] for _ in sets]
+    for signature, symbol in known.items():
+        spend(signature.bit_count() // 4)
+        while signature:
+            bit = signature & -signature
+            signature ^= bit
+            members[bit.bit_length() - 1].append(symbol)
+    return tuple(cuts), tuple(symbols), members
+
+
+def complement(a: Dfa) -> Dfa:
+    """All words that `a` does not have."""
+    return Dfa(a.cuts, a.symbols, a.table, frozenset(range(len(a.table))) - a.accepting)
+
+
+def intersect(a: Dfa, b: Dfa) -> Dfa:
+    return minimize(_product(a, b, lambda x, y: x and y, both=True))
+
+
+def with_length(a: Dfa, low: int, high: int | None) -> Dfa:
+    """Words of low..high code points. Counting states are nearly all distinct, so it is not minimised."""
+    return _product(a, of_length(low, high), lambda x, y: x and y, both=True)
+
+
+def unite(a: Dfa, b: Dfa) -> Dfa:
+    return minimize(_product(a, b, lambda x, y: x or y, both=False))
+
+
+def _merge_alphabets(a: Dfa, b: Dfa) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    cuts = sorted({*a.cuts, *b.cuts})
+    pairs: dict[tuple[int, int], int] = {}
+    out_cuts: list[int] = []
+    symbols: list[int] = []
+    i = j = 0
+    for cut in cuts:
+        while i + 1 < len(a.cuts) and a.cuts[i + 1] <= cut:
+            i += 1
+        while j + 1 < len(b.cuts) and b.cuts[j + 1] <= cut:
+            j += 1
+        symbol = pairs.setdefault((a.symbols[i], b.symbols[j]), len(pairs))
+        if symbols and symbols[-1] == symbol:
+            continue
+        out_cuts.append(cut)
+        symbols.append(symbol)
+    return out_cuts, symbols, list(pairs)
+
+
+def _product(a: Dfa, b: Dfa, accept: Callable[[bool, bool], bool], *, both: bool) -> Dfa:
+    """The reachable product. With `both`, a pair with a dead half is dead, which keeps intersections small."""
+    cuts, symbols, pairs = _merge_alphabets(a, b)
+    dead: tuple[int, int] = (-1, -1)
+    live_a, live_b = (a.live_states(), b.live_states()) if both else (frozenset[int](), frozenset[int]())
+    start: tuple[int, int] = (0, 0)
+    if both and (0 not in live_a or 0 not in live_b):
+        start = dead
+    index: dict[tuple[int, int], int] = {start: 0}
+    order: list[tuple[int, int]] = [start]
+    rows: list[tuple[int, ...]] = []
+    for pair in order:
+        if pair == dead:
+            rows.append((index[dead],) * len(pairs))
+            continue
+        spend(1 + len(pairs) // 8)
+        row_a, row_b = a.table[pair[0]], b.table[pair[1]]
+        row: list[int] = []
+        for symbol_a, symbol_b in pairs:
+            target: tuple[int, int] = (row_a[symbol_a], row_b[symbol_b])
+            if both and (target[0] not in live_a or target[1] not in live_b):
+                target = dead
+            state = index.get(target)
+            if state is None:
+                state = index[target] = len(order)
+                order.append(target)
+                if state > MAX_PRODUCT_STATES:
+                    raise GrammarTooComplex("combining the string constraints needs too many states")
+            row.append(state)
+        rows.append(tuple(row))
+    accepting = frozenset(
+        i for i, p in enumerate(order) if p != dead and accept(p[0] in a.accepting, p[1] in b.accepting)
+    )
+    return Dfa(tuple(cuts), tuple(symbols), tuple(rows), accepting)
+
+
+def from_words(words: Iterable[str]) -> Dfa:
+    """The automaton of a finite set, as a trie."""
+    words = sorted(words)
+    alphabet = sorted({ord(c) for w in words for c in w})
+    cuts, symbols, members = partition([((c, c),) for c in alphabet])
+    symbol_of = {chr(c): members[i][0] for i, c in enumerate(alphabet)}
+    width = max(symbols) + 1
+    dead = 1
+    table: list[list[int]] = [[dead] * width, [dead] * width]
+    accepting: set[int] = set()
+    for word in words:
+        spend(1 + len(word) * (8 + width) // 64)
+        state = 0
+        for c in word:
+            symbol = symbol_of[c]
+            target = table[state][symbol]
+            if target == dead:
+                target = table[state][symbol] = len(table)
+                table.append([dead] * width)
+                if target > MAX_PRODUCT_STATES:
+                    raise GrammarTooComplex("an enumeration of strings is too long to combine")
+            state = target
+        accepting.add(state)
+    return Dfa(cuts, symbols, tuple(map(tuple, table)), frozenset(accepting))
+
+
+def of_length(low: int, high: int | None) -> Dfa:
+    """All words of low..high code points."""
+    last = low if high is None else high + 1
+    if last > MAX_PRODUCT_STATES:
+        raise GrammarTooComplex("a length bound is too large to combine with the other string constraints")
+    table = [(state + 1,) for state in range(last)] + [(last,)]
+    accepting = frozenset(range(low, last + 1 if high is None else last))
+    return Dfa((0,), (0,), tuple(table), accepting)
+
+
+def minimize(a: Dfa) -> Dfa:
+    """The smallest equivalent automaton, with equal symbols merged.
+
+    Blocks of states are split by the blocks that their rows lead to. Of the parts of a block the largest keeps its
+    number, so each state is renumbered a logarithmic number of times (as in Hopcroft 1971), and only the sources of
+    renumbered states are looked at again.
+    """
+    count, width = len(a.table), len(a.table[0])
+    if count > 3000:
+        return a
+    spend(1 + count * width // 32)
+    sources: list[list[int]] = [[] for _ in range(count)]
+    for state, row in enumerate(a.table):
+        for target in set(row):
+            sources[target].append(state)
+    blocks = [block for block in (set(a.accepting), set(range(count)) - a.accepting) if block]
+    block_of = [0] * count
+    for state in blocks[-1]:
+        block_of[state] = len(blocks) - 1
+    number_of = block_of.__getitem__
+    dirty = set(range(count))
+    while dirty:
+        spend(1 + len(dirty) * width // 32)
+        by_block: dict[int, list[int]] = {}
+        for state in dirty:
+            by_block.setdefault(block_of[state], []).append(state)
+        dirty = set[int]()
+        parts_of: list[tuple[int, list[list[int]]]] = []
+        for number, again in by_block.items():
+            parts = _parts(a.table, blocks[number], again, number_of)
+            if len(parts) > 1:
+                parts_of.append((number, parts))
+        for number, parts in parts_of:
+            parts.sort(key=len)
+            for part in parts[:-1]:
+                blocks[number].difference_update(part)
+                for state in part:
+                    block_of[state] = len(blocks)
+                    dirty.update(sources[state])
+                blocks.append(set(part))
+    return _quotient(a, block_of)
+
+
+def _parts(
+    table: Sequence[Sequence[int]], block: set[int], again: list[int], number_of: Callable[[int], int]
+) -> list[list[int]]:
+    """The parts of a block by where the rows lead. The states that are not in `again` all lead to the same blocks."""
+    parts: dict[tuple[int, ...], list[int]] = {}
+    if len(again) < len(block):
+        others = list(block.difference(again))
+        parts[tuple(map(number_of, table[others[0]]))] = others
+    for state in again:
+        parts.setdefault(tuple(map(number_of, table[state])), []).append(state)
+    return list(parts.values())
+
+
+def _quotient(a: Dfa, block_of: list[int]) -> Dfa:
+    """Merge states of one block; number them from the start state on; merge symbols with equal columns."""
+    number = {block_of[0]: 0}
+    sample = [0]
+    for state in sample:
+        for target in a.table[state]:
+            if block_of[target] not in number:
+                number[block_of[target]] = len(sample)
+                sample.append(target)
+    rows = [[number[block_of[target]] for target in a.table[state]] for state in sample]
+    columns: dict[tuple[int, ...], int] = {}
+    renamed = [columns.setdefault(column, len(columns)) for column in zip(*rows, strict=True)]
+    table = tuple(zip(*columns, strict=True))
+    cuts: list[int] = []
+    symbols: list[int] = []
+    for cut, old in zip(a.cuts, a.symbols, strict=True):
+        symbol = renamed[old]
+        if not symbols or symbols[-1] != symbol:
+            cuts.append(cut)
+            symbols.append(symbol)
+    accepting = frozenset(i for i, state in enumerate(sample) if state in a.accepting)
+    return Dfa(tuple(cuts), tuple(symbols), table, accepting)
+
+
+def has_word(a: Dfa, low: int, high: int | None) -> bool:
+    """Whether a word of low..high characters exists; `high` None means no bound."""
+    live = a.live_states()
+    found = live & {0}
+    # Beyond the last state, a longer word has passed one twice: the sets of states repeat.
+    top = low + len(a.table) if high is None else min(high, low + len(a.table))
+    for length in range(top + 1):
+        spend(1 + len(found) * len(a.table[0]) // 64)
+        if length >= low and not found.isdisjoint(a.accepting):
+            return True
+        found = frozenset(target for state in found for target in a.table[state]) & live
+        if not found:
+            return False
+    return False
+
+
+def longest_word(a: Dfa) -> int | None:
+    """Length of the longest word; None if the length is unbounded, -1 if there is no word."""
+    live = a.live_states()
+    if 0 not in live:
+        return -1
+    depth: dict[int, int] = {}
+    on_path: set[int] = set()
+    stack: list[tuple[int, bool]] = [(0, False)]
+    spend(len(a.table) * (8 + len(a.table[0])) // 32)
+    while stack:
+        state, leaving = stack.pop()
+        targets = {t for t in a.table[state] if t in live}
+        if leaving:
+            on_path.discard(state)
+            depth[state] = max((depth[t] + 1 for t in targets), default=0)
+            continue
+        if state in depth:
+            continue
+        if state in on_path:
+            return None
+        on_path.add(state)
+        stack.append((state, True))
+        for target in targets:
+            if target in on_path:
+                return None
+            if target not in depth:
+                stack.append((target, False))
+    return depth[0]

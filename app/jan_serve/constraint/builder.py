@@ -1,0 +1,57 @@
+"""Collects the rules of a grammar under construction and keeps their names unique and readable."""
+
+from __future__ import annotations
+
+import re
+
+from jan_serve.constraint.ast import NEVER, Expr, Grammar, RuleRef
+from jan_serve.constraint.limits import MAX_RULES
+from jan_serve.errors import GrammarTooComplex
+
+_UNSAFE = re.compile(r"[^a-zA-Z0-9]+")
+
+
+class RuleBuilder:
+    """Rules by name. `reserve` and `fill` serve recursive rules, `define` the others."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Expr] = {}
+        self.complete: set[str] = set()
+        """Rules that some text completes, as their writer knows; nothing in them needs to be pruned."""
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def reserve(self, hint: str, *, complete: bool = False) -> str:
+        """A new rule name made from `hint`; `complete` as in `RuleBuilder.complete`."""
+        stem = _UNSAFE.sub("-", hint)[:40].strip("-").lower() or "rule"
+        name = stem
+        if name in self._taken:
+            number = self._next.get(stem, 2)
+            while f"{stem}-{number}" in self._taken:
+                number += 1
+            self._next[stem] = number + 1
+            name = f"{stem}-{number}"
+        self._taken.add(name)
+        if complete:
+            self.complete.add(name)
+        if len(self._taken) > MAX_RULES:
+            raise GrammarTooComplex(f"the grammar would have more than {MAX_RULES} rules")
+        return name
+
+    def adopt(self, name: str) -> None:
+        """Take a name as it is: it belongs to a grammar that is being rewritten."""
+        self._taken.add(name)
+        self.rules[name] = NEVER
+
+    def fill(self, name: str, expr: Expr) -> None:
+        """Give a reserved name its body."""
+        self.rules[name] = expr
+
+    def define(self, hint: str, expr: Expr, *, complete: bool = False) -> RuleRef:
+        """A new rule with this body; `complete` as in `RuleBuilder.complete`."""
+        name = self.reserve(hint, complete=complete)
+        self.rules[name] = expr
+        return RuleRef(name)
+
+    def grammar(self, root: str) -> Grammar:
+        return Grammar(self.rules, root)

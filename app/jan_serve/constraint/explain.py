@@ -1,0 +1,113 @@
+"""Says what a JSON Schema costs as a grammar, and which keyword to change where it is refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, cast
+
+from jan_serve.constraint.enforced import enforced_schema
+from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
+from jan_serve.constraint.loosen import GIVEN_UP, Change, all_changes, changed, subschemas
+from jan_serve.core.constraint import Whitespace
+from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
+
+MOST_STEPS: Final = 20 * MAX_STEPS
+_MOST_TRIES: Final = 400
+_STEPS_IN_MS: Final = 500
+_SHOWN: Final = 5
+_CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
+
+
+class Cost(NamedTuple):
+    """steps: of the translation, of MAX_STEPS. remembered: places whose items the executor remembers."""
+
+    steps: int
+    rules: int
+    lark_bytes: int
+    remembered: int
+
+    def lines(self) -> list[str]:
+        """For people."""
+        found = [
+            f"translation: {self.steps:,} of {MAX_STEPS:,} steps, about {max(1, self.steps // _STEPS_IN_MS)} ms",
+            f"rules: {self.rules:,} of {MAX_RULES:,}",
+            f"Lark: {self.lark_bytes:,} of {MAX_LARK_BYTES:,} bytes",
+        ]
+        if self.remembered:
+            places = "1 place" if self.remembered == 1 else f"{self.remembered} places"
+            found.append(f"memory beside the grammar: unique items at {places}")
+        return found
+
+
+def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Cost:
+    """Raises as `enforced_schema`."""
+    grammar, memory, lark = enforced_schema(schema, whitespace=whitespace)
+    steps = spent()
+    remembered = sum(place.unique >= 0 for place in memory.places)
+    return Cost(steps, len(grammar.rules), len(lark.text), remembered)
+
+
+def ordered_objects(schema: Any) -> list[str]:
+    """Pointers of the objects that list several properties and write them in that order: as far as some are required,
+    and all where there are no others."""
+    return [
+        pointer
+        for pointer, node in subschemas(schema)
+        if isinstance(listed := node.get("properties"), dict)
+        and len(cast(dict[str, Any], listed)) > 1
+        and (node.get("required") or False in (node.get(keyword, True) for keyword in _CLOSING))
+    ]
+
+
+def smallest_change(
+    schema: Any,
+    refused: InvalidRequest,
+    *,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
+    most_steps: int = MOST_STEPS,
+) -> Change | None:
+    """One keyword to change, so that the schema compiles; None where no single one is found within a bounded search.
+
+    The keyword that the refusal names comes first, then those that say the least about a value. most_steps: of the
+    search.
+    """
+    changes = sorted(all_changes(schema), key=lambda change: _rank(change, refused))
+    steps = 0
+    for change in changes[:_MOST_TRIES]:
+        try:
+            cost_of_schema(changed(schema, change), whitespace=whitespace)
+        except InvalidRequest:
+            steps += max(spent(), 1)
+            if steps > most_steps:
+                return None
+        else:
+            return change
+    return None
+
+
+def _rank(change: Change, refused: InvalidRequest) -> tuple[bool, bool, int, bool]:
+    named = isinstance(refused, UnsupportedSchema) and refused.keyword == change.keyword
+    # A pointer may be that of the items of an array with the keyword.
+    near = isinstance(refused, UnsupportedSchema) and f"{refused.pointer}/".startswith(f"{change.pointer}/")
+    return not (named and near), not named, GIVEN_UP.index(change.keyword), change.becomes is None
+
+
+def explain(
+    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT, most_steps: int = MOST_STEPS
+) -> tuple[bool, list[str]]:
+    """Whether the schema compiles, and the lines that say what it costs or what to change."""
+    try:
+        cost = cost_of_schema(schema, whitespace=whitespace)
+    except InvalidRequest as error:
+        lines = [f"refused: {error.message}"]
+        if isinstance(error, GrammarTooComplex):
+            lines.append(f"steps until then: {spent():,} of {MAX_STEPS:,}")
+        change = smallest_change(schema, error, whitespace=whitespace, most_steps=most_steps)
+        lines.append(f"it compiles {change.line()}" if change else "no change of a single keyword was found")
+        return False, lines
+    lines = ["compiles", *cost.lines()]
+    ordered = ordered_objects(schema)
+    if ordered:
+        shown = ", ".join(pointer or "/" for pointer in ordered[:_SHOWN])
+        more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+        lines.append(f"properties come in the order of `properties`: {shown}{more}")
+    return True, lines

@@ -1,0 +1,336 @@
+"""The arguments of a function call in the notations that models write beside JSON: tags, keywords, bare keys.
+
+Narrower than the JSON translation, never wider: it leaves out unlisted names, names that the notation cannot hold, and
+what a reader of the notation would take for a value of another type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from jan_serve.constraint import charset
+from jan_serve.constraint.ast import (
+    EMPTY,
+    NEVER,
+    CharClass,
+    Expr,
+    Grammar,
+    Literal,
+    Special,
+    choice,
+    optional,
+    repeat,
+    sequence,
+)
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.document import Document
+from jan_serve.constraint.json_schema.emit import Emitter
+from jan_serve.constraint.json_schema.emit_bare_keys import BareKeyEmitter, is_bare
+from jan_serve.constraint.json_schema.emit_objects import Field, Shape, plain_members
+from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
+from jan_serve.constraint.json_schema.expand import Expander
+from jan_serve.constraint.json_schema.ir import (
+    NO_BOOLEAN,
+    NO_VALUE,
+    TRUE,
+    ObjectSpec,
+    TypeSets,
+    placed,
+)
+from jan_serve.constraint.json_schema.numbers import NumberSpec, intersect
+from jan_serve.constraint.json_schema.strings import NO_STRING, StringSet
+from jan_serve.constraint.limits import budget
+from jan_serve.constraint.text_form import PlainText
+from jan_serve.constraint.transform import prune
+from jan_serve.core.constraint import Whitespace
+from jan_serve.core.text_memory import TextMemory
+from jan_serve.errors import UnsupportedSchema
+
+_NAME = repeat(
+    CharClass(charset.of_chars("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")), 1, 64
+)
+_LONG_MARK = 4
+# Python strips more than `\s` of a pattern.
+_READS_AS_JSON = r"^[\s\u001c-\u001f\u0085]*([-+.0-9\[{(\"']|true|false|null|True|False|None)"
+_WHOLE: Final = NumberSpec(integer=True)
+
+Readings = Callable[[str], frozenset[str]]
+"""The types that a reader of raw text knows for the value of a name. What is none of them is read as a string."""
+_TEXT: Final = frozenset({"string"})
+_ANY: Final = _TEXT | {"number", "boolean", "null", "object", "array"}
+
+
+class ArgumentSlot(Enum):
+    """A slot in the notation of an argument: its name, its value, or the name of the value's type."""
+
+    KEY = "key"
+    VALUE = "value"
+    IS_STRING = "is_string"
+    JSON_TYPE = "json_type"
+
+
+class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
+    """How arguments are written.
+
+    argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
+    quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
+    JSON. names: a pattern of all names that may be written; "" for any. section: what opens and closes another form of
+    raw strings.
+    """
+
+    argument: tuple[Expr | ArgumentSlot, ...]
+    separator: Expr = EMPTY
+    stop: str | None = None
+    quote: Expr | None = None
+    names: str = ""
+    section: tuple[str, str] | None = None
+
+
+class ArgumentsGrammar(msgspec.Struct, frozen=True):
+    """most: characters of raw texts that the grammar does not count, by their keys. memory: of JSON."""
+
+    grammar: Grammar
+    most: dict[str, int]
+    memory: TextMemory = TextMemory()
+
+
+def translate_arguments(
+    schema: Any,
+    notation: ArgumentNotation,
+    *,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
+    readings: Readings | None = None,
+) -> ArgumentsGrammar:
+    """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them. readings: None where a reader
+    knows which names have strings only.
+
+    Raises as `json_schema_to_grammar`.
+    """
+    with budget(), placed(TRUE):
+        document = Document(schema)
+        emitter = _emitter(Expander(document), notation, whitespace)
+        writer = _Writer(emitter, notation, readings)
+        sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
+        root = choice([writer.object(spec) for spec in sets.object])
+        grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
+        if emitter.needs_memory is not None:
+            raise emitter.needs_memory
+    if grammar is None:
+        reason = "no JSON object satisfies the schema"
+        if writer.unwritten:
+            reason = f"this model's notation cannot hold the name {writer.unwritten[0]!r}"
+        raise UnsupportedSchema("", "type", reason)
+    most = {name: most for name, most in writer.most.items() if most is not None}
+    return ArgumentsGrammar(grammar, most)
+
+
+def _emitter(expander: Expander, notation: ArgumentNotation, whitespace: Whitespace) -> Emitter:
+    if notation.quote is None:
+        return Emitter(expander, whitespace=whitespace)
+    if notation.stop is None:
+        raise ValueError("raw strings need a stop")
+    return BareKeyEmitter(expander, quote=notation.quote, stop=notation.stop)
+
+
+class _Closing(NamedTuple):
+    """How a raw string without quotes ends, and what follows its stop, to the end of the argument."""
+
+    stop: RawStop
+    follows: tuple[Expr | ArgumentSlot, ...]
+
+
+class _Writer:
+    def __init__(self, emitter: Emitter, notation: ArgumentNotation, readings: Readings | None) -> None:
+        self._emit = emitter
+        self._names = strings.Pattern(notation.names)
+        kinds = (ArgumentSlot.JSON_TYPE, ArgumentSlot.IS_STRING)
+        raw = notation.stop is not None and notation.quote is None
+        self._is_read = raw and not any(kind in notation.argument for kind in kinds)
+        self._readings = readings
+        self._closing = self._closing_of(notation)
+        self._notation = msgspec.structs.replace(notation, argument=self._shared(notation.argument))
+        self._plain = PlainText()
+        self.most: dict[str, int | None] = {}
+        self.unwritten: list[str] = []
+
+    def _closing_of(self, notation: ArgumentNotation) -> _Closing | None:
+        """None where raw strings have a quote, or none are written."""
+        if notation.stop is None or notation.quote is not None:
+            return None
+        at = notation.argument.index(ArgumentSlot.VALUE) + 1
+        text, special = "", ""
+        while not special and notation.stop not in text:
+            part = notation.argument[at]
+            at += 1
+            if isinstance(part, Special):
+                special = part.text
+            elif isinstance(part, Literal):
+                text += part.text
+            else:
+                raise ValueError("the stop of raw strings is a text")
+        if special:
+            stop, rest = text.lstrip() + special, ""
+        else:
+            stop, rest = notation.stop, text.partition(notation.stop)[2]
+        gap = text.index(stop.removesuffix(special))
+        follows = (*([Literal(rest)] if rest else []), *notation.argument[at:])
+        return _Closing(RawStop(stop, special, gap, notation.section), self._shared(follows))
+
+    def _shared(self, parts: tuple[Expr | ArgumentSlot, ...]) -> tuple[Expr | ArgumentSlot, ...]:
+        """The marks of the notation as rules: each is written once, and not for every argument."""
+        return tuple(
+            self._emit.rules.define("mark", part)
+            if isinstance(part, Literal) and len(part.text) >= _LONG_MARK
+            else part
+            for part in parts
+        )
+
+    def object(self, spec: ObjectSpec) -> Expr:
+        """All arguments of one spec, in the order of its properties."""
+        expander = self._emit.expander
+        required = set(spec.required)
+        names = dict.fromkeys([*spec.props, *spec.required])
+        fields: list[Field] = []
+        for name in names:
+            conj = expander.algebra.lookup(spec, name)
+            with placed(conj):
+                if name in required or not expander.is_nothing(conj):
+                    sets = self._uncounted(name, self._as_read(expander.expand(conj), name))
+                    argument = self._argument(self._key(name), name, sets)
+                    if argument != NEVER or name in required:
+                        fields.append(Field(argument, name in required))
+        if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
+            raise UnsupportedSchema(
+                "", "minProperties", "arguments cannot be counted in this model's notation"
+            )
+        extra: Expr = NEVER
+        if not names and not spec.rules:
+            extra = self._argument(_NAME, "any", self._as_read(expander.expand(TRUE), None))
+        shape = Shape(fields, extra, [], 0, 0, None)
+        members = plain_members(self._emit.rules, shape, "arguments", comma=self._notation.separator)
+        return optional(members) if shape.may_be_empty() else members
+
+    def _key(self, name: str) -> Expr:
+        """NEVER for a name that a reader would end before its end."""
+        if self._notation.names and not strings.contains(self._names, name):
+            self.unwritten.append(name)
+            return NEVER
+        return self._plain.literal(name) if self._notation.quote is None else self._emit.key(name)
+
+    def _is_mark(self, name: str) -> bool:
+        """Whether an executor finds the value of this key."""
+        return self._notation.quote is None or is_bare(name)
+
+    def _as_read(self, sets: TypeSets, name: str | None) -> TypeSets:
+        """The values of an argument whose text is read as that value. name: None for one that is not listed."""
+        if not self._is_read:
+            return sets
+        if self._readings is None or name is None:
+            known = _ANY if self._has_others(sets) else _TEXT
+        else:
+            known = self._readings(name)
+        text = sets.string
+        if known != _TEXT:
+            text = strings.intersect(text, strings.complement(strings.Pattern(_READS_AS_JSON)))
+        whole = (intersect(spec, _WHOLE) for spec in sets.number) if "integer" in known else ()
+        return TypeSets(
+            null=sets.null and "null" in known,
+            boolean=sets.boolean if "boolean" in known else NO_BOOLEAN,
+            number=sets.number if "number" in known else tuple(spec for spec in whole if spec is not None),
+            string=text if "string" in known else NO_STRING,
+            array=sets.array if "array" in known else (),
+            object=sets.object if "object" in known else (),
+        )
+
+    def _uncounted(self, name: str, sets: TypeSets) -> TypeSets:
+        """The values of an argument, without the bound of a text that is too long to be counted here."""
+        text, most = sets.string, None
+        is_raw = self._notation.stop is not None and not self._has_others(sets) and self._is_mark(name)
+        counted = RawStop("").most if self._closing is None else self._closing.stop.most
+        if (
+            is_raw
+            and isinstance(text, strings.Length)
+            and text.low <= MOST_NEEDED_RAW
+            and counted < (text.high or 0)
+        ):
+            most = text.high
+            sets = msgspec.structs.replace(sets, string=strings.Length(text.low, None))
+        if self.most.setdefault(name, most) != most:
+            raise UnsupportedSchema(
+                "", "maxLength", "a long text has one bound only in this model's notation"
+            )
+        return sets
+
+    def _argument(self, key: Expr, hint: str, sets: TypeSets) -> Expr:
+        """One argument, in each spelling of its type."""
+        slots = self._notation.argument
+        until = self._until_stop(key, sets)
+        if until is not None:
+            return until
+        if ArgumentSlot.JSON_TYPE in slots or ArgumentSlot.IS_STRING in slots:
+            kinds = self._by_type(sets, hint)
+        else:
+            other = self._other(msgspec.structs.replace(sets, string=NO_STRING), hint)
+            whole = choice([self._string(sets.string, hint), other])
+            kinds = [("string", whole)]
+        return choice([self._filled(key, kind, value) for kind, value in kinds if value != NEVER])
+
+    def _until_stop(self, key: Expr, sets: TypeSets) -> Expr | None:
+        """An argument that is any raw string, or one of a bounded length."""
+        closing = self._closing
+        if closing is None or self._has_others(sets):
+            return None
+        until = text_until(sets.string, closing.stop)
+        if until is None:
+            return None
+        slots = self._notation.argument
+        parts = (*slots[: slots.index(ArgumentSlot.VALUE)], until, *closing.follows)
+        return self._filled(key, "string", EMPTY, parts)
+
+    def _filled(
+        self, key: Expr, kind: str, value: Expr, parts: tuple[Expr | ArgumentSlot, ...] | None = None
+    ) -> Expr:
+        words: dict[ArgumentSlot, Expr] = {
+            ArgumentSlot.KEY: key,
+            ArgumentSlot.VALUE: value,
+            ArgumentSlot.IS_STRING: Literal("true" if kind == "string" else "false"),
+            ArgumentSlot.JSON_TYPE: Literal(kind),
+        }
+        slots = self._notation.argument if parts is None else parts
+        return sequence([words[p] if isinstance(p, ArgumentSlot) else p for p in slots])
+
+    def _by_type(self, sets: TypeSets, hint: str) -> list[tuple[str, Expr]]:
+        parts = (
+            ("number", msgspec.structs.replace(NO_VALUE, number=sets.number)),
+            ("boolean", msgspec.structs.replace(NO_VALUE, boolean=sets.boolean)),
+            ("null", msgspec.structs.replace(NO_VALUE, null=sets.null)),
+            ("object", msgspec.structs.replace(NO_VALUE, object=sets.object)),
+            ("array", msgspec.structs.replace(NO_VALUE, array=sets.array)),
+        )
+        others = [(kind, self._other(part, hint)) for kind, part in parts if not part.is_nothing()]
+        return [("string", self._string(sets.string, hint)), *others]
+
+    def _has_others(self, sets: TypeSets) -> bool:
+        return not msgspec.structs.replace(sets, string=NO_STRING).is_nothing()
+
+    def _string(self, allowed: StringSet, hint: str) -> Expr:
+        stop = self._notation.stop
+        if strings.is_empty(allowed):
+            return NEVER
+        if stop is None or self._notation.quote is not None:
+            return self._emit.string(allowed, hint)
+        if self._notation.section is not None:
+            opening = strings.Pattern("^" + re.escape(self._notation.section[0]))
+            allowed = strings.intersect(allowed, strings.complement(opening))
+        return raw_text(allowed, stop, self._emit.rules, hint)
+
+    def _other(self, sets: TypeSets, hint: str) -> Expr:
+        """The value, if it is not a string."""
+        if not (sets.array or sets.object):
+            return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)
+        return self._emit.laid_out(self._emit.alternatives(sets, hint))

@@ -1,0 +1,343 @@
+"""Values that the assertion keywords of one schema allow, by type. In-place applicators are not read here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf, isfinite
+from typing import Any
+
+from jan_serve.constraint.json_schema import numbers, strings
+from jan_serve.constraint.json_schema.document import Document, Node
+from jan_serve.constraint.json_schema.formats import FORMATS
+from jan_serve.constraint.json_schema.ir import (
+    ANY_ARRAY,
+    ANY_BOOLEAN,
+    ANY_OBJECT,
+    ANY_VALUE,
+    FALSE_ONLY,
+    NO_BOOLEAN,
+    NO_VALUE,
+    TRUE,
+    TRUE_ONLY,
+    ArraySpec,
+    Conj,
+    Contains,
+    NameRule,
+    ObjectSpec,
+    TypeSets,
+)
+from jan_serve.constraint.json_schema.json_value import as_array, as_object
+from jan_serve.constraint.json_schema.keywords import (
+    ARRAY_KEYWORDS,
+    NUMBER_KEYWORDS,
+    OBJECT_KEYWORDS,
+    STRING_KEYWORDS,
+    TYPES,
+)
+from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.constraint.json_schema.terms import Terms
+from jan_serve.constraint.limits import MAX_COUNT
+from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
+
+
+class Assertions:
+    """Reads the keywords of one node; every wrong value is an InvalidSchema that names its place."""
+
+    def __init__(self, document: Document, terms: Terms) -> None:
+        self._document = document
+        self._terms = terms
+
+    def allowed(self, node: Node) -> TypeSets:
+        """The values that satisfy `type` and the keywords of each single type; `enum` and `const` are left out."""
+        schema = node.schema
+        result = self.types(node)
+        if not NUMBER_KEYWORDS.isdisjoint(schema) and result.number:
+            own = self.number(node)
+            found = (numbers.intersect(s, own) for s in result.number)
+            result = _with(result, number=tuple(s for s in found if s is not None))
+        if not STRING_KEYWORDS.isdisjoint(schema) and result.string != NO_STRING:
+            result = _with(result, string=self.string(node))
+        if not ARRAY_KEYWORDS.isdisjoint(schema) and result.array:
+            result = _with(result, array=(self.array(node),))
+        if not OBJECT_KEYWORDS.isdisjoint(schema) and result.object:
+            result = _with(result, object=(self.object(node),))
+        return result
+
+    # type, enum, const
+
+    def types(self, node: Node) -> TypeSets:
+        if "type" not in node.schema:
+            return ANY_VALUE
+        names = self.type_names(node)
+        number: tuple[NumberSpec, ...] = ()
+        if "number" in names:
+            number = ANY_NUMBER
+        elif "integer" in names:
+            number = (NumberSpec(integer=True),)
+        return TypeSets(
+            "null" in names,
+            ANY_BOOLEAN if "boolean" in names else NO_BOOLEAN,
+            number,
+            ANY_STRING if "string" in names else NO_STRING,
+            ANY_ARRAY if "array" in names else (),
+            ANY_OBJECT if "object" in names else (),
+        )
+
+    def type_names(self, node: Node) -> list[str]:
+        """The value of `type` as a list."""
+        value = node.schema["type"]
+        names = as_array(value) or [value]
+        for name in names:
+            if name not in TYPES:
+                raise InvalidSchema(f"{node.pointer}/type", f"{str(name)[:50]!r} is not a JSON type")
+        return names
+
+    def constant(self, node: Node, value: Any) -> TypeSets:
+        if value is None:
+            return _with(NO_VALUE, null=True)
+        if isinstance(value, bool):
+            return _with(NO_VALUE, boolean=TRUE_ONLY if value else FALSE_ONLY)
+        if isinstance(value, int | float):
+            return _with(NO_VALUE, number=(self.point(node, value),))
+        if isinstance(value, str):
+            return _with(NO_VALUE, string=strings.OneOfStrings((value,)))
+        items, members = as_array(value), as_object(value)
+        if items is not None:
+            parts = tuple((self._document.constant(node, item).positive,) for item in items)
+            return _with(NO_VALUE, array=(ArraySpec(parts, self._terms.false, len(parts), len(parts)),))
+        if members is not None:
+            props: dict[str, Conj] = {
+                name: (self._document.constant(node, item).positive,) for name, item in members.items()
+            }
+            rules = (NameRule(ANY_STRING, self._terms.false),)
+            return _with(NO_VALUE, object=(ObjectSpec(props, rules, tuple(props)),))
+        raise InvalidSchema(node.pointer, "a constant is not a JSON value")
+
+    def point(self, node: Node, value: float) -> NumberSpec:
+        """One number, with its spelling where that is not an integer's."""
+        exact = self._fraction(node, value)
+        return numbers.point(exact, json.dumps(value) if isinstance(value, float) else None)
+
+    def _fraction(self, node: Node, value: Any, keyword: str = "enum") -> Fraction:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be a number")
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be a finite number")
+        return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+
+    # numbers
+
+    def bounds(self, node: Node) -> list[tuple[str, Fraction, bool]]:
+        """(`minimum` or `maximum`, bound, excluded) for every bound keyword, draft 4 booleans included."""
+        schema = node.schema
+        result: list[tuple[str, Fraction, bool]] = []
+        for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+            flag = schema.get(exclusive)
+            # Larger numbers than a double holds are read as infinite.
+            none = inf if keyword == "maximum" else -inf
+            if keyword in schema and schema[keyword] != none:
+                result.append((keyword, self._fraction(node, schema[keyword], keyword), flag is True))
+            if flag is not None and not isinstance(flag, bool) and flag != none:
+                result.append((keyword, self._fraction(node, flag, exclusive), True))
+        return result
+
+    def multiple_of(self, node: Node) -> Fraction | None:
+        if "multipleOf" not in node.schema:
+            return None
+        value = self._fraction(node, node.schema["multipleOf"], "multipleOf")
+        if value <= 0:
+            raise InvalidSchema(f"{node.pointer}/multipleOf", "must be greater than 0")
+        return value
+
+    def number(self, node: Node) -> NumberSpec:
+        """Numbers that the number keywords allow."""
+        multiple = self.multiple_of(node)
+        result = NumberSpec(multiples=frozenset({multiple}) if multiple is not None else frozenset())
+        for keyword, bound, is_open in self.bounds(node):
+            low = keyword == "minimum"
+            spec = (
+                NumberSpec(low=bound, low_open=is_open) if low else NumberSpec(high=bound, high_open=is_open)
+            )
+            result = numbers.intersect(result, spec) or NumberSpec(low=Fraction(1), high=Fraction(0))
+        return result
+
+    # strings
+
+    def string(self, node: Node) -> StringSet:
+        """Strings that the string keywords allow."""
+        return strings.intersect_all(self.string_parts(node))
+
+    def string_parts(self, node: Node) -> list[StringSet]:
+        """One set per string keyword."""
+        schema = node.schema
+        parts: list[StringSet] = []
+        if "pattern" in schema:
+            parts.append(self.pattern(node, "pattern", schema["pattern"]))
+        name = schema.get("format")
+        if isinstance(name, str) and name in FORMATS and name != "base64":
+            parts.append(strings.Format(name))
+        if schema.get("contentEncoding") == "base64":
+            parts.append(strings.Format("base64"))
+        low, high = self.count(node, "minLength"), self.count(node, "maxLength")
+        if low or high is not None:
+            if high is not None and high < (low or 0):
+                parts.append(NO_STRING)
+            else:
+                parts.append(strings.Length(low or 0, high))
+        return parts
+
+    def pattern(self, node: Node, keyword: str, pattern: Any) -> StringSet:
+        """The strings that a pattern is found in."""
+        if not isinstance(pattern, str):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "a pattern is a string")
+        try:
+            return strings.pattern_set(pattern)
+        except UnsupportedPattern as error:
+            reason = f"{error.reason} (at character {error.position} of {pattern[:100]!r})"
+            raise UnsupportedSchema(node.pointer, keyword, reason) from error
+
+    def count(self, node: Node, keyword: str) -> int | None:
+        """The value of a keyword that counts; integral floats are integers. None for a bound that no text reaches."""
+        value = node.schema.get(keyword)
+        if value is None and keyword not in node.schema:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an integer of 0 or more")
+        if value > MAX_COUNT:
+            if keyword.startswith("min"):
+                raise UnsupportedSchema(node.pointer, keyword, f"no answer has more than {MAX_COUNT:,}")
+            return None
+        return value
+
+    # arrays
+
+    def items(self, node: Node) -> tuple[tuple[Conj, ...], Conj]:
+        """(positional items, all others), in the spelling of any draft."""
+        schema = node.schema
+        positive, child = self._terms.positive, self._document.child
+        items = as_array(schema.get("items"))
+        prefix: tuple[Conj, ...] = ()
+        rest: Conj = TRUE
+        if "prefixItems" in schema:
+            self._check(node, "prefixItems", list, "an array of schemas")
+            prefix = tuple(positive(child(node, "prefixItems", i)) for i in range(len(schema["prefixItems"])))
+        if items is not None:
+            prefix = tuple(positive(child(node, "items", i)) for i in range(len(items)))
+            if "additionalItems" in schema:
+                rest = positive(child(node, "additionalItems"))
+        elif "items" in schema:
+            rest = positive(child(node, "items"))
+        return prefix, rest
+
+    def contains(self, node: Node) -> Contains | None:
+        if "contains" not in node.schema:
+            return None
+        low = self.count(node, "minContains")
+        conj = self._terms.positive(self._document.child(node, "contains"))
+        return Contains(conj, 1 if low is None else low, self.count(node, "maxContains"))
+
+    def array(self, node: Node) -> ArraySpec:
+        """Arrays that the array keywords allow."""
+        schema = node.schema
+        prefix, rest = self.items(node)
+        contains = self.contains(node)
+        tuple_form = isinstance(schema.get("items"), list)
+        covers_all = "additionalItems" in schema if tuple_form else "items" in schema
+        return ArraySpec(
+            prefix,
+            rest,
+            self.count(node, "minItems") or 0,
+            self.count(node, "maxItems"),
+            (contains,) if contains is not None else (),
+            schema.get("uniqueItems") is True,
+            None if covers_all else len(prefix),
+            (contains.conj,) if contains is not None and self._document.draft >= 2020 else (),
+        )
+
+    # objects
+
+    def _check(self, node: Node, keyword: str, kind: type, what: str) -> None:
+        if not isinstance(node.schema[keyword], kind):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", f"must be {what}")
+
+    def required(self, node: Node) -> tuple[str, ...]:
+        """The names in `required`. Draft 3's boolean form says nothing about this schema."""
+        value = node.schema.get("required", [])
+        if isinstance(value, bool) and self._document.draft == 3:
+            return ()
+        names = as_array(value)
+        if names is None or not all(isinstance(name, str) for name in names):
+            raise InvalidSchema(f"{node.pointer}/required", "must be an array of names")
+        return tuple(dict.fromkeys(names))
+
+    def pattern_rules(self, node: Node) -> list[NameRule]:
+        """One rule per member of `patternProperties`."""
+        if "patternProperties" not in node.schema:
+            return []
+        self._check(node, "patternProperties", dict, "an object of schemas")
+        return [
+            NameRule(
+                self.pattern(node, "patternProperties", pattern),
+                self._terms.positive(self._document.child(node, "patternProperties", pattern)),
+            )
+            for pattern in node.schema["patternProperties"]
+        ]
+
+    def additional_names(self, node: Node) -> StringSet:
+        """Names that `patternProperties` leaves to `additionalProperties`; `properties` are not taken out."""
+        return strings.intersect_all(strings.complement(rule.names) for rule in self.pattern_rules(node))
+
+    def object(self, node: Node) -> ObjectSpec:
+        """Objects that the object keywords allow; dependencies and `propertyNames` are left out."""
+        schema = node.schema
+        terms, child = self._terms, self._document.child
+        patterns = self.pattern_rules(node)
+        props: dict[str, Conj] = {}
+        if "properties" in schema:
+            self._check(node, "properties", dict, "an object of schemas")
+            for name in schema["properties"]:
+                conj = terms.positive(child(node, "properties", name))
+                for rule in patterns:
+                    if strings.contains(rule.names, name):
+                        conj = terms.conjoin(conj, rule.conj)
+                props[name] = conj
+        rules = [rule for rule in patterns if rule.conj]
+        seen = (
+            strings.unite(strings.OneOfStrings(tuple(props)), _union_names(patterns))
+            if self.tracks
+            else NO_STRING
+        )
+        if "additionalProperties" in schema:
+            seen = ANY_STRING
+            additional = terms.positive(child(node, "additionalProperties"))
+            if additional:
+                rules.append(NameRule(self.additional_names(node), additional))
+        required = self.required(node)
+        high = self.count(node, "maxProperties")
+        return ObjectSpec(
+            props, tuple(rules), required, self.count(node, "minProperties") or 0, high, (), seen
+        )
+
+    tracks: bool = False
+    """Whether `seen` names are needed, which is so where the document has an `unevaluated` keyword."""
+
+
+def _union_names(rules: list[NameRule]) -> StringSet:
+    result: StringSet = NO_STRING
+    for rule in rules:
+        result = strings.unite(result, rule.names)
+    return result
+
+
+def _with(sets: TypeSets, **changes: Any) -> TypeSets:
+    values = {name: getattr(sets, name) for name in TypeSets.__struct_fields__}
+    values.update(changes)
+    return TypeSets(**values)
+
+
+with_types: Callable[..., TypeSets] = _with

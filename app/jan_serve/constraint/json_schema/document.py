@@ -1,0 +1,307 @@
+"""One schema document: its subschemas as interned nodes, and references between them.
+
+Nothing is fetched and no file is opened: a reference that leaves the document is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, cast
+from urllib.parse import unquote, urldefrag, urljoin
+
+from jan_serve.constraint.json_schema.json_value import as_array, as_object, kind_of, mentioned
+from jan_serve.constraint.json_schema.keywords import (
+    ASSERTIONS,
+    DROPPED,
+    DYNAMIC_REFERENCES,
+    REFERENCES,
+    SCHEMA_KEYWORDS,
+    SCHEMA_LIST_KEYWORDS,
+    SCHEMA_MAP_KEYWORDS,
+    UNEVALUATED,
+    declared_draft,
+    draft_of,
+    known_keywords,
+)
+from jan_serve.constraint.limits import MAX_SCHEMA_DEPTH
+from jan_serve.errors import InvalidSchema, UnsupportedSchema
+
+_RECURSIVE: Final = ""
+"""Stands for `$recursiveAnchor` among the dynamic anchors, none of which is empty."""
+
+
+class Node:
+    """A subschema at its place. Nodes are interned per document, so identity is equality.
+
+    scope: the base URIs of the resources on the way here that dynamic references may mean, the outermost first.
+    """
+
+    __slots__ = ("base", "negative", "parent", "positive", "schema", "scope", "token")
+
+    def __init__(
+        self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...] = ()
+    ) -> None:
+        self.schema = schema
+        self.base = base
+        self.parent = parent
+        self.token = token
+        self.scope = scope
+        self.positive = Term(self, True)
+        self.negative = Term(self, False)
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer (RFC 6901) of the place where the node was first met."""
+        tokens: list[str] = []
+        node: Node | None = self
+        while node is not None and node.token:
+            tokens.append(node.token)
+            node = node.parent
+        return "".join(reversed(tokens))
+
+    def is_trivial(self) -> bool:
+        schema = as_object(self.schema)
+        return self.schema is True or (schema is not None and ASSERTIONS.isdisjoint(schema))
+
+
+class Term:
+    """A node that has to hold, or has to fail."""
+
+    __slots__ = ("node", "positive")
+
+    def __init__(self, node: Node, positive: bool) -> None:
+        self.node = node
+        self.positive = positive
+
+    @property
+    def opposite(self) -> Term:
+        """The same node with the other sign."""
+        return self.node.negative if self.positive else self.node.positive
+
+
+def escape_token(token: str) -> str:
+    """One reference token of a JSON Pointer, with its slash."""
+    return "/" + token.replace("~", "~0").replace("/", "~1")
+
+
+class Document:
+    """The root schema with its drafts, identifiers and interned nodes."""
+
+    def __init__(self, root: Any) -> None:
+        _check_depth(root)
+        top = as_object(root) or {}
+        self.draft = draft_of(top.get("$schema"))
+        self._declared = "$schema" in top
+        self._strict = declared_draft(top.get("$schema")) is not None
+        self._raw = root
+        self.id_key = "id" if self.draft <= 4 else "$id"
+        self._nodes: dict[tuple[int, str, tuple[str, ...]], Node] = {}
+        # What has an identifier or an anchor: its schema, the base URI around it, and its pointer.
+        self._resources: dict[str, tuple[Any, str, str]] | None = None
+        self._anchors: dict[tuple[str, str], tuple[Any, str, str]] = {}
+        # The dynamic anchors of each resource, by its base URI; those that several resources have.
+        self._dynamic: dict[str, set[str]] = {}
+        self._ambiguous: set[tuple[str, str]] = set()
+        self._mentioned = mentioned(root, frozenset((*DYNAMIC_REFERENCES, *UNEVALUATED)))
+        if self.mentions(DYNAMIC_REFERENCES):
+            self._index()
+        self._kept: list[Any] = []
+        self.false = Node(False, "", None, "")
+        self.root = self._node(root, "", None, "", ())
+
+    def mentions(self, keywords: Iterable[str]) -> bool:
+        """Whether an object of the document, at any depth, has one of these keywords of DYNAMIC_REFERENCES and
+        UNEVALUATED."""
+        return not self._mentioned.isdisjoint(keywords)
+
+    def _node(self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...]) -> Node:
+        """base: around the schema. scope: of what leads here."""
+        base = self.base_of(schema, base)
+        anchors = self._dynamic.get(base)
+        if anchors and not anchors <= set[str]().union(*(self._dynamic[outer] for outer in scope)):
+            scope = (*scope, base)
+        key = (id(schema), base, scope)
+        node = self._nodes.get(key)
+        if node is None or isinstance(schema, bool):
+            members = as_object(schema) if self._strict else None
+            own = schema if members is None else known_keywords(members, self.draft)
+            node = Node(own, base, parent, token, scope)
+            if not isinstance(schema, dict | bool):
+                raise InvalidSchema(
+                    node.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
+                )
+            if isinstance(schema, dict):
+                self._nodes[key] = node
+        return node
+
+    def base_of(self, schema: Any, base: str) -> str:
+        """The base URI inside `schema`. Up to draft 7 a `$ref` hides the identifier beside it."""
+        members = as_object(schema) or {}
+        own = members.get(self.id_key)
+        if not isinstance(own, str) or own.startswith("#") or (self.draft <= 7 and "$ref" in members):
+            return base
+        if base and "$ref" in members and not self._declared:
+            reason = "beside $ref its meaning depends on the draft, and $schema names none"
+            raise UnsupportedSchema("", self.id_key, reason)
+        return urldefrag(urljoin(base, own))[0]
+
+    def child(self, node: Node, keyword: str, *path: str | int) -> Node:
+        """The subschema under `keyword` and the given member name or index."""
+        schema = node.schema[keyword]
+        token = "/" + keyword
+        for step in path:
+            schema = schema[step]
+            token += escape_token(str(step))
+        return self._node(schema, node.base, node, token, node.scope)
+
+    def check_negated(self, node: Node) -> None:
+        """Refuse to negate what only older drafts have where no draft is named: it may mean nothing."""
+        foreign = DROPPED.intersection(node.schema) if not self._strict else ()
+        if foreign:
+            reason = "under `not`, `oneOf` or `if` its meaning depends on the draft, and $schema names none"
+            raise UnsupportedSchema(node.pointer, min(foreign), reason)
+
+    def constant(self, node: Node, value: Any) -> Node:
+        """A node that is not in the document: the schema that only `value` satisfies."""
+        schema = {"const": value}
+        self._kept.append(schema)
+        return Node(schema, node.base, node, "/const")
+
+    def resolve(self, node: Node, keyword: str) -> Node:
+        """The node that the reference keyword of `node` names. Raises UnsupportedSchema or InvalidSchema."""
+        ref = node.schema[keyword]
+        if not isinstance(ref, str):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "a reference is a string")
+        target, fragment = _target(node.base, ref)
+        if keyword in DYNAMIC_REFERENCES:
+            target = self._outermost(node, keyword, target, fragment)
+        if target == "" and (fragment == "" or fragment.startswith("/")):
+            return self._walk(node, keyword, (self._raw, "", ""), fragment)
+        resource = self._index().get(target)
+        if resource is None:
+            raise UnsupportedSchema(
+                node.pointer, keyword, f"{ref[:200]!r} is outside this document, and nothing is fetched"
+            )
+        if fragment and not fragment.startswith("/"):
+            found = self._anchors.get((target, fragment))
+            if found is None:
+                raise InvalidSchema(
+                    f"{node.pointer}/{keyword}", f"no anchor {fragment[:100]!r} in this document"
+                )
+            schema, base, place = found
+            return self._node(schema, base, None, place, node.scope)
+        return self._walk(node, keyword, resource, fragment)
+
+    def outside(self) -> Iterator[str]:
+        """The URIs of the resources that references name and that are not in this document."""
+        index = self._index()
+        for schema, _, base, _ in self._subschemas(self._raw):
+            for keyword in REFERENCES:
+                ref = schema.get(keyword)
+                if isinstance(ref, str) and (target := _target(base, ref)[0]) not in index:
+                    yield target
+
+    def _outermost(self, node: Node, keyword: str, target: str, fragment: str) -> str:
+        """The resource that a dynamic reference to `target` means: of those on the way here, the first one that has the
+        same dynamic anchor, if `target` has it."""
+        anchor = _RECURSIVE if keyword == "$recursiveRef" else fragment
+        if anchor not in self._dynamic.get(target, ()):
+            return target
+        found = next((base for base in node.scope if anchor in self._dynamic[base]), target)
+        if (found, anchor) in self._ambiguous:
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "its $dynamicAnchor is in one resource twice")
+        return found
+
+    def _walk(self, origin: Node, keyword: str, start: tuple[Any, str, str], pointer: str) -> Node:
+        value, base, _ = start
+        place = ""
+        for raw in pointer.split("/")[1:]:
+            base = self.base_of(value, base)
+            token = raw.replace("~1", "/").replace("~0", "~")
+            members, items = as_object(value), as_array(value)
+            if members is not None and token in members:
+                value = members[token]
+            elif items is not None and token.isascii() and token.isdigit() and int(token[:9]) < len(items):
+                value = items[int(token[:9])]
+            else:
+                raise InvalidSchema(f"{origin.pointer}/{keyword}", f"nothing is at {pointer[:200]!r}")
+            place += escape_token(token)
+        return self._node(value, base, None, place, origin.scope)
+
+    def _index(self) -> dict[str, tuple[Any, str, str]]:
+        """Identifiers and anchors, found once, in places where a schema is expected."""
+        if self._resources is None:
+            self._resources = {"": (self._raw, "", "")}
+            for schema, around, base, pointer in self._subschemas(self._raw):
+                self._register(schema, around, base, pointer)
+            several = Counter(anchor for anchors in self._dynamic.values() for anchor in anchors)
+            for base, anchors in self._dynamic.items():
+                self._dynamic[base] = {anchor for anchor in anchors if several[anchor] > 1}
+        return self._resources
+
+    def _subschemas(self, root: Any) -> Iterator[tuple[dict[str, Any], str, str, str]]:
+        """Every object schema in places where a schema is expected: the base URI around it, its own, its pointer."""
+        todo: list[tuple[Any, str, str]] = [(root, "", "")]
+        while todo:
+            value, around, pointer = todo.pop()
+            members = as_object(value)
+            if members is None:
+                continue
+            base = self.base_of(value, around)
+            yield members, around, base, pointer
+            for key, part in members.items():
+                place = pointer + escape_token(key)
+                parts, items = as_object(part), as_array(part)
+                if key in SCHEMA_MAP_KEYWORDS and parts is not None:
+                    todo += [(sub, base, place + escape_token(name)) for name, sub in parts.items()]
+                elif key in SCHEMA_LIST_KEYWORDS and items is not None:
+                    todo += [(sub, base, f"{place}/{i}") for i, sub in enumerate(items)]
+                elif key in SCHEMA_KEYWORDS:
+                    todo.append((part, base, place))
+
+    def _register(self, schema: dict[str, Any], around: str, base: str, pointer: str) -> None:
+        assert self._resources is not None
+        place = (schema, around, pointer)
+        is_resource = isinstance(schema.get(self.id_key), str)
+        if is_resource:
+            self._resources.setdefault(base, place)
+        for key in ("id", "$id"):
+            name = schema.get(key)
+            if isinstance(name, str) and name.startswith("#"):
+                self._anchors.setdefault((base, name[1:]), place)
+        for key in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(key)
+            if isinstance(name, str):
+                self._anchors.setdefault((base, name), place)
+        name = schema.get("$dynamicAnchor")
+        if isinstance(name, str) and name != _RECURSIVE:
+            anchors = self._dynamic.setdefault(base, set())
+            if name in anchors:
+                self._ambiguous.add((base, name))
+            anchors.add(name)
+        if schema.get("$recursiveAnchor") is True and (is_resource or not pointer):
+            self._dynamic.setdefault(base, set()).add(_RECURSIVE)
+
+
+def _target(base: str, ref: str) -> tuple[str, str]:
+    """The URI of the resource that a reference names, and its fragment."""
+    # urljoin knows no `urn:` bases, and a fragment keeps the base whatever it is.
+    target, fragment = urldefrag(base + ref if ref.startswith("#") else urljoin(base, ref))
+    return target, unquote(fragment)
+
+
+def _check_depth(schema: Any) -> None:
+    """Refuse schemas that would exhaust the stack; nesting counts objects and lists."""
+    level: list[Any] = [schema]
+    for _ in range(MAX_SCHEMA_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            if type(value) is dict:
+                below += cast("dict[str, Any]", value).values()
+            elif type(value) is list:
+                below += cast("list[Any]", value)
+        level = below
+        if not level:
+            return
+    raise InvalidSchema("", f"nested deeper than {MAX_SCHEMA_DEPTH} levels")

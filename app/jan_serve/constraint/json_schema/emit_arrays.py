@@ -1,0 +1,281 @@
+"""Writes one array spec: positional items, counted items, `contains`, and uniqueness over finite item sets."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jan_serve.constraint.ast import (
+    EMPTY,
+    NEVER,
+    Expr,
+    Literal,
+    RuleRef,
+    Token,
+    choice,
+    optional,
+    repeat,
+    sequence,
+)
+from jan_serve.constraint.json_schema import numbers, strings
+from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, TypeSets
+from jan_serve.constraint.json_schema.unique_items import remembered_items
+from jan_serve.constraint.limits import spend
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.emit import Emitter
+
+_MAX_UNIQUE_VALUES = 8
+_MAX_STATES = 3000
+_RULE_EVERY = 6
+
+
+def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    """The text of the arrays of one spec. Raises UnsupportedSchema where uniqueness cannot be decided."""
+    spec = _trimmed(emit, spec)
+    if spec.high is not None and spec.high < spec.low:
+        return NEVER
+    may_be_empty = spec.low == 0 and not any(c.low for c in spec.contains)
+    return emit.brackets("[", _items(emit, spec, hint), "]", may_be_empty=may_be_empty)
+
+
+def _items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    """One item or more."""
+    if spec.unique:
+        if not _unique_by_itself(emit, spec):
+            return _unique_items(emit, spec, hint)
+        spec = msgspec.structs.replace(spec, unique=False)
+    if spec.contains:
+        return _counted_items(emit, spec, hint)
+    return _plain_items(emit, spec, hint)
+
+
+def _trimmed(emit: Emitter, spec: ArraySpec) -> ArraySpec:
+    """The spec with `high` lowered to the first place where no item is possible."""
+    false = emit.expander.terms.false
+    limit: int | None = None
+    for index, conj in enumerate(spec.prefix):
+        if conj == false:
+            limit = index
+            break
+    if limit is None and emit.expander.is_nothing(spec.rest):
+        limit = len(spec.prefix)
+    if limit is not None and (spec.high is None or spec.high > limit):
+        spec = msgspec.structs.replace(spec, high=limit)
+    if spec.high is not None and len(spec.prefix) > spec.high:
+        spec = msgspec.structs.replace(spec, prefix=spec.prefix[: spec.high])
+    return spec
+
+
+def _item(spec: ArraySpec, index: int) -> Conj:
+    return spec.prefix[index] if index < len(spec.prefix) else spec.rest
+
+
+def _plain_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    if spec.high == 0:
+        return NEVER
+    count = len(spec.prefix)
+    comma = emit.comma()
+    tail: Expr = EMPTY
+    if spec.high is None or spec.high > count:
+        start = max(count, 1)
+        high = None if spec.high is None else spec.high - start
+        more = sequence([comma, emit.value(spec.rest, f"{hint}-item")])
+        tail = repeat(more, max(spec.low - start, 0), high)
+    for index in range(count - 1, 0, -1):
+        tail = sequence([comma, emit.value(spec.prefix[index], f"{hint}-item"), tail])
+        if index >= spec.low:
+            tail = optional(tail)
+        if index % _RULE_EVERY == 0:
+            tail = emit.rules.define(f"{hint}-tail", tail)
+    return sequence([emit.value(_item(spec, 0), f"{hint}-item"), tail])
+
+
+def _counted_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    """One rule per (number of items, number of matches per `contains`), each capped where it no longer matters."""
+    caps = tuple(c.low if c.high is None else c.high + 1 for c in spec.contains)
+    last = max(len(spec.prefix), spec.low, 1, *(c.start for c in spec.contains), spec.high or 0)
+    size = last + 1
+    for cap in caps:
+        size *= cap + 1
+    if size > _MAX_STATES:
+        raise GrammarTooComplex("minContains, maxContains, minItems and maxItems multiply to too many states")
+    names: dict[tuple[int, tuple[int, ...]], str] = {}
+    todo: list[tuple[int, tuple[int, ...]]] = []
+
+    def state(index: int, counts: tuple[int, ...]) -> Expr:
+        key = (min(index, last), counts)
+        if key not in names:
+            names[key] = emit.rules.reserve(f"{hint}-items")
+            todo.append(key)
+        return RuleRef(names[key])
+
+    def body(index: int, counts: tuple[int, ...]) -> Expr:
+        options: list[Expr] = []
+        if index >= max(spec.low, 1) and all(n >= c.low for n, c in zip(counts, spec.contains, strict=True)):
+            options.append(EMPTY)
+        if spec.high is None or index < spec.high:
+            for conj, after in _classified(emit, spec, index, counts):
+                value = emit.value(conj, f"{hint}-item")
+                options.append(sequence([emit.comma() if index else EMPTY, value, state(index + 1, after)]))
+        return choice(options)
+
+    start = body(0, (0,) * len(caps))
+    while todo:
+        key = todo.pop()
+        emit.rules.fill(names[key], body(*key))
+    return start
+
+
+def _classified(
+    emit: Emitter, spec: ArraySpec, index: int, counts: tuple[int, ...]
+) -> list[tuple[Conj, tuple[int, ...]]]:
+    """The next item, split by which `contains` it satisfies, with the counts after it."""
+    conjoin = emit.expander.terms.conjoin
+    options: list[tuple[Conj, tuple[int, ...]]] = [(_item(spec, index), ())]
+    for number, c in enumerate(spec.contains):
+        count = counts[number]
+        settled = c.high is None and count >= c.low
+        if settled or index < c.start:
+            options = [(conj, (*after, count)) for conj, after in options]
+            continue
+        misses = _negated(emit, c.conj, required=c.high is not None)
+        split: list[tuple[Conj, tuple[int, ...]]] = []
+        for conj, after in options:
+            if c.high is None or count < c.high:
+                split.append((conjoin(conj, c.conj), (*after, count + 1)))
+            split.append((conjoin(conj, misses), (*after, count)))
+        options = split
+        spend(len(options))
+    return [(conj, after) for conj, after in options if not emit.expander.is_nothing(conj)]
+
+
+def _negated(emit: Emitter, conj: Conj, *, required: bool) -> Conj:
+    """The items that do not match. Without an upper count an overlap does no harm, so "anything" may stand in."""
+    terms = emit.expander.terms
+    if not conj:
+        return terms.false
+    if conj == terms.false:
+        return ()
+    if len(conj) == 1:
+        opposite: Conj = (conj[0].opposite,)
+        try:
+            emit.expander.expand(opposite)
+        except (UnsupportedSchema, GrammarTooComplex):
+            if required:
+                raise
+        else:
+            return opposite
+    if required:
+        raise GrammarTooComplex("maxContains over several combined schemas")
+    return ()
+
+
+def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
+    """Whether the items differ whatever they are: at most one, or positional and pairwise disjoint."""
+    if spec.high is None:
+        return False
+    if spec.high <= 1:
+        return True
+    items = [_item(spec, index) for index in range(min(spec.high, _MAX_UNIQUE_VALUES + 1))]
+    if spec.high > len(items):
+        return False
+    terms, expander = emit.expander.terms, emit.expander
+    return all(expander.is_nothing(terms.conjoin(a, b)) for i, a in enumerate(items) for b in items[i + 1 :])
+
+
+def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    """One rule per set of values used so far; only for few values."""
+    if spec.contains:
+        raise UnsupportedSchema("", "uniqueItems", "together with contains")
+    keys: dict[object, Expr] = {}
+    for conj in (*spec.prefix, spec.rest):
+        if emit.expander.is_nothing(conj):
+            continue
+        sets = emit.expander.expand(conj)
+        found = _finite_values(emit, sets, hint)
+        if found is None:
+            if emit.remembers_items:
+                return _remembered(emit, spec, hint)
+            raise UnsupportedSchema(
+                _place(conj), "uniqueItems", "only decidable where the items have few possible values"
+            )
+        keys.update(found)
+    if len(keys) > _MAX_UNIQUE_VALUES and emit.remembers_items:
+        return _remembered(emit, spec, hint)
+    if len(keys) > _MAX_UNIQUE_VALUES:
+        raise UnsupportedSchema(
+            _place(spec.rest),
+            "uniqueItems",
+            f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values",
+        )
+    order = list(keys)
+    high = len(order) if spec.high is None else min(spec.high, len(order))
+    allowed = [
+        set(_finite_values(emit, emit.expander.expand(_item(spec, index)), hint) or {})
+        for index in range(high)
+    ]
+    names: dict[int, str] = {}
+    todo: list[int] = []
+
+    def body(used: int) -> Expr:
+        count = used.bit_count()
+        options: list[Expr] = []
+        if count >= max(spec.low, 1):
+            options.append(EMPTY)
+        for number, key in enumerate(order):
+            if count < high and not used >> number & 1 and key in allowed[count]:
+                after = used | 1 << number
+                if after not in names:
+                    names[after] = emit.rules.reserve(f"{hint}-unique")
+                    todo.append(after)
+                options.append(sequence([emit.comma() if count else EMPTY, keys[key], RuleRef(names[after])]))
+        return choice(options)
+
+    start = body(0)
+    while todo:
+        used = todo.pop()
+        emit.rules.fill(names[used], body(used))
+    return start
+
+
+def _remembered(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    items, emit.unique[spec] = remembered_items(emit, spec, hint, _place(spec.rest))
+    return items
+
+
+def _place(conj: Conj) -> str:
+    return conj[0].node.pointer if conj else ""
+
+
+def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, Expr] | None:
+    """The values of a small set with their texts, by JSON equality; None where the set is large or open."""
+    if sets.array or sets.object or not isinstance(sets.string, strings.OneOfStrings):
+        return None
+    found: dict[object, Expr] = {}
+    if sets.null:
+        found["null", None] = Token(Literal("null"))
+    for bit, text in ((1, "false"), (2, "true")):
+        if sets.boolean & bit:
+            found["boolean", text] = Token(Literal(text))
+    for spec in sets.number:
+        values = _finite_numbers(spec)
+        if values is None:
+            return None
+        for value in values:
+            found["number", value] = emit.number(numbers.intersect(spec, numbers.point(value)) or spec, hint)
+    for text in sets.string.values:
+        found["string", text] = emit.string(strings.OneOfStrings((text,)), hint)
+    return found
+
+
+def _finite_numbers(spec: numbers.NumberSpec) -> list[Fraction] | None:
+    if spec.low is not None and spec.low == spec.high:
+        return [spec.low]
+    first, last = numbers.whole_bounds(spec)
+    if not spec.is_whole() or first is None or last is None or last - first > _MAX_UNIQUE_VALUES:
+        return None
+    return [value for n in range(first, last + 1) if spec.contains(value := Fraction(n))]

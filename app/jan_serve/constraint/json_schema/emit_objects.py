@@ -1,0 +1,359 @@
+"""Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
+the last one that must be there, so no name is less certain before it.
+
+A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does;
+without one, what needs different names is refused. With a memory, optional properties come in any order too, where
+other names do: no name is certain there. Where other names may run out, they come last and are counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jan_serve.constraint.ast import (
+    EMPTY,
+    NEVER,
+    Expr,
+    RuleRef,
+    choice,
+    optional,
+    repeat,
+    sequence,
+)
+from jan_serve.constraint.automata import dfa as automata
+from jan_serve.constraint.automata.counting import count_words
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.ir import TRUE, NameRule, ObjectSpec
+from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.constraint.json_schema.unlisted_names import (
+    MAX_NAME_CLASSES,
+    every_name_has_a_value,
+    name_classes,
+    names_that_run_out,
+)
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.emit import Emitter
+
+_MAX_STATES = 4000
+_MAX_NAMES = 10_000
+"""Of a finite set, in one object."""
+_LONG_ROW = 8
+"""Executors recurse into a rule at the first reference to it. So a row of rules of which each refers to the next one is
+referred to every so many rules, from its end on."""
+_MAX_EXISTS = 4
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One listed property: its text (name, colon, value), whether it must be there, and whether other names come only
+    after it."""
+
+    entry: Expr
+    required: bool
+    leads: bool = False
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """An object ready to be written: listed fields and other entries.
+
+    `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
+    `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
+    repeat in the grammar, any beginning of a listed one also begins another one, and all that must be there lead.
+    """
+
+    fields: list[Field]
+    extra: Expr
+    wanted: list[Expr]
+    conditions: int
+    low: int
+    high: int | None
+    extras: int | None = None
+    in_any_order: bool = False
+
+    def may_be_empty(self) -> bool:
+        return not (self.low or self.conditions or any(field.required for field in self.fields))
+
+
+def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
+    """The text of the objects of one spec."""
+    if spec == ObjectSpec() and hint != "object":
+        return emit.shared("object")
+    options: list[Expr] = []
+    for settled in _settle_exists(emit, spec):
+        shape = _shape(emit, settled, frozenset(spec.required), hint)
+        counted = (
+            shape.wanted
+            or shape.low > _least(shape.fields)
+            or shape.high is not None
+            or shape.extras is not None
+        )
+        if shape.in_any_order and not (shape.wanted or (counted and _open_from(shape) >= 0)):
+            members = _members_in_any_order(emit, shape, hint)
+        elif counted:
+            members = _counted_members(emit, shape, hint)
+        else:
+            members = plain_members(emit.rules, shape, hint, comma=emit.comma())
+        options.append(emit.brackets("{", members, "}", may_be_empty=shape.may_be_empty()))
+    return choice(options)
+
+
+def _least(fields: list[Field]) -> int:
+    """The minimum number of properties; any positive number counts as one."""
+    return sum(field.required for field in fields)
+
+
+def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
+    """Split each "some property ..." into: this listed one, that listed one, or an unlisted one."""
+    done = [msgspec.structs.replace(spec, exists=())]
+    for exists in spec.exists:
+        split: list[ObjectSpec] = []
+        for own in done:
+            split += emit.expander.algebra.by_property(own, exists)
+            split.append(msgspec.structs.replace(own, exists=(*own.exists, exists)))
+        done = split
+        if len(done) > MAX_NAME_CLASSES:
+            raise GrammarTooComplex("too many ways to satisfy a condition on some property")
+    return done
+
+
+def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) -> Shape:
+    expander = emit.expander
+    names = dict.fromkeys([*spec.props, *spec.required])
+    required = set(spec.required)
+    fields: list[Field] = []
+    for name in names:
+        conj = expander.algebra.lookup(spec, name)
+        if name not in required and expander.is_nothing(conj):
+            continue
+        entry = sequence([emit.key(name), emit.colon(), emit.value(conj, name)])
+        fields.append(Field(entry, name in required, name in leading))
+    listed = tuple(names)
+    extra = choice(_extras(emit, spec, listed, hint))
+    if len(spec.exists) > _MAX_EXISTS:
+        raise GrammarTooComplex("too many conditions on some property at once")
+    wanted = [_wanted_entry(emit, spec, listed, hint, mask) for mask in range(1, 1 << len(spec.exists))]
+    shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
+    if extra == NEVER:
+        return shape
+    if not emit.remembers:
+        emit.needs_memory = emit.needs_memory or _needs_memory(spec)
+        return shape
+    emit.names_repeat = True
+    names = names_that_run_out(expander, spec)
+    if names is None:
+        free = all(field.leads or not field.required for field in fields)
+        return msgspec.structs.replace(
+            shape, in_any_order=free and every_name_has_a_value(expander, spec.rules)
+        )
+    emit.counted_names.append(spec)
+    endless = automata.longest_word(names) is None
+    return msgspec.structs.replace(
+        shape, extras=None if endless else min(count_words(names, _MAX_NAMES), _MAX_NAMES)
+    )
+
+
+def _needs_memory(spec: ObjectSpec) -> UnsupportedSchema | None:
+    """Why the names of an object must differ. A reader keeps one value of a name that is there twice: so the other
+    names count as one, and none of them settles a condition on its value."""
+    if spec.low > len(set(spec.required)) + 1:
+        keyword, reason = "minProperties", "names that are not listed cannot be counted where they may repeat"
+    elif any(exists.conj != TRUE for exists in spec.exists):
+        keyword, reason = (
+            "additionalProperties",
+            "the value of some property cannot be held where names may repeat",
+        )
+    else:
+        return None
+    return UnsupportedSchema("", keyword, reason)
+
+
+def _wanted_entry(emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, mask: int) -> Expr:
+    """An unlisted entry that settles all conditions of the mask at once."""
+    names, conj = ANY_STRING, TRUE
+    for number, exists in enumerate(spec.exists):
+        if mask >> number & 1:
+            names = strings.intersect(names, exists.names)
+            conj = emit.expander.terms.conjoin(conj, exists.conj)
+    return choice(_extras(emit, spec, listed, hint, NameRule(names, conj)))
+
+
+def _extras(
+    emit: Emitter, spec: ObjectSpec, listed: tuple[str, ...], hint: str, wanted: NameRule | None = None
+) -> list[Expr]:
+    """Entries with unlisted names, one per class of names that obey the same rules."""
+    terms = emit.expander.terms
+    start = (ANY_STRING, TRUE) if wanted is None else (wanted.names, wanted.conj)
+    classes = name_classes(terms, spec.rules, *start)
+    entries: list[Expr] = []
+    for names, conj in classes:
+        if conj == terms.false or emit.expander.is_nothing(conj):
+            continue
+        name = _name_expr(emit, names, listed, hint)
+        if name != NEVER:
+            entries.append(sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
+    return entries
+
+
+def _name_expr(emit: Emitter, names: StringSet, listed: tuple[str, ...], hint: str) -> Expr:
+    if names == ANY_STRING:
+        if not listed:
+            return emit.name(ANY_STRING, hint)
+        return emit.name_outside(ANY_STRING, listed, hint)
+    if isinstance(names, strings.NotIn) and isinstance(names.item, strings.OneOfStrings):
+        return emit.name_outside(ANY_STRING, tuple(dict.fromkeys(names.item.values + listed)), hint)
+    if strings.is_empty(names):
+        return NEVER
+    taken = tuple(name for name in listed if strings.contains(names, name))
+    if not taken:
+        return emit.name(names, f"{hint}-name")
+    if isinstance(names, strings.OneOfStrings):
+        left = strings.OneOfStrings(tuple(value for value in names.values if value not in taken))
+        return emit.name(left, f"{hint}-name") if left.values else NEVER
+    return emit.name_outside(names, taken, hint)
+
+
+def plain_members(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:
+    """One member or more, without counting. Up to the first field that must be there, one rule per field has the rows
+    that begin with it or with a later one; the rest is one row.
+
+    comma: between two members.
+    """
+    fields, extra = shape.fields, shape.extra
+    first_required = next((i for i, field in enumerate(fields) if field.required), None)
+    starts = len(fields) if first_required is None else first_required + 1
+    open_from = _open_from(shape)
+    may_begin = extra != NEVER and open_from < 0
+    if may_begin and fields:
+        extra = rules.define(f"{hint}-other", extra)
+    others: Expr = repeat(sequence([comma, extra]), 0, None)
+    if others != EMPTY and len(fields) - open_from > 1:
+        others = rules.define(f"{hint}-others", others)
+    tail: Expr = EMPTY
+    rows: Expr = NEVER
+    late: list[Expr] = []
+    for index in range(len(fields) - 1, -1, -1):
+        field = fields[index]
+        entry = sequence([field.entry, others]) if index >= open_from else field.entry
+        if index >= starts:
+            member = sequence([comma, entry])
+            tail = sequence([member if field.required else optional(member), tail])
+            continue
+        rows = choice([sequence([entry, tail]), rows])
+        if index > 0 or may_begin:
+            rows = rules.define(f"{hint}-members", rows)
+            more = sequence([comma, rows])
+            tail = optional(more) if first_required is None else more
+        if (starts - index) % _LONG_ROW == 0 and index > 0:
+            late.append(rows)
+    # The last ones first. They are among the rows that begin with any field.
+    return choice([*late, rows, sequence([extra, others, tail]) if may_begin else NEVER])
+
+
+def _open_from(shape: Shape) -> int:
+    """The index of the field that other names come after; -1 if there is none."""
+    if shape.extras is not None:
+        return len(shape.fields) - 1
+    return max((index for index, field in enumerate(shape.fields) if field.leads), default=-1)
+
+
+def _cap(shape: Shape) -> int:
+    """The number of members from which on they need not be counted."""
+    count = len(shape.fields)
+    cap = max(shape.low, 1) if shape.high is None else max(shape.high, 1)
+    if (count + 1) * (min(cap, count + shape.low + 1) + 1) << shape.conditions > _MAX_STATES:
+        raise GrammarTooComplex(
+            "minProperties, maxProperties and the listed properties multiply to too many states"
+        )
+    return cap
+
+
+def _members_in_any_order(emit: Emitter, shape: Shape, hint: str) -> Expr:
+    """One member or more: up to the last one that must be there in order, then the other ones."""
+    last = _open_from(shape)
+    entries: list[Expr] = [
+        field.entry if field.required or index > last else emit.rules.define(f"{hint}-member", field.entry)
+        for index, field in enumerate(shape.fields)
+    ]
+    optional = [entry for entry, field in zip(entries, shape.fields, strict=True) if not field.required]
+    other = emit.rules.define(f"{hint}-other", choice([*optional, shape.extra]))
+    more = sequence([emit.comma(), other])
+    if last < 0:
+        least, most = max(shape.low, 1), shape.high
+        if most is not None and most < least:
+            return NEVER
+        return sequence([other, repeat(more, least - 1, None if most is None else most - 1)])
+    ordered = [
+        msgspec.structs.replace(field, entry=entry)
+        for entry, field in zip(entries[: last + 1], shape.fields, strict=False)
+    ]
+    first = plain_members(emit.rules, Shape(ordered, NEVER, [], 0, 0, None), hint, comma=emit.comma())
+    return sequence([first, repeat(more, 0, None)])
+
+
+def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
+    """One member or more: one rule per (next field, members so far, wanted entries found), members capped where they no
+    longer matter."""
+    fields = shape.fields
+    cap = _cap(shape)
+    all_found = (1 << shape.conditions) - 1
+    open_from = _open_from(shape)
+    names: dict[tuple[int, int, int], str] = {}
+    todo: list[tuple[int, int, int]] = []
+
+    def entries() -> tuple[list[Expr], Expr, list[Expr]]:
+        named: list[Expr] = [emit.rules.define(f"{hint}-member", field.entry) for field in fields]
+        extra = shape.extra if shape.extra == NEVER else emit.rules.define(f"{hint}-other", shape.extra)
+        wanted = [w if w == NEVER else emit.rules.define(f"{hint}-wanted", w) for w in shape.wanted]
+        return named, extra, wanted
+
+    members, extra, wanted = entries()
+
+    def state(index: int, count: int, found: int) -> Expr:
+        key = (index, min(count, cap), found)
+        if key not in names:
+            names[key] = emit.rules.reserve(f"{hint}-members")
+            todo.append(key)
+        return RuleRef(names[key])
+
+    def body(index: int, count: int, found: int) -> Expr:
+        comma = emit.comma() if count else EMPTY
+        full = shape.high is not None and count >= shape.high
+        options: list[Expr] = []
+        if index < len(fields):
+            if not full:
+                options.append(sequence([comma, members[index], state(index + 1, count + 1, found)]))
+            if not fields[index].required:
+                options.append(state(index + 1, count, found))
+        if index <= open_from:
+            return choice(options)
+        if shape.extras is not None:
+            return _last_extras(shape, extra, count, comma=emit.comma())
+        for mask, entry in enumerate([] if full else [extra, *wanted]):
+            if entry != NEVER and (mask == 0 or mask & ~found):
+                options.append(sequence([comma, entry, state(index, count + 1, found | mask)]))
+        if index == len(fields) and count >= max(shape.low, 1) and found == all_found:
+            options.append(EMPTY)
+        return choice(options)
+
+    start = body(0, 0, 0)
+    while todo:
+        key = todo.pop()
+        emit.rules.fill(names[key], body(*key))
+    return start
+
+
+def _last_extras(shape: Shape, extra: Expr, count: int, *, comma: Expr) -> Expr:
+    """The other entries after `count` listed ones, as many as there are names for."""
+    most = shape.extras if shape.high is None else min(shape.extras or 0, shape.high - count)
+    assert most is not None
+    least = max(shape.low - count, 0)
+    if count:
+        return repeat(sequence([comma, extra]), least, most) if least <= most else NEVER
+    least = max(least, 1)
+    return (
+        sequence([extra, repeat(sequence([comma, extra]), least - 1, most - 1)]) if least <= most else NEVER
+    )

@@ -1,0 +1,287 @@
+"""Writes the decoded text of a string set, closing quote included: in its own structure where that is deterministic,
+else as an automaton."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import reduce
+from typing import Final, NamedTuple
+
+from jan_serve.constraint import charset
+from jan_serve.constraint.ast import (
+    NEVER,
+    Both,
+    Except,
+    Expr,
+    Literal,
+    Token,
+    Until,
+    choice,
+    repeat,
+    sequence,
+    token,
+)
+from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.bounded_uri import bounded_uri
+from jan_serve.constraint.json_schema.strings import (
+    ANY_STRING,
+    AllOf,
+    AnyString,
+    Length,
+    NotIn,
+    OneOfStrings,
+    Pattern,
+    SomeOf,
+    StringSet,
+)
+from jan_serve.constraint.regex.ast import ANYTHING, Alternation, Concat, Loop, Regex
+from jan_serve.constraint.regex.flat import Piece, flat_pieces, pieces_expr
+from jan_serve.constraint.regex.language import parts_of, search_regex
+from jan_serve.constraint.regex.structure import structure_expr
+from jan_serve.constraint.text_form import JsonText, PlainText, TextForm
+from jan_serve.constraint.trial import can_be_followed
+from jan_serve.constraint.word_trie import words_expr
+from jan_serve.errors import GrammarTooComplex
+
+# llguidance has 250,000 states for all terminals, and needs nine to count one character of any kind.
+_MOST_COUNTED: Final = 10_000
+_PIECE: Final = 1_000
+_MOST_COMBINED: Final = 3
+"""Of more sets at once llguidance has too many states: in an automaton they are merged."""
+MOST_NEEDED_RAW: Final = 1_000
+"""Characters that a raw string may need. llguidance looks for an end of the terminal, a step for each."""
+_FEW: Final = 64
+_PLAIN: Final = PlainText()
+
+
+def string_token(
+    allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str, *, terminals: bool = False
+) -> Expr:
+    """Every string of the set, in quotes. NEVER where the set is empty. terminals: it may have what only terminals can
+    describe."""
+    found = long_string(allowed, form, rules)
+    if found is not None:
+        return found
+    found, is_free = _structured(allowed, form, rules, hint), False
+    if found is None and terminals and (whole := _in_a_terminal(allowed, form, rules, hint)) is not None:
+        return whole
+    if found is None:
+        writer = DfaWriter(strings.string_dfa(allowed), form, rules, hint)
+        found, is_free = writer.start(), writer.begins_with_any(charset.UNESCAPED)
+    return token(sequence([Literal('"'), found]), is_free=is_free)
+
+
+def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr | None:
+    """As `string_token`, of a set that has a string: an expression in its own structure, or a combination of sets. None
+    where only an automaton describes it."""
+    regex = strings.plain_regex(allowed)
+    if regex is not None:
+        is_free = _begins_with_any(regex)
+    elif (parts := strings.counted(allowed)) is not None and _most(parts[1]) <= _MOST_COUNTED:
+        is_free = False
+    elif _are_few(allowed) and (
+        isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None
+    ):
+        is_free = DfaWriter(strings.string_dfa(allowed), form, rules, hint).begins_with_any(charset.UNESCAPED)
+    else:
+        return None
+    whole = Token(_combined(allowed, form, rules, hint), is_free=is_free, is_terminal=True)
+    if (regex is not None and not _repeats_loops(regex)) or can_be_followed(whole, rules.rules):
+        return whole
+    if (parts := strings.counted(allowed)) is None:
+        return None
+    # An automaton of all but the length: it has few states where lookaheads combine.
+    pattern = sequence([Literal('"'), dfa_to_expr(strings.string_dfa(parts[0]), form, rules, hint)])
+    whole = Token(Both(pattern, _combined(parts[1], form, rules, hint)), is_terminal=True)
+    return whole if can_be_followed(whole, rules.rules) else None
+
+
+def _are_few(allowed: StringSet) -> bool:
+    """Whether a set is no intersection of many."""
+    return not isinstance(allowed, AllOf) or len(allowed.items) - len(_excluded(allowed)) <= _MOST_COMBINED
+
+
+def _excluded(allowed: AllOf) -> list[StringSet]:
+    return [item.item for item in allowed.items if isinstance(item, NotIn)]
+
+
+def _most(length: Length) -> int:
+    return max(length.low, length.high or 0)
+
+
+def _begins_with_any(regex: Regex) -> bool:
+    """Whether any text may be the beginning of a word."""
+    if isinstance(regex, Alternation):
+        return any(map(_begins_with_any, regex.items))
+    return parts_of(regex)[:1] == [ANYTHING]
+
+
+def _repeats_loops(regex: Regex, *, within: bool = False) -> bool:
+    """Whether a repetition holds another one: their ends may be ambiguous."""
+    if isinstance(regex, Loop):
+        return within or _repeats_loops(regex.item, within=regex.high != 1)
+    return isinstance(regex, Concat | Alternation) and any(
+        _repeats_loops(item, within=within) for item in regex.items
+    )
+
+
+def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr:
+    """The strings of a set in quotes, of which there are some, as a combination of the sets that it is made of."""
+
+    def written(part: StringSet, form: JsonText = form) -> Expr:
+        return _combined(part, form, rules, hint)
+
+    def quoted(text: Regex, form: JsonText = form) -> Expr:
+        return sequence([Literal('"'), structure_expr(text, form), form.tail])
+
+    match allowed:
+        case AnyString():
+            return quoted(ANYTHING)
+        case SomeOf(items):
+            return choice([written(item) for item in items])
+        case NotIn(item):
+            return Except(written(ANY_STRING), (written(item, form.excluded),))
+        case AllOf(items) if _are_few(allowed):
+            within = [written(item) for item in items if not isinstance(item, NotIn)]
+            without = [written(item, form.excluded) for item in _excluded(allowed)]
+        case AllOf() if (parts := strings.counted(allowed)) is not None:
+            within, without = list(map(written, parts)), list[Expr]()
+        case _ if (regex := strings.plain_regex(allowed)) is not None:
+            return quoted(regex)
+        case _ if (looks := strings.leading_looks(allowed)) is not None:
+            within = [quoted(looks.rest), *map(quoted, looks.ahead)]
+            without = [quoted(look, form.excluded) for look in looks.not_ahead]
+        case _:
+            return sequence([Literal('"'), string_expr(allowed, form, rules, hint)])
+    whole = reduce(Both, within or [written(ANY_STRING)])
+    return Except(whole, tuple(without)) if without else whole
+
+
+def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
+    """Every string of the set, followed by the form's tail. NEVER where the set is empty."""
+    found = _structured(allowed, form, rules, hint)
+    return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint) if found is None else found
+
+
+def _structured(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr | None:
+    """As `string_expr`. None for a set that is written as an automaton."""
+    if isinstance(allowed, OneOfStrings):
+        return words_expr(allowed.values, form, rules, hint)
+    pieces = _pieces(allowed)
+    if pieces is not None:
+        return sequence([*pieces_expr(pieces, form), form.tail])
+    high = strings.uri_bound(allowed)
+    if high is not None:
+        return bounded_uri(form, high)
+    tails = strings.bounded_tails(allowed)
+    if tails is not None:
+        return tails[0].expr(*tails[1:], form, rules, hint)
+    if strings.is_empty(allowed):
+        return NEVER
+    return None
+
+
+def raw_text(allowed: StringSet, stop: str, rules: RuleBuilder, hint: str) -> Expr:
+    """Every string of the set that does not contain `stop`, as it is. NEVER where there is none."""
+    raw = strings.intersect(allowed, strings.complement(strings.Pattern(re.escape(stop))))
+    if strings.is_empty(raw):
+        return NEVER
+    if isinstance(raw, OneOfStrings):
+        return choice([_PLAIN.literal(value) for value in raw.values])
+    return dfa_to_expr(strings.string_dfa(raw), _PLAIN, rules, f"{hint}-text")
+
+
+class RawStop(NamedTuple):
+    """What ends a raw string. special: what `text` ends with, if that is a control token. gap: white space before it,
+    which counts as a part of the string. section: as in `Until`; a bounded string is none."""
+
+    text: str
+    special: str = ""
+    gap: int = 0
+    section: tuple[str, str] | None = None
+
+    @property
+    def most(self) -> int:
+        """The characters that a terminal counts before it. llguidance looks for an end of each terminal with an
+        exception, which takes steps where an end has more than a token."""
+        return 1_024 if self.special not in ("", self.text) else 4_096
+
+
+def text_until(allowed: StringSet, stop: RawStop) -> Until | None:
+    """Every string of the set that does not contain the stop, and the stop, as a terminal: its masks are fast. None for
+    a set that a terminal cannot describe. Raises GrammarTooComplex."""
+    if isinstance(allowed, AnyString):
+        return Until(0, None, stop.text, stop.special, stop.section)
+    if not isinstance(allowed, Length) or (allowed.high or 0) > stop.most:
+        return None
+    if allowed.low > MOST_NEEDED_RAW:
+        raise GrammarTooComplex(f"an unquoted string of at least {allowed.low} characters cannot be counted")
+    if stop.gap and allowed.high is not None and allowed.high <= _FEW:
+        return None  # a character less would matter
+    low = allowed.low + stop.gap if allowed.low else 0
+    section = None if stop.section is None else (stop.section[0], "")
+    return Until(low, allowed.high, stop.text, stop.special, section)
+
+
+def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr | None:
+    """A whole string of the set, if it may be longer than one terminal can count: terminals of _PIECE characters each,
+    and a last one. None for any other set."""
+    pieces = _pieces(allowed)
+    if pieces is None or len(pieces) != 1:
+        return None
+    chars, low, high = pieces[0]
+    if max(low, high or 0) <= _MOST_COUNTED:
+        return None
+    item = form.chars(chars)
+    whole = repeat(item, _PIECE, _PIECE)
+    first, more = Token(sequence([Literal('"'), whole])), rules.define("piece", Token(whole), complete=True)
+
+    def last(opening: str, least: int, most: int | None) -> Expr:
+        begin = [Literal(opening)] if opening else []
+        return Token(sequence([*begin, repeat(item, least, most), form.tail]))
+
+    options: list[Expr] = []
+    for fewest, most, least_rest, most_rest in _counted_in_pieces(low, high):
+        if fewest == 0:
+            options.append(last('"', least_rest, most_rest))
+        if most > 0:
+            row = repeat(more, max(fewest - 1, 0), most - 1)
+            options.append(sequence([first, row, last("", least_rest, most_rest)]))
+    return choice(options)
+
+
+def _counted_in_pieces(low: int, high: int | None) -> Iterator[tuple[int, int, int, int | None]]:
+    """low..high as ranges of (fewest and most pieces, least and most of the rest)."""
+    fewest, least = divmod(low, _PIECE)
+    if high is None:
+        yield fewest, fewest, least, None
+        return
+    most, rest = divmod(high, _PIECE)
+    if fewest == most:
+        yield fewest, fewest, least, rest
+        return
+    yield fewest, fewest, least, _PIECE - 1
+    if most - fewest > 1:
+        yield fewest + 1, most - 1, 0, _PIECE - 1
+    yield most, most, 0, rest
+
+
+def _pieces(allowed: StringSet) -> list[Piece] | None:
+    """The set as a sequence of counted character classes, each disjoint from the next; None if it has no such form."""
+    if isinstance(allowed, Length):
+        return [(charset.ANY, allowed.low, allowed.high)]
+    if isinstance(allowed, Pattern):
+        return flat_pieces(search_regex(allowed.pattern))
+    if isinstance(allowed, AllOf) and len(allowed.items) == 2:
+        pattern, length = allowed.items
+        if isinstance(pattern, Pattern) and isinstance(length, Length):
+            pieces = flat_pieces(search_regex(pattern.pattern))
+            if pieces is not None and len(pieces) == 1:
+                chars, low, high = pieces[0]
+                top = high if length.high is None else length.high if high is None else min(high, length.high)
+                if top is None or top >= max(low, length.low):
+                    return [(chars, max(low, length.low), top)]
+    return None

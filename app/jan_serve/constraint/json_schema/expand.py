@@ -1,0 +1,381 @@
+"""Expands a conjunction of terms into the values it allows per JSON type: the middle step of the translation.
+
+In-place applicators (allOf, anyOf, oneOf, not, if, $ref, dependencies) are resolved here into unions of specs. Parts
+of specs stay unexpanded conjunctions, so a recursive schema is expanded one level at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.algebra import Algebra
+from jan_serve.constraint.json_schema.assertions import Assertions, with_types
+from jan_serve.constraint.json_schema.document import Document, Node, Term
+from jan_serve.constraint.json_schema.ir import (
+    ANY_VALUE,
+    NO_VALUE,
+    TRUE,
+    Conj,
+    NameRule,
+    ObjectSpec,
+    TypeSets,
+    placed,
+)
+from jan_serve.constraint.json_schema.json_value import as_array, as_object
+from jan_serve.constraint.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES, UNEVALUATED
+from jan_serve.constraint.json_schema.negation import Negation
+from jan_serve.constraint.json_schema.strings import ANY_STRING
+from jan_serve.constraint.json_schema.terms import Terms
+from jan_serve.constraint.json_schema.unevaluated import Unevaluated, unseen
+from jan_serve.constraint.limits import MAX_IN_PLACE_DEPTH, spend
+from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
+
+# Depth limit of the emptiness check. Deeper conjunctions count as inhabited; unproductive rules are pruned later.
+_EMPTINESS_DEPTH = 4
+_MAX_SPLIT = 5
+
+
+class _InProgress(UnsupportedSchema):
+    """A term is needed while it is being expanded: a cycle in place, or an emptiness check that came too early."""
+
+
+class Expander:
+    """Expansion with memory: each term and each conjunction of a document is expanded once."""
+
+    def __init__(self, document: Document) -> None:
+        self.terms = Terms(document)
+        self.algebra = Algebra(self.terms, self.is_nothing, self.expand)
+        self._document = document
+        self._assertions = Assertions(document, self.terms)
+        self._negation = Negation(document, self.terms, self._assertions)
+        self._by_term: dict[Term, TypeSets | None] = {}
+        self._by_conj: dict[Conj, TypeSets] = {}
+        self._empty: dict[Conj, bool] = {}
+        self._depth = 0
+        self._emptiness_depth = 0
+        self._unevaluated = Unevaluated(document, self.terms, self.algebra)
+        self._tracks = document.mentions(UNEVALUATED)
+        self._assertions.tracks = self._tracks
+
+    def expand(self, conj: Conj) -> TypeSets:
+        if not conj:
+            return ANY_VALUE
+        known = self._by_conj.get(conj)
+        if known is None:
+            known = self.term(conj[0])
+            for term in conj[1:]:
+                known = self.algebra.intersect(known, self.term(term))
+            self._by_conj[conj] = known
+        return known
+
+    def term(self, term: Term) -> TypeSets:
+        """The values that satisfy one term. Raises UnsupportedSchema for a schema that applies itself in place."""
+        if term in self._by_term:
+            known = self._by_term[term]
+            if known is None:
+                raise _InProgress(term.node.pointer, "$ref", "the schema applies itself to the same value")
+            return known
+        self._by_term[term] = None
+        self._depth += 1
+        try:
+            with placed((term,)):
+                result = self._expanded(term)
+        except BaseException:
+            del self._by_term[term]
+            raise
+        finally:
+            self._depth -= 1
+        self._by_term[term] = result
+        return result
+
+    def _expanded(self, term: Term) -> TypeSets:
+        if self._depth > MAX_IN_PLACE_DEPTH:
+            raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
+        spend()
+        if term.positive:
+            return self._holds(term.node)
+        failed = self._fails(term.node)
+        return unseen(failed) if self._tracks else failed
+
+    def is_nothing(self, conj: Conj) -> bool:
+        """Whether certainly nothing satisfies the conjunction."""
+        if not conj:
+            return False
+        if conj == self.terms.false:
+            return True
+        known = self._empty.get(conj)
+        if known is None:
+            if self._emptiness_depth >= _EMPTINESS_DEPTH or any(
+                self._by_term.get(t, self) is None for t in conj
+            ):
+                return False
+            self._empty[conj] = False
+            self._emptiness_depth += 1
+            try:
+                with placed(conj):
+                    known = self.is_empty(self.expand(conj))
+            except _InProgress:
+                # A part refers back to the term being expanded, so emptiness is still unknown.
+                del self._empty[conj]
+                return False
+            finally:
+                self._emptiness_depth -= 1
+            self._empty[conj] = known
+        return known
+
+    def is_empty(self, sets: TypeSets) -> bool:
+        """Whether certainly no value of any type is left."""
+        if sets.null or sets.boolean or sets.number:
+            return False
+        return (
+            all(self.algebra.is_empty_array(spec) for spec in sets.array)
+            and all(self.algebra.is_empty_object(spec) for spec in sets.object)
+            and strings.is_empty(sets.string)
+        )
+
+    # A schema that holds
+
+    def _holds(self, node: Node) -> TypeSets:
+        schema = node.schema
+        if schema is False:
+            return NO_VALUE
+        if schema is True:
+            return ANY_VALUE
+        result = self._assertions.allowed(node)
+        if "const" in schema:
+            result = self.algebra.intersect(result, self._assertions.constant(node, schema["const"]))
+        if "enum" in schema:
+            result = self.algebra.intersect(result, self._enum(node))
+        if not IN_PLACE_KEYWORDS.isdisjoint(schema):
+            for part in self._in_place(node):
+                result = self.algebra.intersect(result, part)
+            for children in self._exclusive(node):
+                result = self._one_of(children, result)
+        if result.object:
+            for part in self._object_applicators(node):
+                result = self.algebra.intersect(result, part)
+        if self._tracks:
+            result = self._unevaluated.close(node, result)
+        return result
+
+    def _enum(self, node: Node) -> TypeSets:
+        values = as_array(node.schema["enum"])
+        if values is None:
+            raise InvalidSchema(f"{node.pointer}/enum", "must be an array")
+        texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
+        result = with_types(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
+        for value in values:
+            if not isinstance(value, str):
+                result = self.algebra.unite(result, self._assertions.constant(node, value))
+        return result
+
+    def _children(self, node: Node, keyword: str) -> list[Node]:
+        parts = as_array(node.schema[keyword])
+        if parts is None:
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an array of schemas")
+        return [self._document.child(node, keyword, i) for i in range(len(parts))]
+
+    def _in_place(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        positive, negative = self.terms.positive, self.terms.negative
+        for keyword in [name for name in REFERENCES if name in schema]:
+            yield self.expand(positive(self._document.resolve(node, keyword)))
+        if "allOf" in schema:
+            for child in self._children(node, "allOf"):
+                conj = positive(child)
+                if not _is_one_of(conj):
+                    yield self.expand(conj)
+        if "anyOf" in schema:
+            yield self._any_of(self._children(node, "anyOf"))
+        if "not" in schema:
+            yield self.expand(negative(self._document.child(node, "not")))
+        if "if" in schema and ("then" in schema or "else" in schema or self._tracks):
+            yield self._conditional(node)
+
+    def _any_of(self, children: list[Node]) -> TypeSets:
+        conjs = list(dict.fromkeys(self.terms.positive(child) for child in children))
+        if self._tracks and 1 < len(conjs) <= _MAX_SPLIT:
+            return self._split(children)
+        return self.algebra.unite_all([self.expand(conj) for conj in conjs])
+
+    def _split(self, children: list[Node]) -> TypeSets:
+        """anyOf by which branches hold exactly: all that hold add to the evaluated set."""
+        result = NO_VALUE
+        for mask in range(1, 1 << len(children)):
+            sets = ANY_VALUE
+            for index, child in enumerate(children):
+                holds = mask >> index & 1
+                term = self.terms.positive(child) if holds else self.terms.negative(child)
+                sets = self.algebra.intersect(sets, self.expand(term))
+            if not self.is_empty(sets):
+                result = self.algebra.unite(result, sets)
+        return result
+
+    def _exclusive(self, node: Node) -> Iterator[list[Node]]:
+        """The alternatives of each `oneOf` of a node, those that `allOf` brings included."""
+        if "oneOf" in node.schema:
+            yield self._children(node, "oneOf")
+        for child in self._children(node, "allOf") if "allOf" in node.schema else []:
+            conj = self.terms.positive(child)
+            if _is_one_of(conj):
+                yield self._children(conj[0].node, "oneOf")
+
+    def _one_of(self, children: list[Node], others: TypeSets) -> TypeSets:
+        """What exactly one branch allows, of what all other keywords do: branches that overlap there have each other
+        taken out."""
+        count = len(children)
+        sets = [self.algebra.intersect(others, self.expand(self.terms.positive(child))) for child in children]
+        values = self.algebra.discriminators(sets)
+        clashes: list[list[int]] = [[] for _ in range(count)]
+        for i in range(count):
+            for j in range(i + 1, count):
+                if values is not None and values[i].isdisjoint(values[j]):
+                    continue
+                spend()
+                if not self.is_empty(self.algebra.intersect(sets[i], sets[j])):
+                    clashes[i].append(j)
+                    clashes[j].append(i)
+        for i in range(count):
+            for j in clashes[i]:
+                sets[i] = self.algebra.intersect(sets[i], self.expand(self.terms.negative(children[j])))
+        return self.algebra.unite_all(sets)
+
+    def _conditional(self, node: Node) -> TypeSets:
+        condition = self._document.child(node, "if")
+
+        def branch(keyword: str, test: Conj) -> TypeSets:
+            if keyword not in node.schema:
+                return self.expand(test)
+            then = self.terms.positive(self._document.child(node, keyword))
+            return self.algebra.intersect(self.expand(test), self.expand(then))
+
+        return self.algebra.unite(
+            branch("then", self.terms.positive(condition)), branch("else", self.terms.negative(condition))
+        )
+
+    # Keywords of objects that apply more than their parts
+
+    def _object_applicators(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        if "propertyNames" in schema:
+            names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
+            if names != ANY_STRING:
+                rule = NameRule(strings.complement(names), self.terms.false)
+                yield with_types(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
+        for name, consequence in self._dependencies(node):
+            absent = with_types(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
+            brought = consequence()
+            if self._tracks:
+                # Only a property that is there lets its schema evaluate others.
+                present = with_types(NO_VALUE, object=(ObjectSpec(required=(name,)),))
+                brought = self.algebra.intersect(brought, present)
+            yield self.algebra.unite(absent, brought)
+
+    def _dependencies(self, node: Node) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
+        """(property, what its presence asks for) of all three spellings."""
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            members = as_object(node.schema.get(keyword, {}))
+            if members is None:
+                raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an object")
+            for name, value in members.items():
+                if isinstance(value, str) and keyword == "dependencies":
+                    value = [value]
+                names = as_array(value)
+                if names is not None and keyword != "dependentSchemas":
+                    yield name, self._requires(node, keyword, names)
+                else:
+                    conj = self.terms.positive(self._document.child(node, keyword, name))
+                    yield name, lambda conj=conj: self.expand(conj)
+
+    def _requires(self, node: Node, keyword: str, names: list[Any]) -> Callable[[], TypeSets]:
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidSchema(f"{node.pointer}/{keyword}", "must list property names")
+        return lambda: with_types(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
+
+    # A schema that fails
+
+    def _fails(self, node: Node) -> TypeSets:
+        schema = node.schema
+        if schema is False:
+            return ANY_VALUE
+        if schema is True:
+            return NO_VALUE
+        self._document.check_negated(node)
+        intersect, unite = self.algebra.intersect, self.algebra.unite
+        result, held = NO_VALUE, ANY_VALUE
+        for breaks, holds in self._negation.marks(node):
+            result = unite(result, intersect(held, with_types(NO_VALUE, object=(breaks,))))
+            held = intersect(held, with_types(ANY_VALUE, object=(holds,)))
+        for part in self._failing_parts(node):
+            result = unite(result, intersect(held, part))
+        return result
+
+    def _failing_parts(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        positive, negative, expand = self.terms.positive, self.terms.negative, self.expand
+        yield from self._negation.parts(node)
+        if "const" in schema:
+            yield self._negation.other_values(node, schema["const"])
+        if "enum" in schema:
+            result = ANY_VALUE
+            for value in schema["enum"]:
+                result = self.algebra.intersect(result, self._negation.other_values(node, value))
+            yield result
+        for keyword in [name for name in REFERENCES if name in schema]:
+            yield expand(negative(self._document.resolve(node, keyword)))
+        if "allOf" in schema:
+            for child in self._children(node, "allOf"):
+                yield expand(negative(child))
+        if "anyOf" in schema:
+            yield self._none_of(self._children(node, "anyOf"))
+        if "oneOf" in schema:
+            children = self._children(node, "oneOf")
+            yield self._none_of(children)
+            for i, first in enumerate(children):
+                for second in children[i + 1 :]:
+                    both = self.terms.conjoin(positive(first), positive(second))
+                    yield expand(both)
+        if "not" in schema:
+            yield expand(positive(self._document.child(node, "not")))
+        if "if" in schema:
+            yield from self._failing_conditional(node)
+        yield from self._failing_object_applicators(node)
+
+    def _failing_conditional(self, node: Node) -> Iterator[TypeSets]:
+        condition = self._document.child(node, "if")
+        tests = (("then", self.terms.positive(condition)), ("else", self.terms.negative(condition)))
+        for keyword, test in tests:
+            if keyword in node.schema:
+                failed = self.terms.negative(self._document.child(node, keyword))
+                yield self.algebra.intersect(self.expand(test), self.expand(failed))
+
+    def _none_of(self, children: list[Node]) -> TypeSets:
+        result = ANY_VALUE
+        for child in children:
+            result = self.algebra.intersect(result, self.expand(self.terms.negative(child)))
+        return result
+
+    def _failing_object_applicators(self, node: Node) -> Iterator[TypeSets]:
+        schema = node.schema
+        if "propertyNames" in schema:
+            names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
+            rule = NameRule(strings.complement(names), TRUE)
+            yield with_types(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, value in schema.get(keyword, {}).items():
+                present = with_types(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
+                names = as_array(value)
+                if names is not None and keyword != "dependentSchemas":
+                    lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
+                    failed = with_types(NO_VALUE, object=lacks)
+                else:
+                    failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
+                yield self.algebra.intersect(present, failed)
+
+
+def _is_one_of(conj: Conj) -> bool:
+    """Whether only a `oneOf` has to hold."""
+    schema = as_object(conj[0].node.schema) if len(conj) == 1 and conj[0].positive else None
+    return schema is not None and ASSERTIONS.intersection(schema) == frozenset({"oneOf"})

@@ -1,0 +1,109 @@
+"""The typed IR: the values that a schema allows, split by JSON type and written as unions of conjunctive specs.
+
+A `Conj` is a set of terms that all apply to one place (node must hold, or node must fail). It is the lazy unit: specs
+name their parts by `Conj`, which is expanded only when a rule for it is emitted, so recursion costs nothing and the
+number of distinct parts is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import msgspec
+
+from jan_serve.constraint.json_schema.document import Term
+from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+Conj: TypeAlias = tuple[Term, ...]
+"""Terms that all apply; empty means anything is allowed. Order is kept: it gives the order of properties."""
+
+TRUE: Conj = ()
+
+
+@contextmanager
+def placed(conj: Conj) -> Generator[None]:
+    """A refusal inside the block names the place of the conjunction, unless it names one already."""
+    try:
+        yield
+    except (GrammarTooComplex, UnsupportedSchema) as error:
+        error.place(conj[0].node.pointer if conj else "")
+        raise
+
+
+NO_BOOLEAN, FALSE_ONLY, TRUE_ONLY, ANY_BOOLEAN = 0, 1, 2, 3
+
+
+class NameRule(msgspec.Struct, frozen=True):
+    """Properties whose name is in `names`, and that `ObjectSpec.props` does not list, satisfy `conj`."""
+
+    names: StringSet
+    conj: Conj
+
+
+class ObjectSpec(msgspec.Struct, frozen=True):
+    """Objects that satisfy all parts. `props` holds, per listed name, everything that applies to it.
+
+    `exists` asks for at least one property with such a name and value. `seen` is the set of names that
+    `unevaluatedProperties` around this spec no longer covers.
+    """
+
+    props: dict[str, Conj] = msgspec.field(default_factory=dict[str, Conj])
+    rules: tuple[NameRule, ...] = ()
+    required: tuple[str, ...] = ()
+    low: int = 0
+    high: int | None = None
+    exists: tuple[NameRule, ...] = ()
+    seen: StringSet = NO_STRING
+
+
+class Contains(msgspec.Struct, frozen=True):
+    """low..high of the items from index `start` on satisfy `conj`."""
+
+    conj: Conj
+    low: int
+    high: int | None
+    start: int = 0
+
+
+class ArraySpec(msgspec.Struct, frozen=True):
+    """Arrays whose first items satisfy `prefix` one by one, and all others `rest`.
+
+    `seen` is the number of leading items that `unevaluatedItems` around this spec no longer covers (None: all),
+    `seen_if` conditions that also free an item from it.
+    """
+
+    prefix: tuple[Conj, ...] = ()
+    rest: Conj = TRUE
+    low: int = 0
+    high: int | None = None
+    contains: tuple[Contains, ...] = ()
+    unique: bool = False
+    seen: int | None = 0
+    seen_if: tuple[Conj, ...] = ()
+
+
+class TypeSets(msgspec.Struct, frozen=True):
+    """Allowed values, per JSON type. Numbers, arrays and objects are unions of specs; an empty union is nothing."""
+
+    null: bool
+    boolean: int
+    number: tuple[NumberSpec, ...]
+    string: StringSet
+    array: tuple[ArraySpec, ...]
+    object: tuple[ObjectSpec, ...]
+
+    def is_nothing(self) -> bool:
+        """Whether every type is visibly empty; parts are not expanded."""
+        return not (
+            self.null or self.boolean or self.number or self.array or self.object or self.string != NO_STRING
+        )
+
+
+ANY_ARRAY = (ArraySpec(),)
+ANY_OBJECT = (ObjectSpec(),)
+ANY_VALUE = TypeSets(True, ANY_BOOLEAN, ANY_NUMBER, ANY_STRING, ANY_ARRAY, ANY_OBJECT)
+NO_VALUE = TypeSets(False, NO_BOOLEAN, (), NO_STRING, (), ())

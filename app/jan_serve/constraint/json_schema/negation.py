@@ -1,0 +1,209 @@
+"""The complement of one schema, as a union over its keywords.
+
+A failing keyword fails for one JSON type only, so each part is the set of values of that type that break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from jan_serve.constraint.json_schema import numbers, strings
+from jan_serve.constraint.json_schema.assertions import Assertions, with_types
+from jan_serve.constraint.json_schema.document import Document, Node
+from jan_serve.constraint.json_schema.ir import (
+    ANY_BOOLEAN,
+    ANY_VALUE,
+    FALSE_ONLY,
+    NO_VALUE,
+    TRUE_ONLY,
+    ArraySpec,
+    Conj,
+    Contains,
+    NameRule,
+    ObjectSpec,
+    TypeSets,
+)
+from jan_serve.constraint.json_schema.json_value import as_array, as_object
+from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.strings import NO_STRING
+from jan_serve.constraint.json_schema.terms import Terms
+from jan_serve.errors import UnsupportedSchema
+
+
+class Negation:
+    """Complements of the assertion keywords of a node. Applicators in place are complemented by the expander."""
+
+    def __init__(self, document: Document, terms: Terms, assertions: Assertions) -> None:
+        self._document = document
+        self._terms = terms
+        self._assertions = assertions
+
+    def parts(self, node: Node) -> Iterator[TypeSets]:
+        """One set per keyword: the values that break it; without `marks`. Raises UnsupportedSchema for what has no
+        complement."""
+        schema = node.schema
+        if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+            raise UnsupportedSchema(node.pointer, "not", "unevaluated items or properties cannot be negated")
+        if "type" in schema:
+            yield self._other_types(node)
+        yield self._numbers(node)
+        outside = strings.complement(self._assertions.string(node))
+        if outside != NO_STRING:
+            yield with_types(NO_VALUE, string=outside)
+        arrays = tuple(self._arrays(node))
+        if arrays:
+            yield with_types(NO_VALUE, array=arrays)
+        objects = tuple(self._objects(node))
+        if objects:
+            yield with_types(NO_VALUE, object=objects)
+
+    def _other_types(self, node: Node) -> TypeSets:
+        allowed = self._assertions.types(node)
+        number = ANY_NUMBER
+        if allowed.number:
+            number = () if allowed.number[0].integer is None else (NumberSpec(integer=False),)
+        return TypeSets(
+            not allowed.null,
+            ANY_BOOLEAN & ~allowed.boolean,
+            number,
+            strings.complement(allowed.string),
+            () if allowed.array else ANY_VALUE.array,
+            () if allowed.object else ANY_VALUE.object,
+        )
+
+    def other_values(self, node: Node, value: object) -> TypeSets:
+        """Everything but one constant."""
+        if value is None:
+            return with_types(ANY_VALUE, null=False)
+        if isinstance(value, bool):
+            return with_types(ANY_VALUE, boolean=FALSE_ONLY if value else TRUE_ONLY)
+        if isinstance(value, int | float):
+            point = self._assertions.point(node, value)
+            assert point.low is not None
+            return with_types(ANY_VALUE, number=numbers.without(ANY_NUMBER, point.low))
+        if isinstance(value, str):
+            return with_types(ANY_VALUE, string=strings.complement(strings.OneOfStrings((value,))))
+        items = as_array(value)
+        if items is not None:
+            parts = tuple((self._document.constant(node, item).positive,) for item in items)
+            return with_types(ANY_VALUE, array=tuple(self._other_arrays(parts)))
+        members = as_object(value) or {}
+        props: dict[str, Conj] = {
+            name: (self._document.constant(node, v).positive,) for name, v in members.items()
+        }
+        return with_types(ANY_VALUE, object=tuple(self._other_objects(props)))
+
+    def _other_arrays(self, parts: tuple[Conj, ...]) -> Iterator[ArraySpec]:
+        if parts:
+            yield ArraySpec(high=len(parts) - 1)
+        yield ArraySpec(low=len(parts) + 1)
+        for index, conj in enumerate(parts):
+            yield ArraySpec((*[()] * index, (conj[0].opposite,)), low=index + 1)
+
+    def _other_objects(self, props: dict[str, Conj]) -> Iterator[ObjectSpec]:
+        for name, conj in props.items():
+            yield ObjectSpec({name: self._terms.false})
+            yield ObjectSpec({name: (conj[0].opposite,)}, required=(name,))
+        others = strings.complement(strings.OneOfStrings(tuple(props)))
+        yield ObjectSpec(exists=(NameRule(others, ()),))
+
+    def _numbers(self, node: Node) -> TypeSets:
+        specs: list[NumberSpec] = []
+        for keyword, bound, is_open in self._assertions.bounds(node):
+            if keyword == "minimum":
+                specs.append(NumberSpec(high=bound, high_open=not is_open))
+            else:
+                specs.append(NumberSpec(low=bound, low_open=not is_open))
+        multiple = self._assertions.multiple_of(node)
+        if multiple is not None:
+            specs.append(NumberSpec(not_multiples=frozenset({multiple})))
+        return with_types(NO_VALUE, number=tuple(specs))
+
+    def _arrays(self, node: Node) -> Iterator[ArraySpec]:
+        schema = node.schema
+        if schema.get("uniqueItems") is True:
+            raise UnsupportedSchema(node.pointer, "not", "uniqueItems cannot be negated")
+        spec = self._assertions.array(node)
+        if spec.low:
+            yield ArraySpec(high=spec.low - 1)
+        if spec.high is not None:
+            yield ArraySpec(low=spec.high + 1)
+        for index, conj in enumerate(spec.prefix):
+            if conj:
+                failing = self._fails(conj)
+                yield ArraySpec((*[()] * index, failing), low=index + 1)
+        if spec.rest:
+            start = len(spec.prefix)
+            yield ArraySpec(contains=(Contains(self._fails(spec.rest), 1, None, start),), low=start + 1)
+        for c in spec.contains:
+            if c.low:
+                yield ArraySpec(contains=(msgspec.structs.replace(c, low=0, high=c.low - 1),))
+            if c.high is not None:
+                yield ArraySpec(
+                    contains=(msgspec.structs.replace(c, low=c.high + 1, high=None),), low=c.high + 1
+                )
+
+    def _fails(self, conj: Conj) -> Conj:
+        """The negation of what one node asks of a part."""
+        if conj == self._terms.false:
+            return ()
+        assert len(conj) == 1
+        return (conj[0].opposite,)
+
+    def _without(self, name: str, conj: Conj, required: bool) -> Iterator[ObjectSpec]:
+        """Objects in which a listed property breaks what is asked of it."""
+        if required:
+            # Absent, or present with a wrong value: one spec says both.
+            yield ObjectSpec({name: self._fails(conj) if conj else self._terms.false})
+        elif conj:
+            yield ObjectSpec({name: self._fails(conj)}, required=(name,))
+
+    def marks(self, node: Node) -> Iterator[tuple[ObjectSpec, ObjectSpec]]:
+        """The properties that are to be one of some constants, each as (objects that break it, all others).
+
+        They usually tell alternatives apart, so `parts` leaves them out: the other keywords need to be broken only
+        where these hold, and complements of alternatives hardly overlap.
+        """
+        properties = as_object(node.schema.get("properties", {})) or {}
+        required = self._assertions.required(node)
+        for name in [name for name, schema in properties.items() if _has_constants(schema)]:
+            conj = self._terms.positive(self._document.child(node, "properties", name))
+            for broken in self._without(name, conj, name in required):
+                yield broken, ObjectSpec({name: conj}, required=(name,) if name in required else ())
+
+    def _objects(self, node: Node) -> Iterator[ObjectSpec]:
+        schema = node.schema
+        false = self._terms.false
+        required = self._assertions.required(node)
+        properties = schema.get("properties", {})
+        for name in required:
+            if name not in properties:
+                yield ObjectSpec({name: false})
+        low, high = (
+            self._assertions.count(node, "minProperties"),
+            self._assertions.count(node, "maxProperties"),
+        )
+        if low:
+            yield ObjectSpec(high=low - 1)
+        if high is not None:
+            yield ObjectSpec(low=high + 1)
+        for name in properties:
+            if not _has_constants(properties[name]):
+                conj = self._terms.positive(self._document.child(node, "properties", name))
+                yield from self._without(name, conj, name in required)
+        for rule in self._assertions.pattern_rules(node):
+            if rule.conj:
+                yield ObjectSpec(exists=(NameRule(rule.names, self._fails(rule.conj)),))
+        if "additionalProperties" in schema:
+            conj = self._terms.positive(self._document.child(node, "additionalProperties"))
+            if conj:
+                listed = strings.complement(strings.OneOfStrings(tuple(properties)))
+                names = strings.intersect(listed, self._assertions.additional_names(node))
+                yield ObjectSpec(exists=(NameRule(names, self._fails(conj)),))
+
+
+def _has_constants(schema: object) -> bool:
+    members = as_object(schema)
+    return members is not None and ("const" in members or "enum" in members)

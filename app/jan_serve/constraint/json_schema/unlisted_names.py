@@ -1,0 +1,127 @@
+"""The names that a schema does not list, and whether they may run out for an executor that lets none repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from jan_serve.constraint.automata import dfa as automata
+from jan_serve.constraint.automata.counting import is_endless
+from jan_serve.constraint.automata.dfa import Dfa
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec
+from jan_serve.constraint.json_schema.strings import ANY_STRING, Length, NotIn, OneOfStrings, StringSet
+from jan_serve.constraint.json_schema.terms import Terms
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.expand import Expander
+
+MAX_NAME_CLASSES: Final = 64
+_MAX_DEPTH: Final = 4
+
+
+def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
+    """The names of the other members of an object, if some of them begin in a way that only so many do; None where
+    there is always another one.
+
+    Raises UnsupportedSchema where that cannot be decided.
+    """
+    has_one = spec.high is not None and spec.high - len(spec.required) < 2
+    if has_one or not spec.rules:
+        return None
+    classes = _allowed(expander, spec.rules, ANY_STRING, TRUE)
+    for exists in spec.exists:
+        wanted = _allowed(expander, spec.rules, exists.names, exists.conj)
+        if not all(_is_endless(names) for names, _ in (*classes, *wanted)):
+            raise _undecided(spec, "beside a condition on some property")
+    if all(_is_endless(names) for names, _ in classes):
+        return None
+    if not all(has_value(expander, conj) for _, conj in classes):
+        raise _undecided(spec, "whose values may not exist")
+    found = strings.string_dfa(classes[0][0])
+    for names, _ in classes[1:]:
+        found = automata.unite(found, strings.string_dfa(names))
+    if is_endless(found):
+        return None
+    listed = [name for name in {*spec.props, *spec.required} if found.matches(name)]
+    if listed:
+        found = automata.intersect(found, automata.complement(automata.from_words(listed)))
+    return None if found.is_empty() else found
+
+
+def every_name_has_a_value(expander: Expander, rules: Iterable[NameRule]) -> bool:
+    """Whether the rules certainly leave some value for each name."""
+    classes = name_classes(expander.terms, rules, ANY_STRING, TRUE)
+    return all(has_value(expander, conj) for _, conj in classes)
+
+
+def _undecided(spec: ObjectSpec, what: str) -> UnsupportedSchema:
+    place = next((rule.conj[0].node.pointer for rule in spec.rules if rule.conj), "")
+    return UnsupportedSchema(place, "patternProperties", f"of names that may run out, {what}")
+
+
+def _allowed(
+    expander: Expander, rules: Iterable[NameRule], names: StringSet, conj: Conj
+) -> list[tuple[StringSet, Conj]]:
+    classes = name_classes(expander.terms, rules, names, conj)
+    return [(names, conj) for names, conj in classes if not expander.is_nothing(conj)]
+
+
+def _is_endless(names: StringSet) -> bool:
+    """Whether every beginning of a name begins endlessly many. Some fewer change nothing."""
+    match names:
+        case strings.AnyString() | Length(_, None) | NotIn(OneOfStrings()):
+            return True
+        case OneOfStrings():
+            return False
+        case _:
+            return is_endless(strings.string_dfa(names))
+
+
+def has_value(expander: Expander, conj: Conj, depth: int = _MAX_DEPTH) -> bool:
+    """Whether certainly some value satisfies the conjunction. Looks so deep only."""
+    sets = expander.expand(conj)
+    if sets.null or sets.boolean or sets.number or not strings.is_empty(sets.string):
+        return True
+    return depth > 0 and (
+        any(_has_array(expander, spec, depth - 1) for spec in sets.array)
+        or any(_has_object(expander, spec, depth - 1) for spec in sets.object)
+    )
+
+
+def _has_array(expander: Expander, spec: ArraySpec, depth: int) -> bool:
+    if spec.contains or (spec.unique and spec.low > 1) or (spec.high is not None and spec.high < spec.low):
+        return False
+    items = [*spec.prefix, spec.rest][: spec.low]
+    return all(has_value(expander, conj, depth) for conj in items)
+
+
+def _has_object(expander: Expander, spec: ObjectSpec, depth: int) -> bool:
+    least = len(spec.required)
+    if spec.exists or least < spec.low or (spec.high is not None and spec.high < least):
+        return False
+    return all(has_value(expander, expander.algebra.lookup(spec, name), depth) for name in spec.required)
+
+
+def name_classes(
+    terms: Terms, rules: Iterable[NameRule], names: StringSet, conj: Conj
+) -> list[tuple[StringSet, Conj]]:
+    """Names, whose values satisfy `conj`, by the rules that they obey, with all that their values satisfy."""
+    classes = [(names, conj)]
+    for rule in rules:
+        if rule.names == ANY_STRING:
+            classes = [(names, terms.conjoin(conj, rule.conj)) for names, conj in classes]
+            continue
+        split: list[tuple[StringSet, Conj]] = []
+        for names, conj in classes:
+            inside = strings.intersect(names, rule.names)
+            if not strings.is_empty(inside):
+                split.append((inside, terms.conjoin(conj, rule.conj)))
+                names = strings.intersect(names, strings.complement(rule.names))
+            if not strings.is_empty(names):
+                split.append((names, conj))
+        classes = split
+        if len(classes) > MAX_NAME_CLASSES:
+            raise GrammarTooComplex("patternProperties split the names into too many classes")
+    return classes

@@ -1,0 +1,208 @@
+"""How JSON is laid out: the white space after commas and colons, and around what stands in brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence as Rows
+from typing import Final, NamedTuple
+
+import msgspec
+
+from jan_serve.constraint.ast import (
+    Brackets,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    Repeat,
+    RuleRef,
+    Sequence,
+    choice,
+    optional,
+    repeat,
+    sequence,
+)
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.transform import references
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """unit: the indentation of one level, where items have lines of their own."""
+
+    name: str
+    after_comma: str
+    after_colon: str
+    unit: str | None = None
+
+
+COMPACT: Final = Layout("compact", "", "")
+SPACED: Final = Layout("spaced", " ", " ")
+"""What `json.dumps` writes by default."""
+INDENTED: Final = tuple(
+    Layout(name, "", " ", unit) for name, unit in (("two", "  "), ("four", "    "), ("tab", "\t"))
+)
+LAYOUTS: Final = (COMPACT, SPACED, *INDENTED)
+
+
+class Place(NamedTuple):
+    """A position in a text of one layout. depth: brackets that are open."""
+
+    layout: Layout
+    depth: int = 0
+
+    def deeper(self) -> Place:
+        return Place(self.layout, self.depth + 1)
+
+    def line(self) -> str:
+        """The line break and indentation, where the layout has them."""
+        unit = self.layout.unit
+        return "" if unit is None else "\n" + unit * self.depth
+
+    def after(self, mark: Mark) -> str:
+        """The white space after a comma or colon."""
+        if mark.text == ":":
+            return self.layout.after_colon
+        return self.layout.after_comma + self.line()
+
+
+def has_layouts(grammar: Grammar) -> bool:
+    """Whether some text of the grammar depends on a layout."""
+    todo = [*grammar.rules.values(), grammar.rules[grammar.root]]  # the root, where it usually is, first
+    while todo:
+        item = todo.pop()
+        if type(item) is Sequence or type(item) is Choice:
+            todo += item.items
+        elif type(item) is Repeat:
+            todo.append(item.item)
+        elif type(item) is OneLayout:
+            return True
+    return False
+
+
+def laid_rules(rules: Mapping[str, Expr]) -> set[str]:
+    """The names of the rules whose texts depend on a layout that is chosen outside of them."""
+    laid = set[str]()
+    users: dict[str, list[str]] = {}
+    for name, expr in rules.items():
+        has_nodes, used = layout_uses(expr)
+        if has_nodes:
+            laid.add(name)
+        for other in used:
+            users.setdefault(other, []).append(name)
+    return _with_users(laid, users)
+
+
+def layout_uses(expr: Expr) -> tuple[bool, set[str]]:
+    """Whether some node outside of a `OneLayout` depends on a layout, and all rules referred to there."""
+    has_nodes = False
+    used = set[str]()
+    todo: list[Expr] = [expr]
+    while todo:
+        item = todo.pop()
+        if type(item) is Sequence or type(item) is Choice:
+            todo += item.items
+        elif type(item) is RuleRef:
+            used.add(item.name)
+        elif type(item) is Repeat:
+            todo.append(item.item)
+        elif type(item) is Mark:
+            has_nodes = True
+        elif type(item) is Brackets:
+            has_nodes = True
+            used |= references(item.item)
+    return has_nodes, used
+
+
+def _with_users(names: set[str], users: Mapping[str, Iterable[str]]) -> set[str]:
+    """The rules of these names, and those that refer to them."""
+    found = set(names)
+    todo = list(found)
+    while todo:
+        for user in users.get(todo.pop(), ()):
+            if user not in found:
+                found.add(user)
+                todo.append(user)
+    return found
+
+
+def on_one_line(grammar: Grammar, layouts: Rows[Layout]) -> Grammar:
+    """The grammar without layout nodes: each `OneLayout` is in one of these layouts, which have no lines."""
+    laid = laid_rules(grammar.rules)
+    writers = [_Writer(layout, laid, grammar.rules) for layout in layouts]
+    rules: dict[str, Expr] = {}
+    for name, expr in grammar.rules.items():
+        if name not in laid:
+            rules[name] = _without_layouts(expr, writers)
+    for writer in writers:
+        for name in grammar.rules:
+            if name in laid:
+                rules[writer.names[name]] = writer.write(grammar.rules[name])
+    return Grammar(rules, grammar.root)
+
+
+def with_optional_spaces(grammar: Grammar) -> Grammar:
+    """The grammar without layout nodes, on one line: each comma and colon may have a space after it.
+
+    Wider than compact or spaced texts, and half as large as both: every rule is there once.
+    """
+    rules = RuleBuilder()
+    for name in grammar.rules:
+        rules.adopt(name)
+    marks = {
+        text: rules.define("mark", sequence([Literal(text), optional(Literal(" "))])) for text in (",", ":")
+    }
+    for name, expr in grammar.rules.items():
+        rules.fill(name, _spaced_at_will(expr, marks))
+    return rules.grammar(grammar.root)
+
+
+def _spaced_at_will(expr: Expr, marks: Mapping[str, Expr]) -> Expr:
+    if isinstance(expr, Mark):
+        return marks[expr.text]
+    if isinstance(expr, OneLayout):
+        return _spaced_at_will(expr.item, marks)
+    if isinstance(expr, Brackets):
+        return sequence([Literal(expr.opening), _spaced_at_will(expr.item, marks), Literal(expr.closing)])
+    return _rewritten(expr, lambda item: _spaced_at_will(item, marks))
+
+
+def _rewritten(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
+    """A sequence, choice or repetition of rewritten items; any other expression as it is."""
+    if isinstance(expr, Sequence):
+        return sequence([rewrite(item) for item in expr.items])
+    if isinstance(expr, Choice):
+        return choice([rewrite(item) for item in expr.items])
+    if isinstance(expr, Repeat):
+        return repeat(rewrite(expr.item), expr.low, expr.high)
+    return expr
+
+
+class _Writer:
+    """Rewrites rules for one layout."""
+
+    def __init__(self, layout: Layout, laid: set[str], taken: dict[str, Expr]) -> None:
+        self._place = Place(layout)
+        self.names: dict[str, str] = {}
+        for name in taken:
+            if name in laid:
+                own = f"{name}-{layout.name}"
+                while own in taken:
+                    own += "-x"
+                self.names[name] = own
+
+    def write(self, expr: Expr) -> Expr:
+        if isinstance(expr, RuleRef):
+            return RuleRef(self.names.get(expr.name, expr.name))
+        if isinstance(expr, Mark):
+            return Literal(expr.text + self._place.after(expr))
+        if isinstance(expr, Brackets):
+            return sequence([Literal(expr.opening), self.write(expr.item), Literal(expr.closing)])
+        return _rewritten(expr, self.write)
+
+
+def _without_layouts(expr: Expr, writers: Rows[_Writer]) -> Expr:
+    if isinstance(expr, OneLayout):
+        return choice([writer.write(expr.item) for writer in writers])
+    return _rewritten(expr, lambda item: _without_layouts(item, writers))

@@ -1,0 +1,457 @@
+"""Prints a grammar in llguidance's Lark dialect.
+
+llguidance's lexer is greedy: it keeps reading while any terminal that is allowed here can continue. So a terminal of
+several characters is printed only for a `Token`, which promises that greed does no harm; everything else becomes
+terminals of one character, for which greedy reading is exact. Where one token cannot be written as a terminal, no
+token is: the two kinds must not meet in one place.
+
+Rules within a `OneLayout` are printed as parametric rules, and once more for the beginning of compact texts, which may
+be that of spaced ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Rows
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+from jan_serve.constraint.ast import (
+    Both,
+    Brackets,
+    CharClass,
+    Choice,
+    Except,
+    Expr,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    Repeat,
+    RuleRef,
+    Sequence,
+    Special,
+    Token,
+    Until,
+)
+from jan_serve.constraint.charset import UNESCAPED, CharSet
+from jan_serve.constraint.components import components
+from jan_serve.constraint.lark_depth import NOTHING, shallow_start
+from jan_serve.constraint.lark_layout import (
+    ALWAYS,
+    DEEPER,
+    HELPERS,
+    PARAMETER,
+    closing_rule,
+    first_argument,
+    mark_rule,
+    opening_rule,
+)
+from jan_serve.constraint.lark_quoting import (
+    LAZY,
+    bounds,
+    quote_before,
+    quote_class,
+    quote_literal,
+    quote_until,
+    spelled_out,
+)
+from jan_serve.constraint.lark_regex import is_atom, quote_regex
+from jan_serve.constraint.layout import (
+    LAYOUTS,
+    SPACED,
+    Layout,
+    Place,
+    has_layouts,
+    laid_rules,
+    layout_uses,
+)
+from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_LARK_GROUPS
+from jan_serve.constraint.right_linear import NotRegular, solve
+from jan_serve.constraint.transform import references
+from jan_serve.core.constraint import SpecialText
+from jan_serve.errors import GrammarTooComplex
+
+_UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
+_OPENING = f'"\\"" {quote_class(UNESCAPED)}*'
+# Expressions up to this length are repeated in place; longer ones get a name.
+_INLINE = 60
+
+
+class _Any(Enum):
+    LAYOUT = "any"
+
+
+# What a rule is printed for: nothing in particular, one layout, or any in a parametric rule.
+_Form: TypeAlias = Layout | _Any | None
+
+
+class LarkText(NamedTuple):
+    """A printed grammar. specials: the rules that the text uses and does not define."""
+
+    text: str
+    specials: tuple[SpecialText, ...]
+
+
+def print_lark(grammar: Grammar) -> str:
+    """Lark text of `grammar`, which has no `Special`; its start rule is `start`.
+
+    Raises GrammarTooComplex above the limits of size and of references within references.
+    """
+    text, specials = print_lark_open(grammar)
+    if specials:
+        raise ValueError("a grammar with control tokens is complete only with a vocabulary")
+    return text
+
+
+def print_lark_open(
+    grammar: Grammar, *, tokens: bool = True, holes: Mapping[str, str] | None = None
+) -> LarkText:
+    """As `print_lark`, with the rules of control tokens left to whoever knows the vocabulary.
+
+    tokens: write a `Token` as a terminal; not if free text is allowed there too, since greed would cut it off.
+    holes: rules that the grammar leaves undefined, and their names in the text.
+    A grammar that is too large in all layouts is printed in that of `json.dumps`.
+    """
+    laid = laid_rules(grammar.rules)
+    if has_layouts(grammar):
+        try:
+            return _print(_Printer(grammar, holes or {}, LAYOUTS, laid), tokens)
+        except OnlyCharacters:
+            raise
+        except GrammarTooComplex:
+            pass
+    return _print(_Printer(grammar, holes or {}, (SPACED,), laid), tokens)
+
+
+def _print(printer: _Printer, tokens: bool) -> LarkText:
+    if tokens:
+        try:
+            return printer.print(tokens=True)
+        except NotRegular:
+            pass
+    return printer.print(tokens=False)
+
+
+class OnlyCharacters(GrammarTooComplex):
+    """Some parts of the grammar can only be written without terminals, and others only with them."""
+
+
+class _Printer:
+    def __init__(
+        self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], laid: set[str]
+    ) -> None:
+        self._rules = grammar.rules
+        self._root = grammar.root
+        self._holes = holes
+        self._laid = laid
+        self._layouts = layouts
+
+    def print(self, *, tokens: bool) -> LarkText:
+        self._tokens = tokens
+        self._writers = self._rule_writers()
+        self._terminal_writers = self._writers_of_terminals()
+        self._form: _Form = None
+        self._is_decided = False
+        """Whether the text before shows the first layout, which is what is printed here: a mark is between."""
+        self._taken = {"start", *self._holes.values()}
+        self._next: dict[str, int] = {}
+        self._names: dict[tuple[str, _Form], str] = {(name, None): own for name, own in self._holes.items()}
+        self._names[self._root, None] = "start"
+        self._inner: dict[int, str] = {}
+        self._todo: list[tuple[str, _Form]] = [(self._root, None)]
+        self._lines: list[str] = []
+        self._size = self._terminal_size = 0
+        self._terminals: dict[str, str] = {}
+        self._by_text: dict[str, str] = {}
+        self._tokens_written: dict[int, str] = {}
+        self._specials: dict[tuple[str, str], SpecialText] = {}
+        self._groups = 0
+        while self._todo:
+            name, self._form = self._todo.pop()
+            own = self._names[name, self._form]
+            text = self._rule(self._rules[name])
+            if self._form is _Any.LAYOUT and name in self._laid:
+                is_one = not isinstance(self._rules[name], Choice)
+                self._add(own + PARAMETER, text + ALWAYS if is_one and DEEPER in text else text)
+            else:
+                self._add(own, text)
+        if self._inner:
+            self._lines += HELPERS
+        # llguidance reads terminals in any order; defined before use is easier to read.
+        start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
+        lines = [self._lines[start], *self._lines[:start], *self._lines[start + 1 :]]
+        lines[0] = shallow_start(lines)
+        return LarkText("\n".join(lines) + "\n", tuple(self._specials.values()))
+
+    def _add(self, name: str, body: str) -> None:
+        line = f"{name}: {body}"
+        self._size += len(line) + 1
+        if name[0].isupper():
+            self._terminal_size += len(line) + 1
+            if self._terminal_size > MAX_LARK_BYTES:
+                raise NotRegular  # in any layout; solved, the rules are longer
+        if self._size > MAX_LARK_BYTES:
+            raise GrammarTooComplex("the grammar is too large to be printed as Lark")
+        self._lines.append(line)
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, self._next.get(stem, 2)
+        while name in self._taken:
+            name = f"{stem}_{number}"
+            number += 1
+        self._next[stem] = number
+        self._taken.add(name)
+        return name
+
+    # Rules
+
+    def _reference(self, name: str, argument: str = "_") -> str:
+        """argument: for a rule with a parameter."""
+        form = self._form if name in self._laid else None
+        if self._is_decided and form is not None:
+            form, argument = _Any.LAYOUT, first_argument(self._layouts[0])
+        key = (name, form)
+        known = self._names.get(key)
+        if known is None:
+            known = self._names[key] = self._fresh("r_" + _UNSAFE_NAME.sub("_", name.lower()).strip("_"))
+            self._todo.append(key)
+        return f"{known}::{argument}" if form is _Any.LAYOUT else known
+
+    def _rule(self, expr: Expr) -> str:
+        if type(expr) is OneLayout:
+            return self._in_each_layout(expr.item)
+        if type(expr) is Choice:
+            return " | ".join([self._rule_sequence(item) for item in expr.items])
+        return self._rule_sequence(expr)
+
+    def _rule_sequence(self, expr: Expr) -> str:
+        if type(expr) is not Sequence or not expr.items:
+            return self._rule_item(expr)
+        outer = self._is_decided
+        texts: list[str] = []
+        for item in expr.items:
+            texts.append(self._rule_item(item))
+            if type(item) is Mark and self._form is self._layouts[0] and len(self._layouts) > 1:
+                self._is_decided = True
+        self._is_decided = outer
+        return " ".join(texts)
+
+    def _rule_item(self, expr: Expr) -> str:
+        return self._writers[type(expr)](expr)
+
+    def _rule_writers(self) -> dict[type[Expr], Callable[[Any], str]]:
+        """What writes each kind of expression in a rule."""
+        return {
+            RuleRef: lambda expr: self._reference(expr.name),
+            Token: self._token if self._tokens else self._characters,
+            Mark: self._mark,
+            Repeat: lambda expr: self._nested(self._rule, expr.item, "g") + bounds(expr),
+            Literal: lambda expr: spelled_out(expr.text),
+            CharClass: lambda expr: self._class(expr.chars),
+            Sequence: lambda expr: self._nested(self._rule, expr, "g") if expr.items else '""',
+            Choice: lambda expr: self._nested(self._rule, expr, "g"),
+            OneLayout: lambda expr: self._nested(self._rule, expr, "g"),
+            Special: lambda expr: self._special(expr.text),
+            Until: self._until,
+            Brackets: self._brackets,
+        }
+
+    def _characters(self, token: Token) -> str:
+        """A token without terminals of several characters."""
+        if token.is_terminal:
+            raise OnlyCharacters("the grammar has texts that only terminals can describe")
+        return self._rule_item(token.item)
+
+    def _special(self, text: str) -> str:
+        known = self._specials.get((text, ""))
+        if known is None:
+            known = self._specials[text, ""] = SpecialText(self._fresh("special"), text, spelled_out(text))
+        return known.rule
+
+    def _until(self, expr: Until) -> str:
+        body = quote_until(expr)
+        name = self._by_text.get(body)
+        if name is None:
+            name = self._by_text[body] = self._fresh("until")
+            self._add(name + LAZY, body)
+        return self._until_special(expr, name) if expr.special else name
+
+    def _until_special(self, expr: Until, spelled: str) -> str:
+        """A rule that is `spelled` where the vocabulary does not have the control token of the stop."""
+        known = self._specials.get((expr.special, spelled))
+        if known is None:
+            special = self._special(expr.special)
+            may_be_empty = expr.low == 0 and expr.stop == expr.special
+            if may_be_empty and expr.high == 0:
+                with_token = special
+            else:
+                before = self._named(quote_before(expr), "T")
+                with_token = f"{before}{'?' if may_be_empty else ''} {special}"
+            known = SpecialText(self._fresh("until"), expr.special, spelled, with_token)
+            self._specials[expr.special, spelled] = known
+        return known.rule
+
+    def _nested(self, write: Callable[[Expr], str], expr: Expr, stem: str) -> str:
+        """A group; one nested too deep becomes a separate rule or terminal."""
+        outer, self._groups = self._groups, self._groups + 1
+        if self._groups > MAX_LARK_GROUPS:
+            self._groups = 0
+        text = write(expr)
+        deep, self._groups = outer == MAX_LARK_GROUPS, outer
+        if not deep:
+            return text if is_atom(text) else f"({text})"
+        name = self._fresh(stem)
+        if stem == "g" and self._has_parameter(expr):
+            self._add(name + PARAMETER, text)
+            return f"{name}::_"
+        self._add(name, text)
+        return name
+
+    # Layouts
+
+    def _in_each_layout(self, item: Expr) -> str:
+        outer = self._form
+        texts: list[str] = []
+        for layout in self._layouts:
+            self._form = layout
+            text = self._rule(item)
+            if text not in texts:
+                texts.append(text)
+        self._form = outer
+        return " | ".join(texts)
+
+    def _mark(self, mark: Mark) -> str:
+        if isinstance(self._form, Layout):
+            return spelled_out(mark.text + Place(self._form).after(mark))
+        return mark_rule(mark)
+
+    def _brackets(self, expr: Brackets) -> str:
+        form = self._form
+        if not isinstance(form, Layout):
+            return f"{opening_rule(expr)} {self._inside(expr.item, DEEPER)} {closing_rule(expr)}"
+        if form is self._layouts[0]:
+            item = self._nested(self._rule, expr.item, "g")
+            return f"{spelled_out(expr.opening)} {item} {spelled_out(expr.closing)}"
+        place = Place(form)
+        opening, closing = expr.opening + place.deeper().line(), place.line() + expr.closing
+        item = self._inside(expr.item, first_argument(form))
+        return f"{spelled_out(opening)} {item} {spelled_out(closing)}"
+
+    def _inside(self, item: Expr, argument: str) -> str:
+        """What stands in brackets, as a rule for any layout but the first."""
+        form, groups = self._form, self._groups
+        self._form, self._groups = _Any.LAYOUT, 0
+        if isinstance(item, RuleRef):
+            text = self._reference(item.name, argument)
+        else:
+            is_laid = self._has_parameter(item)
+            text = self._inner.get(id(item), "")
+            if not text:
+                text = self._inner[id(item)] = self._fresh("r_inside")
+                self._add(text + PARAMETER if is_laid else text, self._rule(item))
+            if is_laid:
+                text = f"{text}::{argument}"
+        self._form, self._groups = form, groups
+        return text
+
+    def _has_parameter(self, expr: Expr) -> bool:
+        if self._form is not _Any.LAYOUT:
+            return False
+        has_nodes, used = layout_uses(expr)
+        return has_nodes or not self._laid.isdisjoint(used)
+
+    # Terminals
+
+    def _class(self, chars: CharSet) -> str:
+        """A character class; a long one is written once and has a name."""
+        text = quote_class(chars)
+        return text if len(text) <= _INLINE else self._named(text, "C")
+
+    def _token(self, token: Token) -> str:
+        """A terminal. For a free one, a second terminal shows llguidance at once which tokens go on with the string; in
+        rules nothing can follow it, so that no text takes it."""
+        text = self._tokens_written.get(id(token))  # the rules hold it: it is written in more than one form
+        if text is None:
+            text = self._named(self._terminal(token.item), "T")
+            if token.is_free:
+                text = f"({text} | {self._named(_OPENING, 'T')} {NOTHING})"
+            self._tokens_written[id(token)] = text
+        return text
+
+    def _named(self, text: str, stem: str) -> str:
+        """A terminal with this body; one that has it already, or a short body that is a single string or class."""
+        if text in self._taken:
+            return text
+        if text.startswith('"') and text.count('"') == 2 + text.count('\\"') and " " not in text:
+            return text
+        name = self._by_text.get(text)
+        if name is None:
+            name = self._by_text[text] = self._fresh(stem)
+            self._add(name, text)
+        return name
+
+    def _terminal(self, expr: Expr) -> str:
+        if type(expr) is Choice or type(expr) is Sequence:
+            regex = quote_regex(expr)
+            if regex is not None:
+                return regex
+        if type(expr) is Choice:
+            return " | ".join([self._terminal_sequence(item) for item in expr.items])
+        return self._terminal_sequence(expr)
+
+    def _terminal_sequence(self, expr: Expr) -> str:
+        if type(expr) is Sequence and expr.items:
+            return " ".join([self._terminal_item(item) for item in expr.items])
+        return self._terminal_item(expr)
+
+    def _terminal_item(self, expr: Expr) -> str:
+        return self._terminal_writers[type(expr)](expr)
+
+    def _writers_of_terminals(self) -> dict[type[Expr], Callable[[Any], str]]:
+        """What writes each kind of expression in a terminal."""
+        return {
+            Literal: lambda expr: quote_literal(expr.text),
+            CharClass: lambda expr: self._class(expr.chars),
+            RuleRef: lambda expr: self._terminal_rule(expr.name),
+            Token: lambda expr: self._terminal_item(expr.item),
+            Except: lambda expr: self._named(self._except(expr), "T"),
+            Both: lambda expr: self._named(self._both(expr), "T"),
+            Repeat: lambda expr: (
+                quote_regex(expr) or self._nested(self._terminal, expr.item, "G") + bounds(expr)
+            ),
+            Sequence: lambda expr: self._nested(self._terminal, expr, "G") if expr.items else '""',
+            Choice: lambda expr: self._nested(self._terminal, expr, "G"),
+        }
+
+    def _except(self, expr: Except) -> str:
+        words = " | ".join([self._terminal_item(word) for word in expr.words])
+        return f"{self._named(self._terminal(expr.item), 'T')} & ~({words})"
+
+    def _both(self, expr: Both) -> str:
+        return " & ".join([self._named(self._terminal(item), "T") for item in (expr.item, expr.other)])
+
+    def _terminal_rule(self, name: str) -> str:
+        """The terminal of a rule. Rules on a cycle are solved together, all others printed one by one."""
+        known = self._terminals.get(name)
+        if known is not None:
+            return known
+        for group in components(name, self._unprinted):
+            if len(group) == 1 and group[0] not in references(self._rules[group[0]]):
+                self._terminals[group[0]] = self._group(self._terminal(self._rules[group[0]]))
+            else:
+                bodies = {member: self._rules[member] for member in group}
+                solved = solve(bodies, self._terminal_item, self._group)
+                for member, text in solved.items():
+                    self._terminals[member] = text
+        return self._terminals[name]
+
+    def _group(self, text: str) -> str:
+        """A body made safe to stand in a sequence: short ones in parentheses, long ones by name."""
+        if is_atom(text) and len(text) <= _INLINE:
+            return text
+        return f"({text})" if len(text) <= _INLINE else self._named(text, "P")
+
+    def _unprinted(self, name: str) -> list[str]:
+        return sorted(t for t in references(self._rules[name]) if t not in self._terminals)

@@ -1,0 +1,196 @@
+"""A small recognizer: decides whether a text belongs to a grammar, and if not, where it leaves it.
+
+It simulates all parse stacks at once and memoises every step: fast enough for tests and for `grammar --check`.
+Generation uses llguidance instead.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from jan_serve.constraint import charset
+from jan_serve.constraint.ast import (
+    Brackets,
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    Repeat,
+    RuleRef,
+    Sequence,
+    Special,
+    Token,
+    Until,
+)
+from jan_serve.constraint.layout import LAYOUTS, Place
+from jan_serve.errors import GrammarTooComplex
+
+_MAX_CONFIGURATIONS = 200_000
+_FOR_EACH_CHARACTER = 20
+"""Counting the characters of a long string takes about ten."""
+
+# A continuation is a linked list of the expressions still to match, innermost first, each with its place in a layout.
+# Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
+_Cell: TypeAlias = tuple["Expr | _Open", Place | None, int]
+
+
+class _Open(NamedTuple):
+    """An `Until` after some characters. end: the last of them, as many as its stop has. opening: the
+    rest of a section's opening text, if the characters are its beginning; they must not complete it."""
+
+    until: Until
+    written: int
+    end: str
+    opening: str = ""
+
+
+class Recognizer:
+    """Matches texts against one grammar. Not thread-safe: it caches. Left-recursive grammars are not allowed."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._ids: dict[_Cell, int] = {}
+        self._cells: list[_Cell] = []
+        self._most_cells = _MAX_CONFIGURATIONS
+        self._closures: dict[int, frozenset[int]] = {}
+        self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text belongs to the grammar."""
+        return self.leaves_at(text) is None
+
+    def leaves_at(self, text: str) -> int | None:
+        """None where the text belongs; else the index of the first character that no word continues with, or
+        `len(text)` where the text is only the beginning of a word."""
+        self._most_cells += _FOR_EACH_CHARACTER * len(text)
+        states = self._closure(self._cell(RuleRef(self._grammar.root), None, -1))
+        for index, c in enumerate(text):
+            states = self._step(states, c)
+            if not states:
+                return index
+        return None if -1 in states else len(text)
+
+    def _step(self, states: frozenset[int], c: str) -> frozenset[int]:
+        key = (states, c)
+        known = self._steps.get(key)
+        if known is None:
+            found: set[int] = set()
+            for state in states:
+                if state >= 0:
+                    found |= self._advance(state, c)
+            known = self._steps[key] = frozenset(found)
+        return known
+
+    def _advance(self, state: int, c: str) -> frozenset[int]:
+        expr, _, rest = self._cells[state]
+        if isinstance(expr, Literal):
+            if expr.text[0] != c:
+                return frozenset()
+            left = Literal(expr.text[1:])
+            return self._closure(self._cell(left, None, rest) if left.text else rest)
+        if isinstance(expr, _Open):
+            return self._step_until(expr, c, rest)
+        assert isinstance(expr, CharClass)
+        return self._closure(rest) if charset.contains(expr.chars, ord(c)) else frozenset()
+
+    def _step_until(self, expr: _Open, c: str, rest: int) -> frozenset[int]:
+        until = expr.until
+        opening = expr.opening[1:] if expr.opening.startswith(c) else ""
+        if expr.opening == c:
+            return frozenset()
+        written, end = expr.written + 1, (expr.end + c)[-len(until.stop) :]
+        before = written - len(until.stop)
+        if end == until.stop:
+            fits = until.low <= before and (until.high is None or before <= until.high)
+            return self._closure(rest) if fits else frozenset()
+        if until.high is None:
+            # All that is above the lower bound is alike.
+            written = min(written, until.low + len(until.stop))
+        elif before >= until.high:
+            return frozenset()
+        return self._closure(self._cell(_Open(until, written, end, opening), None, rest))
+
+    def _cell(self, expr: Expr | _Open, place: Place | None, rest: int) -> int:
+        key = (expr, place, rest)
+        known = self._ids.get(key)
+        if known is None:
+            known = self._ids[key] = len(self._cells)
+            self._cells.append(key)
+            if known > self._most_cells:
+                raise GrammarTooComplex("the grammar is too ambiguous to be checked against this text")
+        return known
+
+    def _closure(self, state: int) -> frozenset[int]:
+        """The configurations that wait for a character (or -1, the end) and are reached without one."""
+        known = self._closures.get(state)
+        if known is not None:
+            return known
+        found: set[int] = set()
+        seen = {state}
+        todo = [state]
+        while todo:
+            cell = todo.pop()
+            if cell < 0:
+                found.add(cell)
+                continue
+            expr, place, rest = self._cells[cell]
+            if isinstance(expr, CharClass | _Open) or (isinstance(expr, Literal) and expr.text):
+                found.add(cell)
+                continue
+            for target in self._unfold(expr, place, rest):
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        result = self._closures[state] = frozenset(found)
+        return result
+
+    def _unfold(self, expr: Expr, place: Place | None, rest: int) -> list[int]:
+        if isinstance(expr, Literal):  # the empty one
+            return [rest]
+        if isinstance(expr, RuleRef):
+            return [self._cell(self._grammar.rules[expr.name], place, rest)]
+        if isinstance(expr, Token):
+            return [self._cell(expr.item, place, rest)]
+        if isinstance(expr, Special):
+            return [self._cell(Literal(expr.text), None, rest)]
+        if isinstance(expr, Until):
+            opening, closing = expr.section or ("", "")
+            plain = self._cell(_Open(expr, 0, "", opening), None, rest)
+            if not closing:
+                return [plain]
+            section = Sequence((Literal(opening), Until(0, None, closing), Literal(expr.stop)))
+            return [plain, self._cell(section, None, rest)]
+        if isinstance(expr, Choice):
+            return [self._cell(item, place, rest) for item in expr.items]
+        if isinstance(expr, Sequence):
+            for item in reversed(expr.items):
+                rest = self._cell(item, place, rest)
+            return [rest]
+        if isinstance(expr, OneLayout):
+            return [self._cell(expr.item, Place(layout), rest) for layout in LAYOUTS]
+        if isinstance(expr, Mark | Brackets):
+            return [self._laid_out(expr, place, rest)]
+        assert isinstance(expr, Repeat)
+        low, high = max(expr.low - 1, 0), None if expr.high is None else expr.high - 1
+        targets = [rest] if expr.low == 0 else []
+        if high is None or high >= 0:
+            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), place, rest)
+            targets.append(self._cell(expr.item, place, again))
+        return targets
+
+    def _laid_out(self, expr: Mark | Brackets, place: Place | None, rest: int) -> int:
+        assert place is not None
+        if isinstance(expr, Mark):
+            return self._cell(Literal(expr.text + place.after(expr)), None, rest)
+        inner = place.deeper()
+        closing = self._cell(Literal(place.line() + expr.closing), None, rest)
+        item = self._cell(expr.item, inner, closing)
+        return self._cell(Literal(expr.opening + inner.line()), None, item)
+
+
+def matches(grammar: Grammar, text: str) -> bool:
+    """Whether the whole text belongs to the grammar. Raises GrammarTooComplex for hopelessly ambiguous ones."""
+    return Recognizer(grammar).matches(text)

@@ -1,0 +1,191 @@
+"""Automata as rules: the same words, one alternative per character, and counts as repetitions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.constraint import charset
+from jan_serve.constraint.ast import NEVER, CharClass, Choice, Expr, Literal, Repeat, RuleRef, Sequence
+from jan_serve.constraint.automata.dfa import Dfa, from_words
+from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.charset import CharSet
+from jan_serve.constraint.recognizer import Recognizer
+from jan_serve.constraint.regex.language import full_regex, regex_dfa
+from jan_serve.constraint.text_form import JsonText, PlainText
+from tests.unit.constraint.matching import texts
+
+STATES = 5
+
+
+def _dfa(rows: list[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
+    return Dfa((0, ord("a"), ord("b"), ord("c")), (0, 1, 2, 0), tuple(rows), accepting)
+
+
+DFAS = st.builds(
+    _dfa,
+    st.lists(st.tuples(*(st.integers(0, STATES - 1) for _ in range(3))), min_size=STATES, max_size=STATES),
+    st.frozensets(st.integers(0, STATES - 1)),
+)
+
+
+def written(dfa: Dfa) -> tuple[Expr, RuleBuilder]:
+    rules = RuleBuilder()
+    expr = dfa_to_expr(dfa, PlainText(), rules, "state")
+    rules.fill(rules.reserve("root"), expr)
+    return expr, rules
+
+
+@given(DFAS)
+def test_the_words_stay(dfa: Dfa) -> None:
+    expr, rules = written(dfa)
+    if expr == NEVER:
+        assert not any(dfa.matches(text) for text in texts("abc", STATES))
+        return
+    recognizer = Recognizer(rules.grammar("root"))
+    for text in texts("abc", 6):
+        assert recognizer.matches(text) is dfa.matches(text), text
+
+
+def _first(expr: Expr, rules: dict[str, Expr]) -> list[CharSet]:
+    """The characters that each way into an expression begins with."""
+    if isinstance(expr, CharClass):
+        return [expr.chars]
+    if isinstance(expr, Literal):
+        return [charset.of_chars(expr.text[0])]
+    if isinstance(expr, RuleRef):
+        return _first(rules[expr.name], rules)
+    if isinstance(expr, Choice):
+        return [way for item in expr.items for way in _first(item, rules)]
+    if isinstance(expr, Repeat):
+        return _first(expr.item, rules)
+    assert isinstance(expr, Sequence)
+    ways: list[CharSet] = []
+    for item in expr.items:
+        ways += _first(item, rules)
+        if not (isinstance(item, Repeat) and item.low == 0):
+            break
+    return ways
+
+
+@given(DFAS)
+def test_one_alternative_applies_at_every_character(dfa: Dfa) -> None:
+    expr, rules = written(dfa)
+    todo = [expr, *rules.rules.values()]
+    while todo:
+        part = todo.pop()
+        ways = _first(part, rules.rules)
+        assert charset.size(charset.union(*ways)) == sum(charset.size(way) for way in ways)
+        todo += part.items if isinstance(part, Sequence | Choice) else ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "counts"),
+    [("[xy]{0,255}", [(0, 255)]), ("[xy]{255}", [(255, 255)]), ("a{200}b{0,30}", [(200, 200), (0, 30)])],
+)
+def test_counting_is_a_repetition(pattern: str, counts: list[tuple[int, int]]) -> None:
+    expr, rules = written(regex_dfa(full_regex(pattern)))
+    parts = expr.items if isinstance(expr, Sequence) else (expr,)
+    assert [(part.low, part.high) for part in parts if isinstance(part, Repeat)] == counts
+    assert list(rules.rules) == ["root"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "counts"),
+    [
+        ("c|[ab][abc]{0,77}", [(0, 77)]),
+        ("a[ab]{0,30}c?", [(0, 30)]),
+        ("a[ab]{0,9}|b[ab]{0,5}", [(0, 5), (0, 9)]),
+        ("(a|b{5}c)a{0,6}", [(0, 6), (0, 6), (4, 4)]),
+    ],
+)
+def test_characters_that_may_follow_are_counted_wherever_words_enter(
+    pattern: str, counts: list[tuple[int, int]]
+) -> None:
+    expr, rules = written(regex_dfa(full_regex(pattern)))
+    found: list[tuple[int, int | None]] = []
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Repeat):
+            found.append((part.low, part.high))
+        todo += part.items if isinstance(part, Sequence | Choice) else ()
+    assert sorted(found) == counts
+    assert list(rules.rules) == ["root"]
+
+
+@given(*(st.integers(0, 4) for _ in range(4)), st.sampled_from(["", "c?", "(b|)", "a{0,2}", "(ca{0,3})?"]))
+def test_counted_words_stay(first: int, second: int, third: int, fourth: int, then: str) -> None:
+    dfa = regex_dfa(
+        full_regex(f"(a{{0,{first}}}{then}|b[ab]{{0,{second}}}|c{{{third}}}a{{0,{fourth}}}){then}")
+    )
+    recognizer = Recognizer(written(dfa)[1].grammar("root"))
+    for text in texts("abc", 6):
+        assert recognizer.matches(text) is dfa.matches(text), text
+
+
+@pytest.mark.parametrize("accepting", [(0, 1), (0, 1, 2), (1,)])
+def test_states_that_lead_to_one_another_count_nothing(accepting: tuple[int, ...]) -> None:
+    """Such automata are not minimal."""
+    dfa = _dfa([(1, 2, 4), (0, 2, 4), (4, 4, 4), (4, 4, 4), (4, 4, 4)], frozenset(accepting))
+    recognizer = Recognizer(written(dfa)[1].grammar("root"))
+    for text in texts("abc", 5):
+        assert recognizer.matches(text) is dfa.matches(text), text
+
+
+def test_a_loop_is_a_star() -> None:
+    expr, rules = written(regex_dfa(full_regex("a*b")))
+    assert expr == Sequence((Repeat(Literal("a"), 0, None), Literal("b")))
+    assert list(rules.rules) == ["root"]
+
+
+def test_no_word_is_never() -> None:
+    assert dfa_to_expr(from_words([]), PlainText(), RuleBuilder(), "none") == NEVER
+
+
+def test_every_word_ends_with_the_tail() -> None:
+    rules = RuleBuilder()
+    expr = dfa_to_expr(from_words(["", "ab", "a\n"]), JsonText(rules), rules, "word")
+    rules.fill(rules.reserve("root"), expr)
+    recognizer = Recognizer(rules.grammar("root"))
+    assert [recognizer.matches(text) for text in ('"', 'ab"', 'a\\n"', 'a"', "ab", 'a\n"')] == [
+        *[True] * 3,
+        *[False] * 3,
+    ]
+
+
+def test_a_writer_writes_the_states_that_were_asked_for() -> None:
+    rules = RuleBuilder()
+    dfa = regex_dfa(full_regex("a(b|cd)*"))
+    writer = DfaWriter(dfa, PlainText(), rules, "rest")
+    after = dfa.step(0, "a")
+    ref = writer.reference(after)
+    assert isinstance(ref, RuleRef)
+    assert writer.reference(after) == ref
+    writer.finish()
+    assert writer.is_accepting(after)
+    assert not writer.is_accepting(0)
+    recognizer = Recognizer(rules.grammar(ref.name))
+    assert recognizer.matches("bcdb")
+    assert not recognizer.matches("ab")
+    assert rules.complete == set(rules.rules)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chars", "expected"),
+    [
+        (".*ok.*", charset.ANY, True),
+        (".*", charset.ANY, True),
+        ("a.*", charset.ANY, False),
+        ("a.*", (), True),
+        ("[^a]*", ((98, 100),), True),
+        ("[^a]*", ((97, 97),), False),
+        ("b*a", ((98, 98),), True),
+        ("b{3}", ((98, 98),), False),
+    ],
+)
+def test_whether_any_text_is_the_beginning_of_a_word(pattern: str, chars: CharSet, expected: bool) -> None:
+    dfa = regex_dfa(full_regex(pattern.replace(".", "[\\s\\S]")))
+    assert DfaWriter(dfa, PlainText(), RuleBuilder(), "state").begins_with_any(chars) is expected

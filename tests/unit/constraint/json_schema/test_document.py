@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from jsonschema.protocols import Validator
+
+from jan_serve.constraint import Recognizer, json_schema_to_grammar
+from jan_serve.errors import InvalidSchema
+
+_2020 = "https://json-schema.org/draft/2020-12/schema"
+_LIST = {
+    "$id": "list",
+    "type": "array",
+    "items": {"$dynamicRef": "#item"},
+    "maxItems": 2,
+    "$defs": {"any": {"$dynamicAnchor": "item", "type": ["integer", "string", "array"]}},
+}
+_OF_STRINGS = {
+    "$id": "strings",
+    "$ref": "list",
+    "$defs": {"one": {"$dynamicAnchor": "item", "type": "string"}},
+}
+_OF_LISTS = {
+    "$id": "lists",
+    "$ref": "list",
+    "$defs": {"one": {"$dynamicAnchor": "item", "anyOf": [{"$ref": "strings"}, {"type": "null"}]}},
+}
+_TREE = {
+    "$id": "tree",
+    "$recursiveAnchor": True,
+    "type": "object",
+    "properties": {"a": {"type": "array", "maxItems": 1, "items": {"$recursiveRef": "#"}}},
+}
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"$ref": "strings"},
+    {"$ref": "lists"},
+    {"$ref": "list"},
+    {"items": {"$ref": "strings"}, "type": "array"},
+    {"$ref": "lists", "$defs": {"mine": {"$dynamicAnchor": "item", "type": "integer"}}},
+    {"anyOf": [{"$ref": "strings"}, {"$ref": "lists"}]},
+    {"type": "array", "not": {"$ref": "strings"}},
+    {"$ref": "list#/items", "$defs": {"mine": {"$dynamicAnchor": "item", "const": 1}}},
+    {"$dynamicRef": "list#item", "$defs": {"mine": {"$anchor": "item", "const": 1}}},
+)
+_ATOMS: tuple[Any, ...] = (1, "x", None, [], ["x"], [1], [None])
+VALUES: tuple[Any, ...] = (
+    *_ATOMS,
+    *([a, b] for a, b in itertools.product(_ATOMS, repeat=2)),
+    *([[a, b]] for a, b in itertools.product(_ATOMS[:4], repeat=2)),
+)
+
+
+def _agrees(schema: dict[str, Any], kind: type[Validator], values: tuple[Any, ...]) -> None:
+    judge = kind(schema)
+    recognizer = Recognizer(json_schema_to_grammar(schema))
+    for value in values:
+        assert recognizer.matches(json.dumps(value)) is judge.is_valid(value), value
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+def test_a_dynamic_reference_means_the_outermost_anchor_on_the_way(number: int) -> None:
+    own = SCHEMAS[number]
+    parts = {"list": _LIST, "strings": _OF_STRINGS, "lists": _OF_LISTS, **own.get("$defs", {})}
+    schema: dict[str, Any] = {"$schema": _2020, "$id": "https://example.com/root", **own, "$defs": parts}
+    _agrees(schema, jsonschema.Draft202012Validator, VALUES)
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_a_recursive_reference_means_the_outermost_resource_on_the_way(anchored: bool) -> None:
+    schema: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2019-09/schema",
+        "$id": "https://example.com/root",
+        "$recursiveAnchor": anchored,
+        "$ref": "tree",
+        "required": ["b"],
+        "properties": {"b": {}},
+        "$defs": {"tree": _TREE},
+    }
+    values: tuple[dict[str, Any], ...] = (
+        {},
+        {"b": 1},
+        {"b": 1, "a": [{}]},
+        {"b": 1, "a": [{"b": 1}]},
+        {"b": 1, "a": [{"a": [{}]}]},
+    )
+    _agrees(schema, jsonschema.Draft201909Validator, values)
+
+
+def test_an_identifier_is_relative_to_what_is_around_it_once() -> None:
+    schema = {
+        "$schema": _2020,
+        "$id": "https://example.com/base/root.json",
+        "$ref": "in/one.json",
+        "$defs": {
+            "one": {"$id": "in/one.json", "$ref": "./two.json#two"},
+            "two": {"$id": "in/two.json", "$anchor": "two", "type": "integer"},
+        },
+    }
+    _agrees(schema, jsonschema.Draft202012Validator, (1, "1", None))
+
+
+def test_a_dynamic_anchor_twice_in_one_resource_is_refused() -> None:
+    parts = [{"$dynamicAnchor": "a", "type": kind} for kind in ("string", "null")]
+    other = {"$id": "other", "$dynamicAnchor": "a"}
+    schema = {"$ref": "#/$defs/0", "$defs": {"0": {"$dynamicRef": "#a"}, "1": other}, "allOf": parts}
+    with pytest.raises(InvalidSchema, match="twice"):
+        json_schema_to_grammar(schema)

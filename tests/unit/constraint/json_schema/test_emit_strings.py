@@ -1,0 +1,161 @@
+"""String sets as text: every string of the set, closed, in its own structure where that is deterministic."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.constraint.ast import NEVER, Both, Repeat, Sequence, Token
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.emit_strings import string_expr, string_token
+from jan_serve.constraint.json_schema.strings import (
+    NO_STRING,
+    AllOf,
+    Format,
+    Length,
+    NotIn,
+    OneOfStrings,
+    Pattern,
+    StringSet,
+)
+from jan_serve.constraint.recognizer import Recognizer
+from jan_serve.constraint.text_form import JsonText, PlainText
+from tests.unit.constraint.json_schema.type_sets import in_set
+from tests.unit.constraint.matching import texts
+
+TEXTS = [*texts("ab", 4), 'a"', "é", "ab\n", "\\a"]
+LEAVES: st.SearchStrategy[StringSet] = st.one_of(
+    st.lists(st.sampled_from(TEXTS), max_size=12, unique=True).map(
+        lambda values: OneOfStrings(tuple(values))
+    ),
+    st.builds(Length, st.integers(0, 2), st.none() | st.integers(2, 4)),
+    st.sampled_from(["^a", "b$", "^[ab]{1,3}$", "^a*b$", "aa|b"]).map(Pattern),
+)
+SETS = LEAVES | st.builds(strings.intersect, LEAVES, LEAVES) | st.builds(strings.complement, LEAVES)
+
+
+@given(SETS)
+def test_the_strings_of_a_set(allowed: StringSet) -> None:
+    rules = RuleBuilder()
+    expr = string_expr(allowed, JsonText(rules), rules, "text")
+    rules.fill(rules.reserve("root"), expr)
+    recognizer = Recognizer(rules.grammar("root"))
+    for text in TEXTS:
+        written = json.dumps(text)[1:]
+        assert recognizer.matches(written) is in_set(allowed, text), text
+        assert not recognizer.matches(written[:-1])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "bounds"),
+    [
+        (Length(3, 5000), (3, 5000)),
+        (Pattern("^[a-z]{0,4000}$"), (0, 4000)),
+        (AllOf((Pattern("^[a-z]+$"), Length(5, 700))), (5, 700)),
+        (AllOf((Pattern("^[a-z]{2,9}$"), Length(0, None))), (2, 9)),
+    ],
+)
+def test_counts_are_repetitions(allowed: StringSet, bounds: tuple[int, int]) -> None:
+    rules = RuleBuilder()
+    expr = string_expr(allowed, PlainText(), rules, "text")
+    parts = expr.items if isinstance(expr, Sequence) else (expr,)
+    assert [(part.low, part.high) for part in parts if isinstance(part, Repeat)] == [bounds]
+    assert not rules.rules
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        NO_STRING,
+        AllOf((Pattern("^a$"), Pattern("^b$"))),
+        NotIn(Length(0, None)),
+        AllOf((Pattern("^a{2}$"), Length(3, 4))),
+    ],
+)
+def test_a_set_without_strings_is_never(allowed: StringSet) -> None:
+    rules = RuleBuilder()
+    assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER
+
+
+@pytest.mark.parametrize(
+    ("pattern", "begins", "more"),
+    [
+        ("^ab*$", ["a"], "b"),
+        ("^(a|ba|abb)[ab]*$", ["a", "ba"], "b"),
+        ("^(ba|bbba)a*$|^b$", ["ba", "bbba"], "a"),
+    ],
+)
+@pytest.mark.parametrize(("low", "high"), [(0, 64), (3, 64), (64, 64), (1, 5000)])
+def test_a_long_tail_beside_a_bound(pattern: str, begins: list[str], more: str, low: int, high: int) -> None:
+    allowed = AllOf((Pattern(pattern), Length(low, high)))
+    assert strings.bounded_tails(allowed) is not None and not strings.is_empty(allowed)
+    rules = RuleBuilder()
+    rules.fill(rules.reserve("root"), string_expr(allowed, JsonText(rules), rules, "text"))
+    recognizer = Recognizer(rules.grammar("root"))
+    for length in (1, 2, 3, 4, 5, 62, 63, 64, 65, high - 1, high, high + 1):
+        for begin in begins:
+            if length >= len(begin):
+                text = begin + more * (length - len(begin))
+                assert recognizer.matches(f'{text}"') is (low <= length <= high), (text, length)
+                assert not recognizer.matches(f'{text}c"')
+
+
+def test_no_word_of_a_long_tail_is_within_the_bound() -> None:
+    allowed = AllOf((Pattern("^(a{70}|b{80}c*)$"), Length(71, 79)))
+    assert strings.bounded_tails(allowed) is not None and strings.is_empty(allowed)
+    rules = RuleBuilder()
+    assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_free"),
+    [
+        (Pattern("ok"), True),
+        (Pattern("\\.js$"), True),
+        (strings.intersect(Pattern("a"), Pattern("b")), True),
+        (strings.complement(Pattern("a$")), True),
+        (Pattern("^ok"), False),
+        (strings.intersect(Pattern("ok"), Length(0, 20)), False),
+        (strings.complement(Pattern("ok")), False),
+        (OneOfStrings(("a", "b")), False),
+        (Length(2, None), False),
+    ],
+)
+def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: bool) -> None:
+    rules = RuleBuilder()
+    found = string_token(allowed, JsonText(rules), rules, "text")
+    assert isinstance(found, Token) and found.is_free is is_free
+
+
+@pytest.mark.parametrize(
+    ("allowed", "bounds"),
+    [
+        (AllOf((Format("email"), Length(0, 254))), (0, 254)),
+        (AllOf((Pattern("a.*b"), Length(100, None))), (100, None)),
+        (AllOf((Pattern("a.*b"), Length(1, 20))), (1, 20)),
+        (Pattern("a.*b"), None),
+    ],
+)
+def test_bounds_beside_other_sets_are_counted_apart(
+    allowed: StringSet, bounds: tuple[int, int | None] | None
+) -> None:
+    rules = RuleBuilder()
+    found = string_token(allowed, JsonText(rules), rules, "text", terminals=True)
+    assert isinstance(found, Token) and isinstance(found.item, Both) is (bounds is not None)
+    if isinstance(found.item, Both):
+        assert isinstance(found.item.other, Sequence)
+        assert [(p.low, p.high) for p in found.item.other.items if isinstance(p, Repeat)] == [bounds]
+    plain = string_token(allowed, JsonText(rules), rules, "text") if bounds else found
+    assert isinstance(plain, Token) and not isinstance(plain.item, Both)
+
+
+@given(SETS, st.integers(0, 3), st.none() | st.integers(64, 70))
+def test_a_set_with_great_bounds_is_empty_if_no_string_is_in_it(
+    allowed: StringSet, low: int, high: int | None
+) -> None:
+    found = strings.intersect(allowed, Length(low, high))
+    assert strings.is_empty(found) is strings.string_dfa(found).is_empty()

@@ -1,0 +1,124 @@
+"""Digits, which a weak model would repeat without end. Values that a schema asks for stay."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+
+from jan_serve.constraint import Recognizer, enforced_schema, json_schema_to_grammar, print_lark
+from jan_serve.constraint.json_schema.number_text import MAX_FRACTION, MAX_WHOLE
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+
+NUMBER = {"type": "number"}
+INTEGER = {"type": "integer"}
+# Schema, beginning, what is repeated, how often at most.
+RUNS: dict[str, tuple[dict[str, Any], str, str, int]] = {
+    "zeros of a fraction": (NUMBER, "2.", "0", MAX_FRACTION),
+    "digits of a fraction": (NUMBER, "-0.1", "3", MAX_FRACTION - 1),
+    "digits of a number": (NUMBER, "", "7", MAX_WHOLE),
+    "digits of an integer": (INTEGER, "-", "9", MAX_WHOLE),
+    "digits above a bound": ({**INTEGER, "minimum": 10}, "1", "0", MAX_WHOLE),
+    "digits below a bound": ({**INTEGER, "maximum": -10}, "-1", "0", MAX_WHOLE),
+    "zeros within bounds": ({**NUMBER, "minimum": 1, "maximum": 3}, "2.", "0", MAX_FRACTION),
+    "zeros at a bound": ({**NUMBER, "minimum": 1, "maximum": 3}, "3.", "0", MAX_FRACTION),
+    "zeros above a bound": ({**NUMBER, "minimum": 0}, "5.", "0", MAX_FRACTION),
+    "digits of a mantissa": ({**NUMBER, "minimum": 0}, "5.", "1", MAX_FRACTION),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_have_an_end(name: str) -> None:
+    schema, opening, unit, most = RUNS[name]
+    grammar = json_schema_to_grammar(schema)
+    recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for count in (1, most, most + 1, 3 * most):
+        text = opening + unit * count
+        assert recognizer.matches(text) is (count <= most), text
+        assert oracle.accepts(matcher, text) is (count <= most), text
+
+
+@pytest.mark.parametrize(
+    ("schema", "rest"),
+    [
+        ({**NUMBER, "minimum": 0}, ""),
+        ({**NUMBER, "minimum": 0}, ".5"),
+        ({**NUMBER, "exclusiveMaximum": -0.5}, ".5"),
+        ({**NUMBER, "not": {"const": 5}}, ".5"),
+        ({**INTEGER, "not": {"enum": [5, 55]}}, ""),
+    ],
+)
+def test_digits_before_the_point_have_an_end_where_the_server_runs_it(
+    schema: dict[str, Any], rest: str
+) -> None:
+    """As automata they would need a state for each digit."""
+    oracle = LlguidanceOracle()
+    matcher = oracle.compile(enforced_schema(schema).lark.text)
+    sign = "-" if "exclusiveMaximum" in schema else ""
+    for count in (1, 20, MAX_WHOLE, MAX_WHOLE + 1, 400):
+        text = sign + "1" * count + rest
+        assert oracle.accepts(matcher, text) is (count <= MAX_WHOLE), text
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (True, "漢字" * 500 + "😀" * 100),
+        (True, "a\n" * 500),
+        (True, "\n\n\t\t\t\t'''\"\"\"\n"),
+        (True, 1.7976931348623157e307),
+        (True, 0.00012345678901234567),
+        (True, -5e-324 * 2**52),
+        (True, 2**256 - 1),
+        ({"type": "integer", "minimum": 10**90}, 10**95 + 1),
+        ({"minimum": 10**60}, 10**61 + 1),
+        ({"const": "\n" * 100}, "\n" * 100),
+        ({"pattern": "^\n{40,}$"}, "\n" * 60),
+        ({"minLength": 50, "maxLength": 60}, "\0" * 55),
+    ],
+)
+def test_values_stay(schema: Any, value: Any) -> None:
+    recognizer = Recognizer(json_schema_to_grammar(schema))
+    for ascii_only in (True, False):
+        text = json.dumps(value, ensure_ascii=ascii_only)
+        assert recognizer.matches(text), text
+
+
+@pytest.mark.parametrize("divisor", [10, 20, 3000, 10_000, 1_000_000, 86_400])
+def test_multiples_of_round_numbers(divisor: int) -> None:
+    random = Random(divisor)
+    schemas: list[dict[str, Any]] = [
+        {**INTEGER, "multipleOf": divisor},
+        {**INTEGER, "multipleOf": divisor, "minimum": 5, "maximum": 10**8},
+        {**INTEGER, "not": {"multipleOf": divisor}},
+    ]
+    for schema in schemas:
+        recognizer = Recognizer(json_schema_to_grammar(schema))
+        low, high = schema.get("minimum", -(10**12)), schema.get("maximum", 10**12)
+        for _ in range(200):
+            value = random.choice(
+                [
+                    random.randrange(10**9),
+                    divisor * random.randrange(-50, 5000),
+                    divisor + random.randrange(-2, 3),
+                    0,
+                ]
+            )
+            divides = Fraction(value, divisor).denominator == 1
+            assert recognizer.matches(str(value)) is (
+                divides != ("not" in schema) and low <= value <= high
+            ), value
+
+
+def test_fractions_that_are_no_multiple_of_a_round_number() -> None:
+    recognizer = Recognizer(
+        json_schema_to_grammar({**NUMBER, "multipleOf": 0.5, "not": {"multipleOf": 1000}})
+    )
+    for text in ("500.5", "1001", "1000.5", "10.00", "100.0"):
+        assert recognizer.matches(text), text
+    for text in ("0", "-0", "1000", "1000.0", "-2000.00"):
+        assert not recognizer.matches(text), text

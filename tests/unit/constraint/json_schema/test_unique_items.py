@@ -1,0 +1,127 @@
+"""Unique items of large sets: the grammar has each in one spelling, and a memory says where they may not repeat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jan_serve.constraint import Recognizer, json_schema_to_grammar, json_schema_with_memory, matches
+from jan_serve.constraint.json_schema.unique_items import MAX_ITEMS
+from jan_serve.core.constraint import Whitespace
+from jan_serve.core.text_memory import NOWHERE
+from jan_serve.errors import UnsupportedSchema
+
+TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+
+
+def array(items: Any, **others: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, "uniqueItems": True, **others}
+
+
+@pytest.mark.parametrize(
+    ("items", "spelled", "others"),
+    [
+        (
+            {"type": "string"},
+            ['"a/é\x7f"', r'"\n\u0001\"\\"'],
+            [r'"\/"', r'"\u0061"', r'"\u000a"', r'"\u001F"', '"\n"'],
+        ),
+        ({"type": "number"}, ["0", "0.0", "-1.5", "1.0", "120"], ["-0", "1e1", "1.50", "-0.0", "1.00"]),
+        ({"type": "integer"}, ["0", "-1", "120"], ["-0", "1.0"]),
+        ({"enum": [None, True, *"abcdefgh"]}, ["null", "true", '"a"'], ["false", '"i"']),
+    ],
+)
+def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list[str]) -> None:
+    grammar, _ = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
+    for text in spelled:
+        assert matches(grammar, f"[{text}]"), text
+    for text in others:
+        assert not matches(grammar, f"[{text}]"), text
+
+
+@pytest.mark.parametrize(
+    ("items", "endless", "most"),
+    [
+        ({"type": "string"}, True, None),
+        ({"type": "string", "pattern": "^[a-l]$"}, False, 12),
+        ({"type": "string", "pattern": "^[\ud7f6-\ue000a]$"}, False, 12),  # no text has a surrogate
+        ({"type": "integer", "minimum": 1, "maximum": 20}, False, 20),
+        ({"enum": [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, "a"]}, False, 9),
+        ({"type": "string", "pattern": "^[0-9]{5}$"}, False, MAX_ITEMS),
+        ({"type": ["string", "boolean"]}, False, None),
+    ],
+)
+def test_how_many_items_there_may_be(items: Any, endless: bool, most: int | None) -> None:
+    grammar, memory = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
+    assert memory.unique[0].endless == endless
+    if most is not None and most < 100:
+        recognizer = Recognizer(grammar)
+        first = next(text for text in ('"a"', "1", "0") if recognizer.matches(f"[{text}]"))
+        assert recognizer.matches(f"[{','.join([first] * most)}]")
+        assert not recognizer.matches(f"[{','.join([first] * (most + 1))}]")
+
+
+def test_more_items_than_values_are_unsatisfiable() -> None:
+    with pytest.raises(UnsupportedSchema, match="no JSON value"):
+        json_schema_with_memory(array({"type": "string", "pattern": "^[a-l]$"}, minItems=13))
+
+
+def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"tags": TEXTS, "name": {"type": "string"}, "next": {"$ref": "#"}},
+        "additionalProperties": {"type": "array", "items": TEXTS},
+    }
+    _, memory = json_schema_with_memory(schema)
+    root = memory.places[0]
+    assert root.names["name"] == NOWHERE and root.names["next"] == 0
+    assert memory.places[root.names["tags"]].unique == 0
+    assert memory.places[memory.places[root.other].items].unique == 0
+    assert len(memory.unique) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (
+            array({"type": "object", "properties": {"a": {}}, "additionalProperties": False}),
+            "of objects that may have no other",
+        ),
+        (array({"type": "object", "maxProperties": 3}), "of objects that may have no other"),
+        (
+            array({"type": "object", "patternProperties": {"^[ab]$": {}}, "additionalProperties": False}),
+            "of objects that may have no other",
+        ),
+        (array({"type": "array", "maxItems": 3}), "of arrays that may not be longer"),
+        (array({"type": "array", "items": {"type": "array", "contains": {}}}), "of arrays that may not"),
+        (array({"type": "array", "uniqueItems": True}), "of arrays that may not be longer"),
+        (array({"type": "string"}, prefixItems=[{"type": "string"}, {"type": "string"}]), "by position"),
+        (array({"type": "string"}, contains={"const": "a"}), "together with contains"),
+        ({"anyOf": [TEXTS, {"type": "array", "items": {"type": "integer"}}]}, "another array"),
+        ({"type": "object", "properties": {"a": TEXTS}, "anyOf": [True, {"properties": {"a": False}}]}, None),
+        ({"type": "array", "items": TEXTS, "contains": {"minItems": 1}}, "beside `contains`"),
+    ],
+)
+def test_what_cannot_be_remembered_is_refused(schema: Any, reason: str | None) -> None:
+    if reason is None:
+        assert json_schema_with_memory(schema)[1] is not None
+        return
+    with pytest.raises(UnsupportedSchema, match=reason) as refused:
+        json_schema_with_memory(schema)
+    assert refused.value.keyword == "uniqueItems"
+
+
+def test_without_a_memory_and_with_flexible_white_space_it_is_refused() -> None:
+    for translate in (
+        lambda: json_schema_to_grammar(TEXTS),
+        lambda: json_schema_with_memory(TEXTS, whitespace=Whitespace.FLEXIBLE),
+    ):
+        with pytest.raises(UnsupportedSchema, match="few possible values"):
+            translate()
+
+
+def test_of_few_values_nothing_is_remembered() -> None:
+    _, memory = json_schema_with_memory(array({"enum": ["a", "b"]}))
+    assert memory.unique == memory.unlisted == ()
+    assert not memory.names_repeat

@@ -1,0 +1,102 @@
+"""What a pattern means: search, anchors and lookaheads, against Python's `re`, and where ECMA-262 differs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from jan_serve.constraint.regex.language import (
+    full_regex,
+    has_assertions,
+    leading_looks,
+    parts_of,
+    regex_dfa,
+    search_regex,
+)
+from jan_serve.errors import UnsupportedPattern
+from tests.unit.constraint.regex.patterns import LOOKAHEADS, PATTERNS, TEXTS, python
+
+
+@settings(max_examples=400)
+@given(PATTERNS, TEXTS)
+def test_search_agrees_with_python(pattern: str, texts: list[str]) -> None:
+    dfa, expected = regex_dfa(search_regex(pattern)), python(pattern)
+    for text in texts:
+        assert dfa.matches(text) == bool(expected.search(text)), (pattern, text)
+
+
+@settings(max_examples=200)
+@given(LOOKAHEADS, TEXTS)
+def test_lookaheads_agree_with_python(pattern: str, texts: list[str]) -> None:
+    try:
+        found, whole = regex_dfa(search_regex(pattern)), regex_dfa(full_regex(pattern))
+    except UnsupportedPattern:
+        return
+    expected = python(pattern)
+    for text in texts:
+        assert found.matches(text) == bool(expected.search(text)), (pattern, text)
+        assert whole.matches(text) == bool(expected.fullmatch(text)), (pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("^\\d$", ["7"], ["٣", "a"]),
+        ("^\\w$", ["_"], ["é"]),
+        ("^\\s$", ["\ufeff", "\u2003", "\n"], ["\x1c", "x"]),
+        ("^.$", ["é", "😀"], ["\u2028", "\n"]),
+        ("^\\p{Lu}+$", ["ÀB"], ["a", "1"]),
+        ("^\\u{1F600}$", ["😀"], ["x"]),
+        ("^\\ud83d\\ude00$", ["😀"], ["x"]),
+        ("^[\\w-.]$", ["-", ".", "a"], ["/"]),
+        ("^a{,2}$", ["a{,2}"], ["a", "aa"]),
+        ("^(?!pattern$).*$", ["patter", "patterns"], ["pattern"]),
+        ("^(?=.*\\d)(?=.*[a-z]).{3,}$", ["a1b"], ["abc", "a1"]),
+        ("^((?:a|b)+)$", ["abba"], [""]),
+        ("^[^]$", ["\n", "x"], ["", "xx"]),
+        ("^(?<year>\\d{4})$", ["2024"], ["24"]),
+        ("^\\cJ\\0\\x41$", ["\n\0A"], ["A"]),
+        ("$", ["", "x"], []),
+        ("^a|b$", ["ax", "xb"], ["xa", "bx"]),
+        ("(^|,)a(,|$)", ["a", "b,a", "a,b"], ["ba", "ab"]),
+        ("(?:(?=a)|b)c", ["bc"], ["ac", "c"]),
+    ],
+)
+def test_ecma_meaning(pattern: str, yes: list[str], no: list[str]) -> None:
+    dfa = regex_dfa(search_regex(pattern))
+    assert [text for text in [*yes, *no] if dfa.matches(text)] == yes
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [("^abc$", False), ("a*", False), ("^(a|b)$", False), ("a\\b", True), ("a(?=b)b", True), ("(a$)*", True)],
+)
+def test_anchors_at_the_ends_are_resolved(pattern: str, left: bool) -> None:
+    assert has_assertions(full_regex(pattern)) is left
+
+
+def test_a_pattern_is_read_once() -> None:
+    assert search_regex("^a+$") is search_regex("^a+$")
+    assert len(parts_of(search_regex("^ab$"))) == 2
+    assert len(parts_of(search_regex("^a$"))) == 1
+
+
+@settings(max_examples=200)
+@given(LOOKAHEADS, TEXTS)
+def test_leading_lookaheads_are_sets_of_whole_texts(pattern: str, texts: list[str]) -> None:
+    try:
+        whole, looks = regex_dfa(search_regex(f"^{pattern}")), leading_looks(f"^{pattern}")
+        parts = [] if looks is None else [*map(regex_dfa, (looks.rest, *looks.ahead, *looks.not_ahead))]
+    except UnsupportedPattern:
+        return
+    if looks is not None:
+        wanted = [True] * (1 + len(looks.ahead)) + [False] * len(looks.not_ahead)
+        for text in texts:
+            assert whole.matches(text) == ([part.matches(text) for part in parts] == wanted), (pattern, text)
+
+
+def test_a_pattern_without_leading_lookaheads_has_none() -> None:
+    assert leading_looks("(?!a)b") is None
+    assert leading_looks("^a(?!b)") is None
+    looks = leading_looks("^(?=.*a)(?!b$)(?!c)d")
+    assert looks is not None and (len(looks.ahead), len(looks.not_ahead)) == (1, 2)

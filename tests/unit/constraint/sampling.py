@@ -1,0 +1,113 @@
+"""Random texts of a grammar, for property tests: what the grammar writes has to be what the constraint allows."""
+
+from __future__ import annotations
+
+from random import Random
+
+from jan_serve.constraint.ast import (
+    Brackets,
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    Repeat,
+    RuleRef,
+    Sequence,
+    Special,
+    Token,
+    Until,
+)
+from jan_serve.constraint.layout import LAYOUTS, Layout, Place
+
+_FAR = 10**9
+
+
+class Sampler:
+    """Writes random texts. Below `depth` rules it takes the shortest way to an end."""
+
+    def __init__(self, grammar: Grammar, *, depth: int = 25, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
+        self._grammar = grammar
+        self._depth = depth
+        self._places = [Place(layout) for layout in layouts]
+        self._place = self._places[0]
+        self._heights = dict.fromkeys(grammar.rules, _FAR)
+        changed = True
+        while changed:
+            changed = False
+            for name, expr in grammar.rules.items():
+                height = 1 + self._height(expr)
+                if height < self._heights[name]:
+                    self._heights[name] = height
+                    changed = True
+
+    def text(self, random: Random) -> str:
+        """One text of the grammar."""
+        parts: list[str] = []
+        self._write(RuleRef(self._grammar.root), random, 0, parts)
+        return "".join(parts)
+
+    def _height(self, expr: Expr) -> int:
+        """How many rules deep the shallowest text is."""
+        if isinstance(expr, RuleRef):
+            return self._heights[expr.name]
+        if isinstance(expr, Token | OneLayout | Brackets):
+            return self._height(expr.item)
+        if isinstance(expr, Repeat):
+            return self._height(expr.item) if expr.low else 0
+        if isinstance(expr, Sequence):
+            return max((self._height(item) for item in expr.items), default=0)
+        if isinstance(expr, Choice):
+            return min((self._height(item) for item in expr.items), default=_FAR)
+        return 0
+
+    def _write(self, expr: Expr, random: Random, depth: int, parts: list[str]) -> None:
+        if isinstance(expr, Literal | Special):
+            parts.append(expr.text)
+        elif isinstance(expr, CharClass):
+            low, high = random.choice(expr.chars)
+            # llama.cpp ends a text at NUL.
+            code = random.randint(low, min(high, low + 90)) or min(high, 1)
+            parts.append(chr(code if not 0xD800 <= code < 0xE000 else low))
+        elif isinstance(expr, Until):
+            most = expr.low + 9 if expr.high is None else min(expr.high, expr.low + 9)
+            count = random.randint(expr.low, most)
+            written = "".join(random.choices("ab \n", k=count))
+            opening, closing = expr.section or ("", "")
+            if closing and random.random() < 0.5:
+                written = f"{opening}{written}{random.choice(('', expr.stop))}{closing}"
+            parts.append(written + expr.stop)
+        elif isinstance(expr, RuleRef):
+            self._write(self._grammar.rules[expr.name], random, depth + 1, parts)
+        elif isinstance(expr, Token):
+            self._write(expr.item, random, depth, parts)
+        elif isinstance(expr, OneLayout):
+            self._place = random.choice(self._places)
+            self._write(expr.item, random, depth, parts)
+        elif isinstance(expr, Mark):
+            parts.append(expr.text + self._place.after(expr))
+        elif isinstance(expr, Brackets):
+            outer, self._place = self._place, self._place.deeper()
+            parts.append(expr.opening + self._place.line())
+            self._write(expr.item, random, depth, parts)
+            self._place = outer
+            parts.append(outer.line() + expr.closing)
+        elif isinstance(expr, Sequence):
+            for item in expr.items:
+                self._write(item, random, depth, parts)
+        elif isinstance(expr, Choice):
+            options = expr.items
+            if depth >= self._depth:
+                options = (min(options, key=self._height),)
+            self._write(random.choice(options), random, depth, parts)
+        else:
+            assert isinstance(expr, Repeat)
+            self._repeat(expr, random, depth, parts)
+
+    def _repeat(self, expr: Repeat, random: Random, depth: int, parts: list[str]) -> None:
+        most = expr.low + 3 if expr.high is None else min(expr.high, expr.low + 3)
+        count = expr.low if depth >= self._depth else random.randint(expr.low, most)
+        for _ in range(count):
+            self._write(expr.item, random, depth, parts)

@@ -1,0 +1,87 @@
+"""The recognizer against the definition of a grammar."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.constraint import Recognizer, parse_gbnf, print_lark
+from jan_serve.constraint.ast import Grammar, Literal, RuleRef, Sequence, Token, Until, choice, sequence
+from jan_serve.constraint.recognizer import matches
+from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.matching import EXPRESSIONS, GRAMMARS, belongs, language, texts
+from tests.unit.constraint.sampling import Sampler
+
+
+@given(GRAMMARS)
+def test_it_accepts_the_texts_of_the_grammar(grammar: Grammar) -> None:
+    recognizer = Recognizer(grammar)
+    for text in texts("ab", 5):
+        assert recognizer.matches(text) is belongs(grammar, text), text
+
+
+@given(EXPRESSIONS, EXPRESSIONS, st.sampled_from("ab"))
+def test_recursive_rules(item: Token, end: Token, opening: str) -> None:
+    """`root ::= opening root item | end`: a text nests to any depth."""
+    nested = sequence([parse_gbnf(f'root ::= "{opening}"').rules["root"], RuleRef("root"), item])
+    grammar = Grammar({"root": choice([nested, Sequence((end,))])})
+    recognizer = Recognizer(grammar)
+    for text in texts("ab", 5):
+        assert recognizer.matches(text) is belongs(grammar, text), text
+
+
+FINITE = ('root ::= "ab" ("a" | "ba"){1,2} | "b"', 'root ::= "a"? "b"? "a"', 'root ::= [ab]{2} "b" | ""')
+
+
+@pytest.mark.parametrize("text", FINITE)
+def test_it_says_where_a_text_leaves(text: str) -> None:
+    grammar = parse_gbnf(text)
+    recognizer, words = Recognizer(grammar), language(grammar, "ab", 7)
+    for candidate in texts("abx", 6):
+        begun = [n for n in range(len(candidate) + 1) if any(w.startswith(candidate[:n]) for w in words)]
+        expected = None if candidate in words else max(begun)
+        assert recognizer.leaves_at(candidate) == expected, candidate
+
+
+def test_long_texts_need_no_stack() -> None:
+    grammar = parse_gbnf('root ::= "(" root ")" | [a-z]*')
+    assert matches(grammar, "(" * 3000 + "abc" + ")" * 3000)
+    assert not matches(grammar, "(" * 3000 + "abc" + ")" * 2999)
+
+
+@given(GRAMMARS, st.integers(0, 2**32))
+def test_samples_of_a_grammar_belong_to_it(grammar: Grammar, seed: int) -> None:
+    sampler, random, recognizer = Sampler(grammar), Random(seed), Recognizer(grammar)
+    for _ in range(5):
+        assert recognizer.matches(sampler.text(random))
+
+
+@pytest.mark.parametrize("closing", ["]]", ""])
+@pytest.mark.parametrize(("low", "high"), [(0, None), (0, 2), (2, None)])
+def test_text_until_a_stop_may_be_a_section(low: int, high: int | None, closing: str) -> None:
+    until = Until(low, high, "|", section=("[a", closing))
+    grammar = Grammar({"root": sequence([Literal("."), until, Literal(".")])})
+    recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for inner in texts("[a]|", 6):
+        for text in (f".{inner}.", f".{inner}|.", f".[a{inner}]]|."):
+            expected = belongs(grammar, text)
+            assert recognizer.matches(text) == expected, text
+            assert oracle.accepts(matcher, text) == expected, text
+
+
+@pytest.mark.parametrize("stop", ["</>", "|", "ab", "aab"])
+@pytest.mark.parametrize(("low", "high"), [(0, None), (0, 2), (1, 1), (2, 3), (1, None)])
+def test_text_until_a_stop(stop: str, low: int, high: int | None) -> None:
+    """The readers of trees, the Lark print and the definition agree."""
+    grammar = Grammar({"root": sequence([Literal("."), Until(low, high, stop), Literal(".")])})
+    recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
+    matcher = oracle.compile(print_lark(grammar))
+    for inner in texts("".join(sorted({*"a", *stop})), 5):
+        for text in (f".{inner}.", f".{inner}{stop}."):
+            expected = belongs(grammar, text)
+            assert recognizer.matches(text) == expected, text
+            assert oracle.accepts(matcher, text) == expected, text

@@ -1,0 +1,92 @@
+"""Tries of words, and of all words but some, against sets of words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.constraint.ast import Expr, Grammar
+from jan_serve.constraint.automata.dfa import Dfa, of_length
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.recognizer import Recognizer
+from jan_serve.constraint.regex.language import full_regex, regex_dfa
+from jan_serve.constraint.text_form import JsonText, PlainText
+from jan_serve.constraint.transform import prune
+from jan_serve.constraint.word_trie import OtherWords, words_expr
+from tests.unit.constraint.matching import texts
+
+WORDS = st.lists(st.text("ab", max_size=4), max_size=20, unique=True)
+LANGUAGES = {pattern: regex_dfa(full_regex(pattern)) for pattern in (".*", "a*b?", "(ab|b)+", "a{1,3}")}
+
+
+def _grammar(expr: Expr, rules: RuleBuilder) -> Grammar | None:
+    """With the rules that their writer calls complete trusted."""
+    rules.fill(rules.reserve("root"), expr)
+    return prune(rules.grammar("root"), rules.complete)
+
+
+@given(WORDS)
+def test_words(words: list[str]) -> None:
+    rules = RuleBuilder()
+    grammar = _grammar(words_expr(tuple(words), PlainText(), rules, "word"), rules)
+    found = {text for text in texts("ab", 5) if grammar is not None and Recognizer(grammar).matches(text)}
+    assert found == set(words)
+
+
+def test_words_with_a_tail_are_closed() -> None:
+    rules = RuleBuilder()
+    words = tuple(f'{n}"\n' for n in range(40))
+    grammar = _grammar(words_expr(words, JsonText(rules), rules, "word"), rules)
+    assert grammar is not None
+    recognizer = Recognizer(grammar)
+    assert all(recognizer.matches(json.dumps(word)[1:]) for word in words)
+    assert not any(recognizer.matches(json.dumps(word)[1:]) for word in ("", "4", '40"\n', '1"'))
+    assert not recognizer.matches(json.dumps(words[3])[1:-1])
+
+
+def test_words_of_one_beginning_share_its_rules() -> None:
+    """Where a word leaves the others is one place, so the rules are as many as the branches."""
+    rules = RuleBuilder()
+    words = tuple("prefix-" + "x" * length for length in range(1, 200))
+    words_expr(words, PlainText(), rules, "word")
+    assert len(rules.rules) == 198
+
+
+@given(WORDS.filter(bool), st.sampled_from(sorted(LANGUAGES)))
+def test_other_words(words: list[str], pattern: str) -> None:
+    language, rules = LANGUAGES[pattern], RuleBuilder()
+    expr = OtherWords(PlainText(), rules).expr(tuple(words), language, "name")
+    grammar = _grammar(expr, rules)
+    recognizer = None if grammar is None else Recognizer(grammar)
+    for text in texts("abc", 5):
+        expected = language.matches(text) and text not in words
+        assert (recognizer is not None and recognizer.matches(text)) is expected, text
+
+
+@given(st.lists(st.tuples(WORDS.filter(bool), st.sampled_from(sorted(LANGUAGES))), min_size=2, max_size=3))
+def test_sets_that_share_rules_stay_apart(sets: list[tuple[list[str], str]]) -> None:
+    rules = RuleBuilder()
+    others = OtherWords(PlainText(), rules)
+    exprs = [others.expr(tuple(words), LANGUAGES[pattern], "name") for words, pattern in sets]
+    for (words, pattern), expr in zip(sets, exprs, strict=True):
+        own = rules.reserve("own")
+        rules.fill(own, expr)
+        grammar = prune(rules.grammar(own), rules.complete)
+        for text in texts("ab", 4):
+            expected = LANGUAGES[pattern].matches(text) and text not in words
+            assert (grammar is not None and Recognizer(grammar).matches(text)) is expected, text
+
+
+@pytest.mark.parametrize("word", ["x" * 500, "a", ""])
+def test_other_words_of_any_length(word: str) -> None:
+    rules = RuleBuilder()
+    anything: Dfa = of_length(0, None)
+    grammar = _grammar(OtherWords(JsonText(rules), rules).expr((word,), anything, "name"), rules)
+    assert grammar is not None
+    recognizer = Recognizer(grammar)
+    assert not recognizer.matches(f'{word}"')
+    for other in (f"{word}x", f"y{word}", word[:-1] + "é", f"{word}\n"):
+        assert recognizer.matches(json.dumps(other)[1:]) is (other != word)
