@@ -18,8 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 LONG_TESTS := tests/clients tests/conformance tests/page
-# Calls drawn from the API's documents, of which test-long draws more.
-DRAWN_TESTS := tests/contract/test_openapi_fuzz.py tests/integration/http/test_schemathesis.py tests/integration/management/test_ollama_drawn_calls.py
+# Calls drawn from the API's documents, and sizes of the kernels' operations, of which test-long draws more.
+DRAWN_TESTS := tests/integration/kernels tests/contract/test_openapi_fuzz.py tests/integration/http/test_schemathesis.py tests/integration/management/test_ollama_drawn_calls.py
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jan_serve.config import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("app", "tests", "models", "benchmarks", "scripts", "packaging")
+FOLDERS = ("app", "tests", "models", "benchmarks", "kernels", "scripts", "packaging")
 FILE_WARN, FILE_FAIL = 400, 600
 FUNCTION_WARN, FUNCTION_FAIL = 60, 90
 PARAMETERS_WARN = 6

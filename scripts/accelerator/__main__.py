@@ -10,13 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+from kernels.llama import ROOT
 from scripts.accelerator import prepare, steps
 from scripts.accelerator.backends import BACKENDS, chosen_backend
 from scripts.accelerator.report import failed_steps, markdown, verdict
 from scripts.accelerator.steps import Facts
 from scripts.installer.commands import say
 from scripts.installer.errors import InstallError
-from scripts.installer.llama import ROOT
 
 
 def main(arguments: list[str]) -> int:

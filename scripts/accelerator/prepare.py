@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from kernels.llama import ROOT, requirement_of
 from scripts.installer.commands import run, say
 from scripts.installer.errors import InstallError
-from scripts.installer.llama import ROOT, requirement_of
 
 LIMIT_MB: Final = 64
 SOURCES: Final = "llama-cpp-python.tar.xz"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kernels.llama import ROOT, Build
 from scripts.accelerator.backends import Backend, tool_path
 from scripts.accelerator.prepare import WHEELS, unpacked
 from scripts.installer.commands import run, say
 from scripts.installer.environment import Environment
-from scripts.installer.llama import ROOT, Build
 
 TESTS: Final = tuple(
     f"tests/integration/engine/test_{name}.py"

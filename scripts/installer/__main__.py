@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from scripts.installer import llama
+from kernels import llama
 from scripts.installer.cache import cache_folder, locked
 from scripts.installer.environment import Environment
 from scripts.installer.errors import InstallError, of_os_error

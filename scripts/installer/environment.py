@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from scripts.installer import llama, packages
+from kernels import llama
+from scripts.installer import packages
 from scripts.installer.cache import cache_folder
 from scripts.installer.commands import run, say
 from scripts.installer.errors import InstallError, of_os_error

@@ -49,7 +49,8 @@ class FakeCheckout:
         self.temporary = folder / "temporary"
         self.home.mkdir()
         self.temporary.mkdir()
-        shutil.copytree(ROOT / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("kernels", "scripts"):
+            shutil.copytree(ROOT / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in (*CONSTRAINTS, "pyproject.toml"):
             shutil.copy(ROOT / name, self.root)
         _program(self.root / ".venv" / "bin" / "python", _PYTHON)

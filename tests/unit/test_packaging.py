@@ -29,7 +29,8 @@ VALUES = {
 }
 SCRIPTS = sorted(
     path
-    for path in [*PACKAGING.iterdir(), *(PACKAGING / "deb").iterdir(), *(ROOT / "scripts").iterdir()]
+    for folder in (PACKAGING, PACKAGING / "deb", ROOT / "kernels", ROOT / "scripts")
+    for path in folder.iterdir()
     if path.is_file() and path.read_bytes().startswith((b"#!/bin/sh", b"#!/usr/bin/env bash"))
 )
 

@@ -5,7 +5,7 @@
     CXX=COMPILER python -m tests.conformance.fit llama_cpp_python-VERSION/vendor/llama.cpp
 
 COMPILER is the one that compiled the installed llama.cpp, whose C++ library both use: c++ after `make install
-LLAMA_COMPILER=system`; else a program that runs `zig c++` of the release in scripts/zig.txt.
+LLAMA_COMPILER=system`; else a program that runs `zig c++` of the release in kernels/zig.txt.
 """
 
 from __future__ import annotations

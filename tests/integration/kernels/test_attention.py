@@ -1,4 +1,4 @@
-"""llama.cpp's attention on CPUs, as it is compiled here (``scripts/kernels/attention.h``), beside the same in NumPy."""
+"""llama.cpp's attention on CPUs, as it is compiled here (``kernels/attention.h``), beside the same in NumPy."""
 
 # ggml has no stubs.
 # pyright: basic
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.drawn_grid import drawn_grid
 from tests.support.ggml import Array, Ggml
 
 pytestmark = pytest.mark.integration
@@ -130,48 +131,46 @@ def is_ours(ggml: Ggml) -> bool:
     return bool(ggml.cpu.ggml_cpu_has_sse3() or ggml.cpu.ggml_cpu_has_neon())
 
 
-@pytest.mark.parametrize("rows", [1, 2, 8, 23, 24, 40, 63, 64, 71, 130, 300])
-@pytest.mark.parametrize("sequences", [1, 5])
+@drawn_grid(rows=[1, 2, 8, 23, 24, 40, 63, 64, 71, 130, 300], sequences=[1, 5])
 def test_rows_of_any_number(rows: int, sequences: int) -> None:
     check(Shape(rows, 768, sequences=sequences))
 
 
-@pytest.mark.parametrize("cells", [1, 64, 100, 256, 511, 512, 1000])
-@pytest.mark.parametrize("rows", [1, 3, 70])
+@drawn_grid(cells=[1, 64, 100, 256, 511, 512, 1000], rows=[1, 3, 70])
 def test_cells_of_any_number(rows: int, cells: int) -> None:
     check(Shape(rows, max(cells, rows)))
 
 
-@pytest.mark.parametrize(
-    ("heads", "kv_heads", "width", "value_width"),
-    [(4, 4, 64, 64), (8, 1, 80, 80), (3, 1, 128, 128), (71, 1, 64, 64), (4, 2, 96, 40), (4, 1, 576, 512)],
+@drawn_grid(
+    heads=[
+        (4, 4, 64, 64),
+        (8, 1, 80, 80),
+        (3, 1, 128, 128),
+        (71, 1, 64, 64),
+        (4, 2, 96, 40),
+        (4, 1, 576, 512),
+    ],
+    rows=[1, 5, 33, 100],
 )
-@pytest.mark.parametrize("rows", [1, 5, 33, 100])
-def test_heads_of_any_shape(heads: int, kv_heads: int, width: int, value_width: int, rows: int) -> None:
-    check(Shape(rows, 640, heads, kv_heads, width, value_width, sequences=2))
+def test_heads_of_any_shape(heads: tuple[int, int, int, int], rows: int) -> None:
+    check(Shape(rows, 640, *heads, sequences=2))
 
 
-@pytest.mark.parametrize(
-    "kinds", [(F32, F32), (BF16, BF16), (Q8_0, Q8_0), (Q4_0, Q4_0), (Q8_0, F16)], ids=str
-)
-@pytest.mark.parametrize("rows", [1, 4, 48, 90])
+@drawn_grid(kinds=[(F32, F32), (BF16, BF16), (Q8_0, Q8_0), (Q4_0, Q4_0), (Q8_0, F16)], rows=[1, 4, 48, 90])
 def test_caches_of_any_type(
     kinds: tuple[gguf.GGMLQuantizationType, gguf.GGMLQuantizationType], rows: int
 ) -> None:
     check(Shape(rows, 576, sequences=3), kinds=kinds)
 
 
-@pytest.mark.parametrize("rows", [1, 6, 100])
-@pytest.mark.parametrize("threads", [1, 3, 60])
+@drawn_grid(rows=[1, 6, 100], threads=[1, 3, 60])
 def test_threads_of_any_number(rows: int, threads: int) -> None:
     check(Shape(rows, 512, sequences=2), threads=threads)
 
 
-@pytest.mark.parametrize("rows", [1, 6, 30, 100])
-@pytest.mark.parametrize(
-    "options",
-    [{"softcap": 5.0}, {"with_sinks": True}, {"bias": 8.0}, {"softcap": 5.0, "with_sinks": True}],
-    ids=str,
+@drawn_grid(
+    rows=[1, 6, 30, 100],
+    options=[{"softcap": 5.0}, {"with_sinks": True}, {"bias": 8.0}, {"softcap": 5.0, "with_sinks": True}],
 )
 def test_what_models_add_to_scores(options: dict[str, Any], rows: int) -> None:
     check(Shape(rows, 700, heads=8, sequences=2), **options)

@@ -1,4 +1,4 @@
-"""Products of quantised weights, as they are compiled here (``scripts/kernels/products.h``), beside NumPy."""
+"""Products of quantised weights, as they are compiled here (``kernels/products.h``), beside NumPy."""
 
 # ggml has no stubs.
 # pyright: basic
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.drawn_grid import drawn_grid
 from tests.support.ggml import Array, Ggml
 
 pytestmark = pytest.mark.integration
@@ -20,7 +21,6 @@ Kind = gguf.GGMLQuantizationType
 KINDS = [Kind.Q4_0, Kind.Q5_0, Kind.Q8_0, Kind.IQ4_NL, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K]
 SCALES = {Kind.Q4_K: slice(0, 4), Kind.Q5_K: slice(0, 4), Kind.Q6_K: slice(208, 210)}
 """Bytes of a block that are half floats; the first two in other types."""
-TOKENS = [1, 2, 3, 4, 5, 8, 16, 17, 23, 66]
 
 
 def weights(kind: Kind, rows: int, width: int) -> tuple[NDArray[np.uint8], Array]:
@@ -61,24 +61,17 @@ def check(kind: Kind, rows: int, width: int, tokens: int, threads: int = 2) -> N
     assert (np.abs(product(kind, stored, values, threads) - wanted) <= 2e-6 * bound).all()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("tokens", TOKENS)
-@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17, 203])
+@drawn_grid(kind=KINDS, tokens=[1, 2, 3, 4, 5, 8, 16, 17, 23, 66], rows=[1, 7, 8, 9, 16, 17, 203])
 def test_rows_and_tokens_of_any_number(kind: Kind, tokens: int, rows: int) -> None:
     check(kind, rows, 256, tokens)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("tokens", [1, 6])
-@pytest.mark.parametrize("blocks", [1, 3, 28])
+@drawn_grid(kind=KINDS, tokens=[1, 6], blocks=[1, 3, 28])
 def test_widths_of_any_number_of_blocks(kind: Kind, tokens: int, blocks: int) -> None:
     check(kind, 40, blocks * gguf.GGML_QUANT_SIZES[kind][0], tokens)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("tokens", [1, 9])
-@pytest.mark.parametrize("threads", [1, 3, 40])
-@pytest.mark.parametrize("rows", [16, 1000])
+@drawn_grid(kind=KINDS, tokens=[1, 9], threads=[1, 3, 40], rows=[16, 1000])
 def test_threads_of_any_number(kind: Kind, tokens: int, threads: int, rows: int) -> None:
     check(kind, rows, 256, tokens, threads)
 

@@ -21,7 +21,8 @@ from scripts.installer.commands import run, say
 from scripts.installer.errors import Cause, InstallError, of_os_error
 from scripts.installer.progress import Progress
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parent
 # What of the wheel is not for Python: headers, and CMake's and pkg-config's descriptions.
 _LEFT_OUT: Final = ("llama_cpp/include/**", "llama_cpp/lib/cmake/**", "llama_cpp/lib/pkgconfig/**")
 # The oldest C library that a portable build runs with: that of the other compiled packages.
@@ -43,7 +44,7 @@ class Build:
 
     def definitions(self) -> dict[str, str]:
         """CMake's variables, without those of cmake_args."""
-        values = {"CMAKE_PROJECT_llama_cpp_INCLUDE": str(ROOT / "scripts" / "llama.cmake")}
+        values = {"CMAKE_PROJECT_llama_cpp_INCLUDE": str(HERE / "llama.cmake")}
         values |= {"LLAMA_ALL_WARNINGS": "OFF", "GGML_RPC": "ON"}
         if self.portable:
             values |= {"GGML_NATIVE": "OFF", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
@@ -72,8 +73,7 @@ class Build:
         """Name of the folder of its wheel. Code that was compiled for this processor must not run on another one."""
         parts = [requirement, repr(self), repr(self.target()), platform.system(), platform.machine()]
         parts += [f"{name}={value}" for name, value in self.definitions().items() if "INCLUDE" not in name]
-        scripts = ROOT / "scripts"
-        sources = [scripts / "llama.cmake", *sorted(scripts.glob("kernels/*.h")), scripts / "zig.txt"]
+        sources = [path for pattern in ("*.cmake", "*.h", "zig.txt") for path in sorted(HERE.glob(pattern))]
         parts += [source.read_text(encoding="utf-8") for source in sources]
         parts.append(repr(_LEFT_OUT))
         if self.compiler == "system":
@@ -204,7 +204,7 @@ def _zig(build: Build, work: Path, python: Path, logs: Path) -> tuple[dict[str, 
     packages = work / "packages"
     run(
         "fetching the compiler",
-        [*pip, "--target", packages, "--requirement", ROOT / "scripts" / "zig.txt"],
+        [*pip, "--target", packages, "--requirement", HERE / "zig.txt"],
         logs / "zig.log",
     )
     (work / "bin").mkdir()

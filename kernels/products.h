@@ -1,4 +1,4 @@
-// Products of quantised weights with activations, on x86 processors with AVX2. scripts/llama.cmake puts them into
+// Products of quantised weights with activations, on x86 processors with AVX2. patches.cmake puts them into
 // ggml-cpu/ops.cpp, and ggml-cpu.c calls them.
 //
 // llama.cpp multiplies a block of weights and one of activations at a time, and unpacks the weights again for every few tokens.

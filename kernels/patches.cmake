@@ -1,73 +1,19 @@
-# Read by CMake after project() of llama-cpp-python (CMAKE_PROJECT_llama_cpp_INCLUDE): what is built, and what is installed.
-
-# llama.cpp's command-line library and its HTTP client: nothing in the package uses them. A normal variable, which the
-# cache entry of llama-cpp-python does not override (CMP0126).
-set(LLAMA_BUILD_COMMON OFF)
-
-# libmtmd's video reader starts ffmpeg on what it cannot decode. Images reach it decoded, so nothing needs its readers.
-set(MTMD_VIDEO OFF CACHE BOOL "" FORCE)
-
-# Each library once, under the name that the loader asks for: no libllama.so.0 and libllama.so.0.5.0 beside libllama.so.
-set(CMAKE_PLATFORM_NO_VERSIONED_SONAME ON)
-
-# llama.cpp's own install rules write where llama-cpp-python's do, not to a second folder of site-packages. Backends that
-# are loaded at run time are installed by the former only.
-foreach(folder IN ITEMS LIB BIN)
-    set(CMAKE_INSTALL_${folder}DIR llama_cpp/lib)
-endforeach()
-set(CMAKE_INSTALL_INCLUDEDIR llama_cpp/include)
-
-# Notices of what is compiled into the libraries. JAN_SERVE_ZIG: Zig's folder, if its C++ library is linked into them.
-function(jan_serve_licences)
-    set(llama ${CMAKE_SOURCE_DIR}/vendor/llama.cpp)
-    set(notices llama.cpp=${llama}/LICENSE xxhash=${llama}/vendor/hash/xxhash/LICENSE)
-    if(JAN_SERVE_ZIG)
-        list(APPEND notices libc++=${JAN_SERVE_ZIG}/lib/libcxx/LICENSE.TXT zig=${JAN_SERVE_ZIG}/LICENSE)
-    endif()
-    foreach(notice IN LISTS notices)
-        string(REGEX MATCH "^([^=]+)=(.+)$" _ "${notice}")
-        install(FILES "${CMAKE_MATCH_2}" DESTINATION llama_cpp/licences RENAME ${CMAKE_MATCH_1}.txt)
-    endforeach()
-    # The notice at the head of the matrix multiplication that came from llamafile.
-    file(STRINGS ${llama}/ggml/src/ggml-cpu/llamafile/sgemm.cpp lines LIMIT_COUNT 40 REGEX "^//( [A-Z\"(a-z]|$)")
-    list(JOIN lines "\n" text)
-    string(REGEX REPLACE "(SOFTWARE\\.).*$" "\\1\n" text "${text}")
-    file(WRITE ${CMAKE_BINARY_DIR}/llamafile.txt "${text}")
-    install(FILES ${CMAKE_BINARY_DIR}/llamafile.txt DESTINATION llama_cpp/licences)
-endfunction()
-jan_serve_licences()
-
-# Many sources in one compilation share the reading of headers, which is most of the work. The kernels stay apart, with
-# their own flags. Left out are a file whose names clash with others', and tables.
-function(jan_serve_join_sources)
-    set(llama ${CMAKE_SOURCE_DIR}/vendor/llama.cpp)
-    file(GLOB core ${llama}/src/*.cpp)
-    list(FILTER core EXCLUDE REGEX "/(llama-kv-cache-dsv4|unicode-data)\\.cpp$")
-    set_source_files_properties(${core} TARGET_DIRECTORY llama PROPERTIES SKIP_UNITY_BUILD_INCLUSION OFF)
-    if(TARGET mtmd)
-        file(GLOB apart ${llama}/tools/mtmd/*.cpp)
-        set_source_files_properties(${apart} TARGET_DIRECTORY mtmd PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-        set_target_properties(mtmd PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 64)
-    endif()
-endfunction()
-cmake_language(DEFER CALL jan_serve_join_sources)
-
-# Kernels of our own for CPUs: the headers in kernels/ say why. Each change is a piece of ggml-cpu's source and what takes its
-# place.
+# Puts the headers beside this file into ggml's CPU backend. Each patch is a piece of ggml-cpu's source and what takes its
+# place; README.md says why.
 set(jan_serve_kernels ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu)
-file(GLOB jan_serve_headers ${CMAKE_CURRENT_LIST_DIR}/kernels/*.h)
+file(GLOB jan_serve_headers ${CMAKE_CURRENT_LIST_DIR}/*.h)
 file(COPY ${jan_serve_headers} DESTINATION ${jan_serve_kernels})
 
-function(jan_serve_change file)
+function(jan_serve_patch file)
     set(path ${jan_serve_kernels}/${file})
     file(READ ${path} text)
     while(ARGN)
         list(POP_FRONT ARGN before after)
         string(FIND "${text}" "${${after}}" done)
-        if(done EQUAL -1)  # else an earlier run of CMake on this source changed it
+        if(done EQUAL -1)  # else an earlier run of CMake patched this source
             string(FIND "${text}" "${${before}}" found)
             if(found EQUAL -1)
-                message(FATAL_ERROR "scripts/llama.cmake: ${path} has no longer:\n${${before}}")
+                message(FATAL_ERROR "kernels/patches.cmake: ${path} lacks:\n${${before}}")
             endif()
             string(REPLACE "${${before}}" "${${after}}" text "${text}")
         endif()
@@ -137,7 +83,7 @@ function(jan_serve_attention)
     foreach(name IN LISTS names)
         list(APPEND pairs ${name} ${name}_ours)
     endforeach()
-    jan_serve_change(ops.cpp ${pairs})
+    jan_serve_patch(ops.cpp ${pairs})
 
     # Products of six rows leave four of a tile's 64.
     set(tail [=[
@@ -154,7 +100,7 @@ function(jan_serve_attention)
 
     // Tail rows: one at a time
 ]=])
-    jan_serve_change(simd-gemm.h tail tail_ours)
+    jan_serve_patch(simd-gemm.h tail tail_ours)
 endfunction()
 jan_serve_attention()
 
@@ -221,10 +167,10 @@ static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(cons
     }
 #endif
 ]=])
-    jan_serve_change(repack.cpp layout layout_ours)
-    jan_serve_change(ggml-cpu.c size size_ours tiled tiled_ours barrier barrier_ours)
-    jan_serve_change(ops.h declared declared_ours)
-    jan_serve_change(ops.cpp include include_ours)
+    jan_serve_patch(repack.cpp layout layout_ours)
+    jan_serve_patch(ggml-cpu.c size size_ours tiled tiled_ours barrier barrier_ours)
+    jan_serve_patch(ops.h declared declared_ours)
+    jan_serve_patch(ops.cpp include include_ours)
 endfunction()
 jan_serve_products()
 
@@ -236,6 +182,6 @@ function(jan_serve_tile_config)
     __asm__ volatile("" : : "r"(&tc) : "memory");
 #endif
     _tile_loadconfig(&tc);  // after all of it is written]=])
-    jan_serve_change(amx/mmq.cpp load load_ours)
+    jan_serve_patch(amx/mmq.cpp load load_ours)
 endfunction()
 jan_serve_tile_config()

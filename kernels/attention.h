@@ -1,4 +1,4 @@
-// Parts of llama.cpp's attention on CPUs. scripts/llama.cmake puts them into ggml-cpu/ops.cpp, behind its own vector
+// Parts of llama.cpp's attention on CPUs. patches.cmake puts them into ggml-cpu/ops.cpp, behind its own vector
 // functions.
 #pragma once
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.installer import llama
+from kernels import llama
+from kernels.llama import Build, chosen_builds, requirement_of
 from scripts.installer.errors import InstallError
-from scripts.installer.llama import Build, chosen_builds, requirement_of
 
 PIN = "llama-cpp-python==1 \\\n    --hash=sha256:1\n"
 

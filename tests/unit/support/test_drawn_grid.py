@@ -1,0 +1,22 @@
+"""Grids of which `make test` draws a few points."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.drawn_grid import drawn_grid
+
+AXES = {"rows": [1, 7, 8, 64], "kind": ["a", "b"], "threads": [1, 2, 40]}
+
+
+def test_each_value_occurs_in_the_points_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_DRAWS", raising=False)
+    _, points = drawn_grid(**AXES).args
+    assert len(points) == 4
+    assert [set(column) for column in zip(*points, strict=True)] == [set(values) for values in AXES.values()]
+    assert drawn_grid(**AXES).args[1] == points
+
+
+def test_the_whole_grid_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_DRAWS", "1")
+    assert len(set(drawn_grid(**AXES).args[1])) == 24
