@@ -13,7 +13,6 @@ from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.compute_turns import ComputeTurns
-from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
@@ -24,7 +23,8 @@ from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECO
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.scheduling.scheduler import Admission, PlanItem, Scheduler
+from jan_serve.engine.plan_item import Draft, PlanItem
+from jan_serve.engine.scheduling.scheduler import Admission, Scheduler
 from jan_serve.engine.scheduling.step_planner import StepPlanner
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput

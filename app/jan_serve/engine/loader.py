@@ -14,11 +14,10 @@ from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.cache.model_identity import model_parts, rope_factors
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
-from jan_serve.engine.cache.state_files import StateFiles, state_key
-from jan_serve.engine.compute_turns import usable_cores
+from jan_serve.engine.cache.state_files import state_key
+from jan_serve.engine.cache.state_tiers import make_states
 from jan_serve.engine.drafting.draft_loader import load_drafting
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import Embedder
@@ -29,11 +28,10 @@ from jan_serve.engine.embedding.embedder_loader import (
     reads_in_pieces,
 )
 from jan_serve.engine.llama import backend
-from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
-from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.engine.llama.thread_pool import ThreadPool, default_threads
 from jan_serve.engine.load_trial import try_out
 from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.engine.rpc_peers import connect_peers
@@ -50,9 +48,6 @@ from jan_serve.placement.device_plan import (
 
 logger = logging.getLogger(__name__)
 
-_ONE_THREAD_BYTES = 16 * 1024 * 1024
-_MAX_CACHE_RAM = 2 * 2**30
-_MAX_CACHE_DISK = 8 * 2**30
 _MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 # Each sequence of a recurrent model has a whole state, not only cells: few are kept.
 _RECURRENT_CACHE_SEQUENCES = 4
@@ -89,33 +84,73 @@ def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) 
     )
 
 
+class _Plan(msgspec.Struct, frozen=True):
+    """Where the parts of the model go. devices: all that ggml sees."""
+
+    settings: EngineSettings
+    devices: tuple[DeviceInfo, ...]
+    placed: DevicePlan
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    """The model and its files beside it, before any context.
+
+    settings: with batches that the projector can use. in_pieces: whether a model that only embeds may cut its inputs.
+    """
+
+    settings: EngineSettings
+    model: LlamaModel
+    adapters: Adapters
+    threads: ThreadPool
+    pooling: str
+    only_embeds: bool
+    in_pieces: bool
+    projector: Projector | None
+    projector_fault: str
+
+
+class _Sizes(msgspec.Struct, frozen=True):
+    """As EngineSettings names them."""
+
+    n_ctx: int
+    parallel: int
+    cache_sequences: int
+
+
 def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
     """Load the file; blocks. Raises InvalidModel, InsufficientMemory, SettingsError."""
+    started = time.monotonic()
     with backend.allocations() as allocated:
-        loaded = _load(request, on_progress)
+        plan = _plan(request.settings)
+        opened = _open(request.path, plan, on_progress)
+        context, sizes = _build(opened, _size(opened, plan.placed))
+        facts = _describe(opened, plan, sizes, time.monotonic() - started)
+        loaded = _assemble(request, opened, context, facts, sizes, plan.placed.local)
     placement = tuple(
-        msgspec.structs.replace(part, allocated=allocated.get(part.device, 0))
-        for part in loaded.facts.placement
+        msgspec.structs.replace(part, allocated=allocated.get(part.device, 0)) for part in facts.placement
     )
-    loaded.facts = msgspec.structs.replace(loaded.facts, placement=placement)
+    loaded.facts = msgspec.structs.replace(facts, placement=placement)
     return loaded
 
 
-def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedModel:
-    started = time.monotonic()
-    settings = request.settings
+def _plan(settings: EngineSettings) -> _Plan:
     on_cpu = settings.placement.n_gpu_layers == 0 or (settings.device or "").lower() == "cpu"
     missing = {} if on_cpu else connect_peers(settings.rpc)
     devices = backend.devices()
-    beside = bytes_beside(settings, _size)
-    plan = plan_devices(settings, backend.accelerators(), psutil.virtual_memory().total, beside, missing)
-    _check_memory(settings, plan, beside)
-    if settings.mtp == "auto" and not plan.llama.devices:
+    beside = bytes_beside(settings, _file_bytes)
+    placed = plan_devices(settings, backend.accelerators(), psutil.virtual_memory().total, beside, missing)
+    _check_memory(settings, placed, beside)
+    if settings.mtp == "auto" and not placed.llama.devices:
         # Measured: it does not pay on the CPU (ADR 0016).
         settings = msgspec.structs.replace(settings, mtp="off")
+    return _Plan(settings, devices, placed)
+
+
+def _open(path: str, plan: _Plan, on_progress: Callable[[float], bool]) -> _Opened:
+    settings = plan.settings
     model = LlamaModel(
-        request.path,
-        placement=plan.llama,
+        path,
+        placement=plan.placed.llama,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
         use_repack=settings.use_repack,
@@ -124,68 +159,90 @@ def _load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMod
     )
     adapters = Adapters(model, settings.adapters)
     threads = ThreadPool(settings.threads or default_threads(model.size_bytes))
-    pooling, embedding_only = _pooling(settings, model)
-    if model.is_diffusion and not embedding_only:
+    pooling, only_embeds = _pooling(settings, model)
+    if model.is_diffusion and not only_embeds:
         raise InvalidModel(
             f"it is a diffusion model ({model.architecture}), which fills in many places of a text at once: jan-serve"
             " serves models that write one token after another"
         )
-    in_pieces, embedding_n_ctx = False, None
-    if embedding_only:
-        in_pieces = reads_in_pieces(model, None, pooling)
-        embedding_n_ctx = DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX
-    projector, fault = (None, "") if embedding_only else _projector(settings, model, threads, plan.local)
+    projector, fault = None, ""
+    if not only_embeds:
+        projector, fault = _projector(settings, model, threads, plan.placed.local)
     if projector is not None and not projector.is_causal:
         # The cells of an image attend to each other, so they are one micro-batch.
         least = projector.largest_part()
         settings = msgspec.structs.replace(
             settings, n_batch=max(settings.n_batch, least), n_ubatch=max(settings.n_ubatch, least)
         )
-    n_ctx = _n_ctx(settings, model, plan, embedding_n_ctx)
+    in_pieces = only_embeds and reads_in_pieces(model, None, pooling)
+    return _Opened(settings, model, adapters, threads, pooling, only_embeds, in_pieces, projector, fault)
+
+
+def _size(opened: _Opened, placed: DevicePlan) -> _Sizes:
+    settings, model = opened.settings, opened.model
+    n_ctx = _embedding_n_ctx(opened) if opened.only_embeds else _n_ctx(settings, model, placed)
     # llama.cpp asserts a cell for each sequence.
     parallel = min(settings.parallel or memory_fit.default_parallel(n_ctx), n_ctx)
     cache_sequences = min(settings.cache_sequences, _MAX_SEQUENCES - parallel, n_ctx - parallel)
     if model.is_recurrent:
         cache_sequences = min(cache_sequences, _RECURRENT_CACHE_SEQUENCES)
+    return _Sizes(n_ctx, parallel, cache_sequences)
+
+
+def _build(opened: _Opened, sizes: _Sizes) -> tuple[LlamaContext | None, _Sizes]:
+    """The context, shorter if memory demands it, which has computed a token; None for a model that only embeds."""
+    settings, model, threads, n_ctx = opened.settings, opened.model, opened.threads, sizes.n_ctx
     context = None
-    if not embedding_only:
+    if not opened.only_embeds:
+        sequences = sizes.parallel + sizes.cache_sequences
         context, n_ctx = memory_fit.with_shorter_context(
-            lambda length: _context(model, settings, length, parallel + cache_sequences, threads),
+            lambda length: _context(model, settings, length, sequences, threads),
             n_ctx,
             min_n_ctx=n_ctx if settings.n_ctx is not None else MIN_DEFAULT_N_CTX,
         )
     try_out(model, context, threads)
-    facts = _facts(model, settings, n_ctx, parallel, threads.count, plan, devices, pooling, embedding_only)
-    facts = msgspec.structs.replace(
-        facts,
-        load_seconds=time.monotonic() - started,
-        adapters=adapters.facts,
-        projector_fault=fault,
-    )
-    in_pieces = in_pieces or (context is not None and reads_in_pieces(model, context, pooling))
+    return context, msgspec.structs.replace(sizes, n_ctx=n_ctx)
+
+
+def _assemble(
+    request: LoadModel,
+    opened: _Opened,
+    context: LlamaContext | None,
+    facts: ModelFacts,
+    sizes: _Sizes,
+    local_device: str | None,
+) -> LoadedModel:
+    """Make what needs no memory before its use, the tiers of the cache, and what drafts."""
+    settings, model, adapters, threads = opened.settings, opened.model, opened.adapters, opened.threads
+    in_pieces = opened.in_pieces if context is None else reads_in_pieces(model, context, facts.pooling)
     tokenizer = TextTokenizer(model.vocab)
-    embedder = make_embedder(settings, model, facts, adapters, threads, tokenizer, in_pieces=in_pieces)
-    scorer = make_scorer(settings, model, facts, adapters, threads, tokenizer)
-    states = StateCache(0) if context is None else _states(request, context)
-    draft = None
+    draft = media = None
+    states = StateCache(0)
     if context is not None:
+        length = context.n_ctx
+        states = make_states(request, context)
         draft = load_drafting(
             settings,
             context,
-            parallel,
-            plan.local,
-            lambda model, own, head_of: _context(model, own, context.n_ctx, parallel, threads, head_of),
+            sizes.parallel,
+            local_device,
+            lambda model, own, head_of: _context(model, own, length, sizes.parallel, threads, head_of),
         )
-    settings = resolved(settings, facts, cache_sequences)
-    media = None
-    if projector is not None and context is not None:
-        facts = msgspec.structs.replace(
-            facts, modalities=projector.modalities, audio_rate=projector.audio_rate
-        )
-        identity = state_key([Path(settings.projector or "")])
-        media = MediaReader(projector, identity, most_together=context.n_ubatch)
+        if opened.projector is not None:
+            identity = state_key([Path(settings.projector or "")])
+            media = MediaReader(opened.projector, identity, most_together=context.n_ubatch)
     return LoadedModel(
-        model, context, embedder, scorer, facts, settings, states, adapters, draft, projector, media
+        model=model,
+        context=context,
+        embedder=make_embedder(settings, model, facts, adapters, threads, tokenizer, in_pieces=in_pieces),
+        scorer=make_scorer(settings, model, facts, adapters, threads, tokenizer),
+        facts=facts,
+        settings=resolved(settings, facts, sizes.cache_sequences),
+        states=states,
+        adapters=adapters,
+        draft_model=draft,
+        projector=opened.projector,
+        media=media,
     )
 
 
@@ -210,52 +267,6 @@ def _projector(
     return projector, ""
 
 
-def _states(request: LoadModel, context: LlamaContext) -> StateCache:
-    """The tiers below the KV cache, sized by the settings or the machine."""
-    settings, model = request.settings, context.model
-    ram = settings.cache_ram_bytes
-    if ram is None:
-        ram = min(_MAX_CACHE_RAM, psutil.virtual_memory().total // 16)
-    if settings.cache_ram_most is not None:
-        ram = min(ram, settings.cache_ram_most)
-    disk = settings.cache_disk_bytes
-    files = None
-    if settings.cache_dir is not None and disk != 0:
-        root = Path(settings.cache_dir)
-        try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if disk is None:
-                disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
-            factors = rope_factors(model.metadata(), context.n_ctx)
-            key = state_files_key(request, factors)
-            files = StateFiles(root, key, disk, max_tokens=context.n_ctx)
-        except OSError as error:
-            logger.warning("prompt states are not saved to disk: %s", error)
-    # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.
-    return StateCache(ram, files, whole_only=model.is_recurrent or model.n_swa > 0)
-
-
-def state_files_key(request: LoadModel, factors: str) -> str:
-    """Identifies everything but the tokens that the bytes of a state depend on. factors: see `rope_factors`."""
-    settings = request.settings
-    layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
-    files = [*model_parts(Path(request.path))]
-    if settings.projector is not None:
-        files.append(Path(settings.projector))
-    return state_key(files, backend.version(), *layout, *filter(None, [factors]))
-
-
-def default_threads(weight_bytes: int) -> int:
-    """The physical cores of this process: a second thread per core gains llama.cpp nothing.
-
-    One thread for a tiny model: a token takes less time than the barriers between its graph nodes.
-    """
-    if weight_bytes < _ONE_THREAD_BYTES:
-        return 1
-    physical = psutil.cpu_count(logical=False) or 1
-    return max(1, min(physical, usable_cores()))
-
-
 def _check_memory(settings: EngineSettings, plan: DevicePlan, beside: int) -> None:
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
     weights = settings.parts.weights + beside
@@ -269,7 +280,7 @@ def _check_memory(settings: EngineSettings, plan: DevicePlan, beside: int) -> No
         )
 
 
-def _size(file: str) -> int:
+def _file_bytes(file: str) -> int:
     """0 if it cannot be read: the load names the reason."""
     try:
         return Path(file).stat().st_size
@@ -291,19 +302,19 @@ def _pooling(settings: EngineSettings, model: LlamaModel) -> tuple[str, bool]:
     return (pooling if known else "mean"), embedding_only
 
 
-def _n_ctx(settings: EngineSettings, model: LlamaModel, plan: DevicePlan, embedding_n_ctx: int | None) -> int:
-    """embedding_n_ctx: the default of a model that only embeds; None for other models."""
-    if embedding_n_ctx is not None:
-        n_ctx = settings.n_ctx or embedding_n_ctx
-        return min(n_ctx, model.n_ctx_train) if model.n_ctx_train else n_ctx
-    if settings.n_ctx is not None:
-        return settings.n_ctx
-    if plan.n_ctx is not None:
-        return plan.n_ctx
-    per_token = kv_bytes_per_token(settings)
+def _embedding_n_ctx(opened: _Opened) -> int:
+    """Max tokens of an input of a model that only embeds."""
+    n_ctx = opened.settings.n_ctx or (DEFAULT_N_CTX_IN_PIECES if opened.in_pieces else DEFAULT_N_CTX)
+    return min(n_ctx, opened.model.n_ctx_train or n_ctx)
+
+
+def _n_ctx(settings: EngineSettings, model: LlamaModel, placed: DevicePlan) -> int:
+    n_ctx = settings.n_ctx if settings.n_ctx is not None else placed.n_ctx
+    if n_ctx is not None:
+        return n_ctx
     # "available" still includes the memory for mmap-ed weights.
     free = max(0, psutil.virtual_memory().available - model.size_bytes)
-    return default_n_ctx(model.n_ctx_train, per_token, free, settings.context_bytes)
+    return default_n_ctx(model.n_ctx_train, kv_bytes_per_token(settings), free, settings.context_bytes)
 
 
 def _context(
@@ -340,45 +351,40 @@ def _context(
     )
 
 
-def _facts(
-    model: LlamaModel,
-    settings: EngineSettings,
-    n_ctx: int,
-    parallel: int,
-    threads: int,
-    plan: DevicePlan,
-    devices: tuple[DeviceInfo, ...],
-    pooling: str,
-    embedding_only: bool,
-) -> ModelFacts:
-    metadata = model.metadata()
-    used = [part.device for part in plan.placed if part.kind != "cpu"] or plan.llama.devices
+def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, load_seconds: float) -> ModelFacts:
+    model, placed, projector, pooling = opened.model, plan.placed, opened.projector, opened.pooling
+    used = [part.device for part in placed.placed if part.kind != "cpu"] or placed.llama.devices
     return ModelFacts(
         description=model.description,
         architecture=model.architecture,
-        n_ctx=n_ctx,
+        n_ctx=sizes.n_ctx,
         n_ctx_train=model.n_ctx_train,
         n_vocab=model.vocab.n_tokens,
         n_embd=model.n_embd,
         n_params=model.n_params,
         size_bytes=model.size_bytes,
-        parallel=parallel,
-        threads=threads,
-        n_gpu_layers=min(plan.n_gpu_layers, model.n_layer + 1) if used else 0,
+        parallel=sizes.parallel,
+        threads=opened.threads.count,
+        n_gpu_layers=min(placed.n_gpu_layers, model.n_layer + 1) if used else 0,
         n_layer=model.n_layer,
         device=", ".join(used) or "CPU",
-        devices=devices,
+        devices=plan.devices,
         pooling=pooling,
-        is_embedding_model=embedding_only,
+        is_embedding_model=opened.only_embeds,
         is_recurrent=model.is_recurrent,
         special_tokens=model.vocab.special,
         eog_token_ids=model.vocab.eog_ids,
         add_bos=model.vocab.add_bos,
         add_eos=model.vocab.add_eos,
         chat_templates=model.chat_templates(),
-        metadata=metadata,
-        kv_bytes=0 if embedding_only else n_ctx * kv_bytes_per_token(settings),
+        metadata=model.metadata(),
+        kv_bytes=0 if opened.only_embeds else sizes.n_ctx * kv_bytes_per_token(opened.settings),
+        load_seconds=load_seconds,
+        adapters=opened.adapters.facts,
         score_labels=model.score_labels() if pooling == "rank" else (),
-        placement=plan.placed,
-        placement_warning=plan.warning,
+        modalities=projector.modalities if projector is not None else (),
+        audio_rate=projector.audio_rate if projector is not None else 0,
+        projector_fault=opened.projector_fault,
+        placement=placed.placed,
+        placement_warning=placed.warning,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 
 from jan_serve.engine.llama import backend, rpc
-from jan_serve.engine.loader import default_threads
+from jan_serve.engine.llama.thread_pool import default_threads
 from jan_serve.errors import SettingsError
 from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 

@@ -9,8 +9,8 @@ import msgspec
 
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.cache.prefix_mark import PrefixMark
-from jan_serve.engine.media.prompt_media import NO_MEDIA, PromptMedia
+from jan_serve.engine.prefix_mark import PrefixMark
+from jan_serve.engine.prompt_media import NO_MEDIA, PromptMedia
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
 from jan_serve.ipc.messages import EngineRequest

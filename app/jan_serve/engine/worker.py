@@ -30,10 +30,10 @@ from jan_serve.engine.constraint.kept_tokens import KeptTokens
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.embedding.embed_pacing import EmbedPacing
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.embedding.job_turns import JobTurns
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.intake_thread import IntakeThread
+from jan_serve.engine.job_turns import JobTurns
 from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
 from jan_serve.engine.llama import backend
 from jan_serve.engine.loader import LoadedModel, load

@@ -8,8 +8,6 @@ from collections.abc import Sequence as SequenceOf
 import msgspec
 import numpy as np
 
-from jan_serve.engine.cache.prefix_mark import PrefixMark
-from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_choice import (
     DraftCandidate,
     dealt,
@@ -22,6 +20,8 @@ from jan_serve.engine.drafting.draft_record import DraftRecord
 from jan_serve.engine.drafting.graph_padding import GraphPadding
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
 from jan_serve.engine.drafting.trials import Trials
+from jan_serve.engine.plan_item import Draft
+from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.scheduling.step_costs import LARGEST_DECODE, StepCosts
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.ipc.messages import DraftMode

@@ -6,6 +6,9 @@ import ctypes
 import weakref
 from typing import Any
 
+import psutil
+
+from jan_serve.engine.compute_turns import usable_cores
 from jan_serve.engine.llama.bindings import ggml_function, llama_function
 
 _CPU = 0  # enum ggml_backend_dev_type
@@ -13,6 +16,18 @@ _CPU = 0  # enum ggml_backend_dev_type
 _PARAMS_BYTES = 4096
 _POLL_AT = 520
 _DEFAULT_POLL = 50
+_ONE_THREAD_BYTES = 16 * 1024 * 1024
+
+
+def default_threads(weight_bytes: int) -> int:
+    """The physical cores of this process: a second thread per core gains llama.cpp nothing.
+
+    One thread for a tiny model: a token takes less time than the barriers between its graph nodes.
+    """
+    if weight_bytes < _ONE_THREAD_BYTES:
+        return 1
+    physical = psutil.cpu_count(logical=False) or 1
+    return max(1, min(physical, usable_cores()))
 
 
 class ThreadPool:

@@ -16,7 +16,7 @@ import psutil
 
 from jan_serve.core.media import MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
-from jan_serve.engine.media.prompt_media import MediaChunk
+from jan_serve.engine.prompt_media import MediaChunk
 from jan_serve.errors import EngineFailure, JanServeError
 
 _MAX_CACHE_BYTES = 512 * 2**20

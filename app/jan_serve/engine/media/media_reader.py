@@ -9,7 +9,7 @@ import numpy as np
 
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
-from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia, chunk_key, placeholders
+from jan_serve.engine.prompt_media import MediaChunk, PromptMedia, chunk_key, placeholders
 from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 

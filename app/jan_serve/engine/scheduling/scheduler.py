@@ -16,13 +16,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache, PrefixMatch
-from jan_serve.engine.drafting.draft import Draft
+from jan_serve.engine.plan_item import PlanItem
 from jan_serve.engine.scheduling.adapter_turns import AdapterTurns
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens, common_prefix
@@ -49,31 +49,6 @@ class Admission(msgspec.Struct, frozen=True):
     sequence: Sequence
     prefix: PrefixMatch | None
     num_cached: int = 0
-
-
-class PlanItem(msgspec.Struct, frozen=True):
-    """`count` tokens of a sequence, from its first uncomputed one, for the next batch.
-
-    draft: to compute after them. Only after a single newest token.
-    """
-
-    sequence: Sequence
-    count: int
-    outputs: Literal["none", "last", "all"]
-    draft: Draft | None = None
-
-    @property
-    def size(self) -> int:
-        return self.count if self.draft is None else self.count + len(self.draft.tokens)
-
-    @property
-    def is_media(self) -> bool:
-        """Whether it computes cells of an image or a sound. Before the batch is committed."""
-        return self.sequence.media.chunk_at(self.sequence.num_computed) is not None
-
-    @property
-    def is_decode(self) -> bool:
-        return not self.sequence.is_prefilling
 
 
 class _Shares(NamedTuple):

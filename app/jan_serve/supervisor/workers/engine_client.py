@@ -194,10 +194,9 @@ class WorkerEngineClient:
                 entry.since = None
                 self._worker.send_nowait(AbortRequest(request_id))
 
-    # Called by the WorkerProcess; must not block or raise.
+    # As a WorkerListener.
 
     def on_event(self, event: WorkerEvent) -> None:
-        """An answer or a step; never a load event or a pulse."""
         match event:
             case Step():
                 for part in event.events:
@@ -230,12 +229,10 @@ class WorkerEngineClient:
             self._answer(entry.tokenized)
 
     def oldest_request_s(self) -> float | None:
-        """Age of the oldest open request; None if there is none."""
         since = [entry.since for entry in self._open.values() if entry.since is not None]
         return self._clock() - min(since) if since else None
 
     def on_end(self, end: WorkerEnd) -> None:
-        """The process is reaped; no event follows. Called once."""
         self._failures.append(self._lost(end, None))
         for request_id, entry in self._open.items():
             entry.since = None

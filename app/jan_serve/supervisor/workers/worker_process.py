@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -35,12 +35,9 @@ from jan_serve.ipc.messages import (
 )
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.workers.child_process import ChildProcess, child_environment
+from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.stderr_tail import StderrReader, StderrTail
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
-
-if TYPE_CHECKING:
-    from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
-    from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 logger = logging.getLogger(__name__)
 worker_log = logging.getLogger("jan_serve.worker")
@@ -81,6 +78,19 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
 LoadOutcome = ModelFacts | JanServeError | WorkerEnd
 
 
+class WorkerListener(Protocol):
+    """The owner of a worker's requests. None of its methods blocks or raises."""
+
+    def on_event(self, event: WorkerEvent) -> None:
+        """Take an answer or a step; never a load event or a pulse."""
+
+    def on_end(self, end: WorkerEnd) -> None:
+        """Take note that the process is reaped; no event follows. Called once."""
+
+    def oldest_request_s(self) -> float | None:
+        """Age of the oldest open request; None if there is none."""
+
+
 class WorkerProcess:
     def __init__(
         self,
@@ -109,7 +119,7 @@ class WorkerProcess:
         self._on_change = on_change
         self._clock = clock
         self._spare = spare
-        self._client: WorkerEngineClient | None = None
+        self._client: WorkerListener | None = None
         self._process: ChildProcess | None = None
         self._channel: AsyncChannel | None = None
         self._tail = StderrTail()
@@ -143,7 +153,7 @@ class WorkerProcess:
         self._life = asyncio.create_task(self._live(), name=f"worker {self._process.pid}")
         self._channel.send_nowait(load)
 
-    def listen(self, client: WorkerEngineClient) -> None:
+    def listen(self, client: WorkerListener) -> None:
         """Pass events to this client. Call it when the outcome is facts, before the first request."""
         self._client = client
         if self.end is not None:

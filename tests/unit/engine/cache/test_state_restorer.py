@@ -17,7 +17,7 @@ from jan_serve.engine.cache.prefix_cache import PrefixCache
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
 from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.cache.state_restorer import StateRestorer
-from jan_serve.engine.media.prompt_media import MediaChunk, PromptMedia
+from jan_serve.engine.prompt_media import MediaChunk, PromptMedia
 from jan_serve.engine.sequence import Sequence
 from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import EngineFailure

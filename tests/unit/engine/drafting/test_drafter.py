@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jan_serve.engine.cache.prefix_mark import PrefixMark
-from jan_serve.engine.drafting.draft import Draft
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
+from jan_serve.engine.plan_item import Draft
+from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.sequence import Sequence, SequenceStatus
 from jan_serve.engine.tokens import Tokens
 from jan_serve.ipc.messages import DraftMode

@@ -12,7 +12,7 @@ import pytest
 from jan_serve.core.media import ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import Embeddings
 from jan_serve.engine.media.encoder import EncodeChunk, MediaEncoder
-from jan_serve.engine.media.prompt_media import MediaChunk
+from jan_serve.engine.prompt_media import MediaChunk
 from jan_serve.errors import EngineFailure
 
 ROW = 4 * 8  # bytes of the embeddings of a chunk

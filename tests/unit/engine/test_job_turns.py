@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.embedding.job_turns import LONG_TURN, JobTurns
+from jan_serve.engine.job_turns import LONG_TURN, JobTurns
 from jan_serve.ipc.messages import EmbedRequest
 
 VECTOR = np.zeros(2, np.float32)

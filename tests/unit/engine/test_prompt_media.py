@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jan_serve.core.media import ImagePiece
-from jan_serve.engine.media.prompt_media import NO_MEDIA, MediaChunk, PromptMedia, chunk_key, placeholders
+from jan_serve.engine.prompt_media import NO_MEDIA, MediaChunk, PromptMedia, chunk_key, placeholders
 
 PIECE = ImagePiece(width=1, height=1, digest="ab")
 

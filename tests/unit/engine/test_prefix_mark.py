@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jan_serve.engine.cache.prefix_mark import PrefixMark
+from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.tokens import common_prefix
 
 TOKENS = np.array([1, 2, 3, 151_935, 0, 2, 1], np.int32)

@@ -1,0 +1,56 @@
+"""The tiers of a loaded model's prompt states: how large they are, and which files on disk are this model's."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import psutil
+
+from jan_serve.engine.cache.model_identity import model_parts, rope_factors
+from jan_serve.engine.cache.state_cache import StateCache
+from jan_serve.engine.cache.state_files import StateFiles, state_key
+from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.bindings import lib
+from jan_serve.engine.llama.context import LlamaContext
+from jan_serve.ipc.messages import LoadModel
+
+logger = logging.getLogger(__name__)
+
+_MAX_CACHE_RAM = 2 * 2**30
+_MAX_CACHE_DISK = 8 * 2**30
+
+
+def make_states(request: LoadModel, context: LlamaContext) -> StateCache:
+    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made."""
+    settings, model = request.settings, context.model
+    ram = settings.cache_ram_bytes
+    if ram is None:
+        ram = min(_MAX_CACHE_RAM, psutil.virtual_memory().total // 16)
+    if settings.cache_ram_most is not None:
+        ram = min(ram, settings.cache_ram_most)
+    disk = settings.cache_disk_bytes
+    files = None
+    if settings.cache_dir is not None and disk != 0:
+        root = Path(settings.cache_dir)
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if disk is None:
+                disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
+            factors = rope_factors(model.metadata(), context.n_ctx)
+            key = state_files_key(request, factors)
+            files = StateFiles(root, key, disk, max_tokens=context.n_ctx)
+        except OSError as error:
+            logger.warning("prompt states are not saved to disk: %s", error)
+    # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.
+    return StateCache(ram, files, whole_only=model.is_recurrent or model.n_swa > 0)
+
+
+def state_files_key(request: LoadModel, factors: str) -> str:
+    """Identifies everything but the tokens that the bytes of a state depend on. factors: see `rope_factors`."""
+    settings = request.settings
+    layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
+    files = [*model_parts(Path(request.path))]
+    if settings.projector is not None:
+        files.append(Path(settings.projector))
+    return state_key(files, backend.version(), *layout, *filter(None, [factors]))
