@@ -39,12 +39,13 @@ from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
-from jan_serve.placement.beside import HEAD_DRAFT, bytes_beside, wants_head
+from jan_serve.placement.beside import bytes_beside
 from jan_serve.placement.device_plan import (
     DevicePlan,
     kv_bytes_per_token,
     plan_devices,
 )
+from jan_serve.placement.heads import HEAD_DRAFT, wants_head
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.placement import LlamaPlacement, PlacedPart, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.beside import states_of_sequence
+from jan_serve.placement.heads import states_of_sequence
 from jan_serve.placement.machine import Device
 from jan_serve.placement.planner import Plan, Planner
 from jan_serve.placement.report import MAIN_MEMORY, gib, placed_parts

@@ -6,7 +6,8 @@ import msgspec
 
 from jan_serve.core.models.model_parts import ModelParts
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.beside import HEAD_BATCH, bytes_beside
+from jan_serve.placement.beside import bytes_beside
+from jan_serve.placement.heads import HEAD_BATCH
 
 SIZES = {"p": 400, "d": 4_000}
 

@@ -15,7 +15,7 @@ from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.hidden_rows import HiddenRows
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.sequence import Sequence
-from jan_serve.placement.beside import HEAD_DRAFT
+from jan_serve.placement.heads import HEAD_DRAFT
 
 
 class NextTokenHead(DraftModel):
