@@ -19,7 +19,8 @@ from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention
+from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 from tests.support.processes import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -44,40 +45,30 @@ class FakeResolver:
         self.retentions: dict[str, Retention] = {}
         self.loads: list[tuple[str, str]] = []
         """Name, and what was wrong with the projector."""
+        self.updated = UpdatedWeights()
 
-    def resolve(self, name: str | None) -> ModelSource:
+    def resolve(self, name: str | None) -> Resolved:
         """Raises ModelNotFound."""
         if name is None:
             name = self.names[0]
         if name not in self.names:
             raise ModelNotFound(name)
-        return self._source(name)
+        return Resolved(self._source(name), self.retentions.get(name, Retention()))
 
     def resolve_exact(self, name: str) -> ModelSource:
         """Raises ModelNotFound."""
-        return self.resolve(name)
+        return self.resolve(name).source
 
-    def adapter(self, name: str | None) -> str | None:
-        """None: these models have none."""
-        return None
-
-    def engine_settings(self, source: ModelSource) -> EngineSettings:
+    def needs(self, source: ModelSource) -> LoadNeeds:
         """The same for all models except for the size of the weights."""
-        if source.name not in self.sizes:
-            return self.settings
-        return msgspec.structs.replace(
-            self.settings, parts=ModelParts(input_bytes=self.sizes[source.name].weights)
-        )
+        size = self.sizes.get(source.name)
+        if size is None:
+            return LoadNeeds(self.settings, Footprint(0, 0, 0, 0))
+        settings = msgspec.structs.replace(self.settings, parts=ModelParts(input_bytes=size.weights))
+        return LoadNeeds(settings, size)
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
         self.loads.append((source.name, facts.projector_fault))
-
-    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        return self.sizes.get(source.name, Footprint(0, 0, 0, 0))
-
-    def retention(self, source: ModelSource) -> Retention:
-        """What the test says; else the default."""
-        return self.retentions.get(source.name, Retention())
 
     def list(self) -> tuple[ModelSource, ...]:
         return tuple(self._source(name) for name in self.names)
@@ -88,7 +79,9 @@ class FakeResolver:
 
     def _source(self, name: str) -> ModelSource:
         path = str(self.folder / f"{name}.gguf")
-        return ModelSource(name=name, path=path, revision=(self.revisions.get(name, 0),))
+        return self.updated.current(
+            ModelSource(name=name, path=path, revision=(self.revisions.get(name, 0),))
+        )
 
 
 @contextlib.asynccontextmanager

@@ -13,21 +13,22 @@ from jan_serve.store.paths import StorePaths
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.sleep_mode import Sleeper
-from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.supervisor.workers.child_process import own_command
+from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import manager_limits
 
 
 class ServerControl:
     """dialects.control_plane.ControlPlane over a model manager."""
 
-    def __init__(self, settings: Settings, manager: ModelManager, sources: UpdatedSources) -> None:
+    def __init__(self, settings: Settings, manager: ModelManager, sources: ModelSources) -> None:
         """sources: the manager's model sources."""
         caches = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self.links = TcpPeerLinks(settings.host)
         self._sleeper = Sleeper(manager, lambda: delete_states(caches))
         self._weights = WeightUpdater(
             sources,
+            sources.updated,
             manager.load,
             WeightUpdate(settings.data_dir / "updated-weights"),
             own_command("worker"),

@@ -14,7 +14,8 @@ from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.models.updated_sources import UpdatedSources
+from jan_serve.supervisor.models.source_resolver import SourceResolver
+from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 from jan_serve.supervisor.workers.trial_load import try_model
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,8 @@ class WeightUpdater:
 
     def __init__(
         self,
-        sources: UpdatedSources,
+        sources: SourceResolver,
+        updated: UpdatedWeights,
         load: Callable[[str | None], Awaitable[str]],
         collected: WeightUpdate,
         command: Sequence[str],
@@ -33,8 +35,9 @@ class WeightUpdater:
         *,
         may_load: Callable[[], bool],
     ) -> None:
-        """load: loads a model by name. may_load: false while the server sleeps; the next load uses the new weights."""
+        """updated: of `sources`. load: loads a model by name. may_load: false while the server sleeps; the next load uses the new weights."""
         self._sources = sources
+        self._updated = updated
         self._load = load
         self._collected = collected
         self._command = tuple(command)
@@ -51,7 +54,7 @@ class WeightUpdater:
         model is then unchanged.
         """
         async with self._lock:
-            source = await asyncio.to_thread(self._sources.resolve, model)
+            source = (await asyncio.to_thread(self._sources.resolve, model)).source
             for part in parts:
                 await asyncio.to_thread(self._collected.add, Path(source.path), part)
             if finished:
@@ -71,21 +74,17 @@ class WeightUpdater:
         await asyncio.to_thread(self._collected.close)
 
     def _settings(self, source: ModelSource, merged: MergedModel) -> EngineSettings:
-        return self._sources.engine_settings(msgspec.structs.replace(source, path=str(merged.path)))
+        return self._sources.needs(msgspec.structs.replace(source, path=str(merged.path))).settings
 
     async def _swap(self, source: ModelSource, model: str | None, merged: MergedModel) -> None:
         """New requests use the new file. Running requests finish with the old one, which is deleted afterwards."""
-        original = await asyncio.to_thread(self._sources.original, model)
         before = self._served.get(source.name)
-        self._sources.update(original, str(merged.path), merged.number)
+        undo = await asyncio.to_thread(self._updated.update, source, str(merged.path), merged.number)
         try:
             if self._may_load():
                 await self._load(model)
         except BaseException:
-            if before is None:
-                self._sources.restore(source.name, None, 0)
-            else:
-                self._sources.restore(source.name, str(before.path), before.number)
+            undo()
             raise
         self._served[source.name] = merged
         if before is not None:

@@ -31,7 +31,8 @@ from jan_serve.store.memory.footprint import Footprint, footprint
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.paths import StorePaths, user_path
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention
+from jan_serve.supervisor.models.updated_weights import UpdatedWeights
 from jan_serve.wiring.template_files import TemplateFiles
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class ModelSources:
 
         Raises SettingsError for a template that cannot be read.
         """
+        self.updated = UpdatedWeights()
         self._resolver = resolver
         self._cache_dir = StorePaths(settings.data_dir, settings.models_dir).cache_dir
         self._rpc = settings.rpc
@@ -60,20 +62,23 @@ class ModelSources:
         self._defaults: dict[str | None, tuple[ModelSettings, dict[str, Any]]] = {}
         """Of requests, by table, with the settings that they are from."""
 
-    def resolve(self, name: str | None) -> ModelSource:
+    def resolve(self, name: str | None) -> Resolved:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
-        return self._source(self._resolver.resolve_with_adapter(name)[0])
+        entry, adapter = self._resolver.resolve_with_adapter(name)
+        settings = self._settings(entry.table, self._book.tables())
+        retention = Retention(keep_alive_s=settings.options.ttl_s, pinned=settings.pin, group=settings.group)
+        return Resolved(self._source(entry), retention, adapter)
 
     def resolve_exact(self, name: str) -> ModelSource:
         """The model to delete, see `name_matching.deletion_matches`. Raises ModelNotFound, InvalidRequest."""
         return self._source(self._resolver.resolve_exact(name))
 
-    def adapter(self, name: str | None) -> str | None:
-        """The LoRA adapter in the name, if any. Raises as `resolve`."""
-        return self._resolver.resolve_with_adapter(name)[1]
-
-    def engine_settings(self, source: ModelSource) -> EngineSettings:
+    def needs(self, source: ModelSource) -> LoadNeeds:
         """Reads the headers of the model and its adapters. Raises InvalidModel, ModelNotFound."""
+        settings = self._engine_settings(source)
+        return LoadNeeds(settings, self._needed_memory(source, settings))
+
+    def _engine_settings(self, source: ModelSource) -> EngineSettings:
         model = self._resolver.model_file(Path(source.path), source.name)
         chosen = self.model_settings(source.name)
         for each in chosen.lora:
@@ -139,8 +144,7 @@ class ModelSources:
         self._resolver.model_file(path, name)
         return str(path)
 
-    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        """The model's memory with these settings. Reads the header. Raises InvalidModel, ModelNotFound."""
+    def _needed_memory(self, source: ModelSource, settings: EngineSettings) -> Footprint:
         model = self._footprint(Path(source.path), source.name, settings)
         if settings.draft_path is not None:
             draft = self._footprint(Path(settings.draft_path), settings.draft_path, settings)
@@ -168,10 +172,6 @@ class ModelSources:
             mapped=settings.use_mmap and not settings.use_mlock,
             flash_attn=settings.flash_attn != "off",
         )
-
-    def retention(self, source: ModelSource) -> Retention:
-        settings = self.model_settings(source.name)
-        return Retention(keep_alive_s=settings.options.ttl_s, pinned=settings.pin, group=settings.group)
 
     def list(self) -> tuple[ModelSource, ...]:
         """All models, in display order."""
@@ -231,14 +231,14 @@ class ModelSources:
         digest = _load_digest(
             self._settings(entry.table, self._book.tables()), projector, entry.variant_adapters
         )
-        return ModelSource(
+        own = ModelSource(
             name=entry.name,
             path=str(entry.path),
             revision=(entry.size_bytes, entry.modified_ns, digest),
             adapters=entry.adapters,
-            variants=tuple(name for name, _ in entry.variant_adapters),
             projector=str(projector) if projector is not None else None,
         )
+        return self.updated.current(own)
 
 
 def _of_variant(profile: ModelProfile, variant: Variant) -> ModelProfile:

@@ -13,7 +13,6 @@ from jan_serve.control.weight_updater import WeightUpdater
 from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest, JanServeError
 from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from tests.support.engines import FakeResolver
 from tests.unit.store.gguf_builder import GgufBytes, Tensor
 
@@ -28,7 +27,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "a.gguf").write_bytes(weights(1.0))
-        self.sources = UpdatedSources(FakeResolver(folder, ("a",)))
+        self.sources = FakeResolver(folder, ("a",))
         self.collected = WeightUpdate(folder / "updates")
         self.loads: list[str] = []
         self.tried: list[str] = []
@@ -36,7 +35,13 @@ class Server:
         self.trial: JanServeError | None = None
         self.awake = True
         self.updater = WeightUpdater(
-            self.sources, self.load, self.collected, ("worker",), WorkerLimits(), may_load=lambda: self.awake
+            self.sources,
+            self.sources.updated,
+            self.load,
+            self.collected,
+            ("worker",),
+            WorkerLimits(),
+            may_load=lambda: self.awake,
         )
 
     async def load(self, name: str | None) -> str:
@@ -52,7 +57,7 @@ class Server:
             raise self.trial
 
     def serves(self) -> str:
-        return self.sources.resolve("a").path
+        return self.sources.resolve("a").source.path
 
     def value(self) -> float:
         """Of the first tensor of the file that is served."""

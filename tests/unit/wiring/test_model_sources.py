@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from jan_serve.config import load_settings, model_book
@@ -74,22 +73,23 @@ def touch(path: Path, text: str | None = None) -> None:
 
 
 def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: Path) -> None:
-    a, b = sources.resolve("alias"), sources.resolve("two")
+    one, two = sources.resolve("alias"), sources.resolve("two")
+    a, b = one.source, two.source
     assert (a.name, a.adapters, b.adapters) == ("one", ("sql",), ())
-    assert sources.retention(a) == Retention(keep_alive_s=-1, pinned=True, group="g")
-    assert sources.retention(b) == Retention(keep_alive_s=5)
-    engine = sources.engine_settings(a)
+    assert one.retention == Retention(keep_alive_s=-1, pinned=True, group="g")
+    assert two.retention == Retention(keep_alive_s=5)
+    engine = sources.needs(a).settings
     path = str(tmp_path / "adapters" / "sql.gguf")
     assert (engine.n_ctx, engine.adapters) == (128, (AdapterFile(name="sql", path=path, scale=0.5),))
-    assert (sources.engine_settings(b).n_ctx, sources.engine_settings(b).adapters) == (4096, ())
-    size = (tmp_path / "adapters" / "sql.gguf").stat().st_size
-    settings = sources.engine_settings(a)
-    bare = sources.footprint(a, msgspec.structs.replace(settings, adapters=()))
-    assert sources.footprint(a, settings).working == bare.working + size
+    assert (sources.needs(b).settings.n_ctx, sources.needs(b).settings.adapters) == (4096, ())
     profile = sources.profiles()("one", None)
     assert profile.template == TemplateOverride("t.jinja", "T")
     assert profile.defaults == {"temperature": 0.5, "stop": ("x",)}
     assert (sources.profiles()("two", None).template, sources.profiles()("two", None).defaults) == (None, {})
+    size = (tmp_path / "adapters" / "sql.gguf").stat().st_size
+    with_adapter = sources.needs(a).footprint.working
+    touch(tmp_path / "config.toml", "".join(line for line in CONFIG.splitlines(True) if "lora" not in line))
+    assert with_adapter == sources.needs(a).footprint.working + size
 
 
 def test_a_model_that_nobody_named_yet_has_its_template(sources: ModelSources) -> None:
@@ -127,9 +127,9 @@ def test_the_adapter_of_a_name_is_no_other_source(
     sources: ModelSources, name: str, adapter: str | None
 ) -> None:
     """A model with an adapter is loaded once, whatever names it is asked for by."""
-    source = sources.resolve(name)
-    assert source == sources.resolve(source.name)
-    assert sources.adapter(name) == adapter
+    resolved = sources.resolve(name)
+    assert resolved.source == sources.resolve(resolved.source.name).source
+    assert resolved.adapter == adapter
 
 
 @pytest.mark.parametrize(
@@ -150,17 +150,17 @@ def test_the_adapter_of_a_name_is_no_other_source(
 def test_changes_that_reload_a_model(
     sources: ModelSources, config: Path, old: str, new: str, again: bool
 ) -> None:
-    before = sources.resolve("one")
-    other = sources.resolve("two")
+    before = sources.resolve("one").source
+    other = sources.resolve("two").source
     touch(config, CONFIG.replace(old, new))
-    assert (sources.resolve("one") != before) is again
-    assert sources.resolve("two") == other
+    assert (sources.resolve("one").source != before) is again
+    assert sources.resolve("two").source == other
 
 
 def test_a_changed_adapter_has_its_model_loaded_anew(sources: ModelSources, tmp_path: Path) -> None:
-    before = sources.resolve("one")
+    before = sources.resolve("one").source
     touch(tmp_path / "adapters" / "sql.gguf")
-    assert sources.resolve("one").revision != before.revision
+    assert sources.resolve("one").source.revision != before.revision
 
 
 def test_an_adapter_that_does_not_fit_is_refused_before_a_worker_starts(
@@ -168,7 +168,7 @@ def test_an_adapter_that_does_not_fit_is_refused_before_a_worker_starts(
 ) -> None:
     write_lora(tmp_path / "adapters" / "sql.gguf", llama_shapes(), architecture="qwen2")
     with pytest.raises(InvalidModel, match="The LoRA adapter `sql` cannot be used"):
-        sources.engine_settings(sources.resolve("one"))
+        sources.needs(sources.resolve("one").source)
 
 
 def test_a_template_that_cannot_be_read_is_a_mistake_at_the_start(config: Path, tmp_path: Path) -> None:
@@ -190,18 +190,18 @@ def test_a_projector_beside_a_model_is_its_own_and_a_reason_to_reload(
     folder = config.parent
     for name in ("one", "two"):
         write_wide_model(folder / f"{name}.gguf")
-    before = sources.resolve("two")
-    least = sources.footprint(before, sources.engine_settings(before))
+    before = sources.resolve("two").source
+    least = sources.needs(before).footprint
     assert before.projector is None
     write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
     write_tiny_projector(folder / "mmproj-one.gguf", "mlp", n_embd=WIDTH + 1)
-    after = sources.resolve("two")
+    after = sources.resolve("two").source
     assert after.projector == str(folder / "mmproj-two.gguf")
     assert after.revision != before.revision
-    settings = sources.engine_settings(after)
-    assert settings.projector == after.projector
-    assert sources.footprint(after, settings).working > least.working
-    assert sources.resolve("one").projector is None
+    needs = sources.needs(after)
+    assert needs.settings.projector == after.projector
+    assert needs.footprint.working > least.working
+    assert sources.resolve("one").source.projector is None
     assert [model.name for model in sources.list()] == ["one", "two", "jan-tiny"]
 
 
@@ -211,12 +211,12 @@ def test_a_configured_projector_must_fit(config: Path, sources: ModelSources) ->
     write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
     write_tiny_projector(folder / "other.gguf", "mlp", n_embd=WIDTH + 1)
     touch(config, CONFIG + '[models.two]\nprojector = "none"\n')
-    assert sources.resolve("two").projector is None
+    assert sources.resolve("two").source.projector is None
     touch(config, CONFIG + '[models.two]\nprojector = "mmproj-two.gguf"\n')
-    assert sources.resolve("two").projector == str(folder / "mmproj-two.gguf")
+    assert sources.resolve("two").source.projector == str(folder / "mmproj-two.gguf")
     touch(config, CONFIG + '[models.two]\nprojector = "other.gguf"\n')
     with pytest.raises(InvalidModel, match=r"other.gguf is a projector for models of width"):
-        sources.engine_settings(sources.resolve("two"))
+        sources.needs(sources.resolve("two").source)
 
 
 def test_a_projector_that_a_load_could_not_use_is_no_sight_until_one_can(
@@ -227,7 +227,7 @@ def test_a_projector_that_a_load_could_not_use_is_no_sight_until_one_can(
     write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
     loaded = load_settings()
     others = build_resolver(loaded.settings, loaded.book())
-    source = sources.resolve("two")
+    source = sources.resolve("two").source
 
     def senses() -> tuple[str, ...]:
         found = others.projector(others.resolve("two"))
@@ -237,8 +237,8 @@ def test_a_projector_that_a_load_could_not_use_is_no_sight_until_one_can(
     assert senses() == ("vision",)
     sources.loaded(source, fake_facts(projector_fault="it is damaged"))
     assert senses() == ()
-    assert sources.resolve("two") == source
-    assert sources.engine_settings(source).projector == source.projector
+    assert sources.resolve("two").source == source
+    assert sources.needs(source).settings.projector == source.projector
     [record] = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
@@ -255,7 +255,7 @@ def test_a_projector_of_another_width_is_named_at_the_load(
     folder = config.parent
     write_wide_model(folder / "two.gguf")
     write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH + 1)
-    source = sources.resolve("two")
+    source = sources.resolve("two").source
     sources.loaded(source, fake_facts(n_embd=WIDTH))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
@@ -263,17 +263,17 @@ def test_a_projector_of_another_width_is_named_at_the_load(
             "two is served for text only: mmproj-two.gguf is for models of the width 33, and this one has 32",
         )
     ]
-    sources.loaded(sources.resolve("one"), fake_facts())
+    sources.loaded(sources.resolve("one").source, fake_facts())
     assert len(caplog.records) == 1
 
 
 def test_the_model_that_wrote_text_last_is_the_default(sources: ModelSources, config: Path) -> None:
     for name in ("two", "one"):
-        sources.loaded(sources.resolve(name), fake_facts())
+        sources.loaded(sources.resolve(name).source, fake_facts())
         found = build_resolver(load_settings().settings).default()
         assert found.entry is not None
         assert (found.entry.name, found.reason) == (name, "used last; none of them chats")
-    sources.loaded(sources.resolve("two"), fake_facts(is_embedding_model=True))
-    sources.loaded(sources.resolve("jan-tiny"), fake_facts())
+    sources.loaded(sources.resolve("two").source, fake_facts(is_embedding_model=True))
+    sources.loaded(sources.resolve("jan-tiny").source, fake_facts())
     found = build_resolver(load_settings().settings).default()
     assert found.entry is not None and found.entry.name == "one"

@@ -23,26 +23,26 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_names_become_sources_and_engine_settings(settings: Settings, tmp_path: Path) -> None:
     sources = ModelSources(build_resolver(settings), settings)
-    source = sources.resolve(None)
+    source = sources.resolve(None).source
     assert (source.name, source.path) == ("a", str(tmp_path / "a.gguf"))
-    assert source == sources.resolve("A.gguf")
+    assert source == sources.resolve("A.gguf").source
     assert {"a", "broken"} <= {each.name for each in sources.list()}
-    engine = sources.engine_settings(source)
+    engine = sources.needs(source).settings
     assert (engine.n_ctx, engine.parts.layers[0].dense, engine.parts.weights) == (256, 34, 68)
     with pytest.raises(InvalidModel):
-        sources.engine_settings(sources.resolve("broken"))
+        sources.needs(sources.resolve("broken").source)
     with pytest.raises(ModelNotFound):
         sources.resolve("absent")
 
 
 def test_a_changed_file_is_another_revision(settings: Settings, tmp_path: Path) -> None:
     sources = ModelSources(build_resolver(settings), settings)
-    before = sources.resolve("a")
+    before = sources.resolve("a").source
     (tmp_path / "a.gguf").write_bytes(GgufBytes(tensors=(Tensor("x"),)).build())
     os.utime(tmp_path / "a.gguf", ns=(5, 5))
-    after = sources.resolve("a")
+    after = sources.resolve("a").source
     assert after.revision != before.revision
-    assert sources.engine_settings(after).parts.layers[0].dense == 0
+    assert sources.needs(after).settings.parts.layers[0].dense == 0
 
 
 def test_limits_are_the_configured_ones() -> None:

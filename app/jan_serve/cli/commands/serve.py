@@ -33,7 +33,6 @@ from jan_serve.logs.log_lines import configure_logging
 from jan_serve.quick_imports import UNUSED_BY_SERVERS, classes_on_use, quick_imports
 from jan_serve.store.model_entry import DefaultModel
 from jan_serve.store.resolve import ModelResolver
-from jan_serve.supervisor.models.updated_sources import UpdatedSources
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_library, build_manager, build_resolver
 from jan_serve.wiring.server_parts import ServerParts
@@ -202,10 +201,9 @@ def run_server(
     """
     with ExitStack() as opened:
         with interrupts_end_at_once():
-            updated = UpdatedSources(sources)
             started = opened.enter_context(head_start.take())
             meter = partial(free_memory, settings.rpc)
-            manager = build_manager(updated, settings, meter, started.renderer, started.worker)
+            manager = build_manager(sources, settings, meter, started.renderer, started.worker)
             # Other processes start while this one imports the application.
             started.start(huge_pages=settings.huge_pages)
             if preloads:
@@ -222,7 +220,7 @@ def run_server(
                 HelperPool(DECODING),
                 profiles=sources.profiles,
                 library=build_library(resolver, settings, meter),
-                control=ServerControl(settings, manager, updated),
+                control=ServerControl(settings, manager, sources),
             )
         # Before and after uvicorn has its own handlers, the event loop makes an interrupt a cancellation.
         return run(parts, [sock, *more], started.runner, observer)

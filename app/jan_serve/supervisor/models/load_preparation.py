@@ -11,10 +11,8 @@ import msgspec
 
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import JanServeError
-from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.memory.footprint import Footprint
 from jan_serve.store.memory.free_memory import FreeMemory
-from jan_serve.supervisor.models.source_resolver import SourceResolver
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, SourceResolver
 
 logger = logging.getLogger(__name__)
 
@@ -23,14 +21,6 @@ GOOD_FOR_S: Final = 5.0
 
 MemoryMeter = Callable[[], FreeMemory]
 """Measures the memory that models may use. Blocks for up to a second."""
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """free: None if memory is not measured."""
-
-    settings: EngineSettings
-    footprint: Footprint
-    free: FreeMemory | None
 
 
 class LoadPreparation:
@@ -48,10 +38,10 @@ class LoadPreparation:
         self._meter = meter
         self._on_change = on_change
         self._clock = clock
-        self._tasks: dict[ModelSource, asyncio.Task[Prepared | JanServeError]] = {}
+        self._tasks: dict[ModelSource, asyncio.Task[LoadNeeds | JanServeError]] = {}
         self._done_at: dict[ModelSource, float] = {}
 
-    def result(self, source: ModelSource) -> Prepared | JanServeError | None:
+    def result(self, source: ModelSource) -> LoadNeeds | JanServeError | None:
         """None while it runs. The first call starts it, as does a call that finds it too old."""
         task = self._tasks.get(source)
         if task is not None and task.done() and self._age(source) >= GOOD_FOR_S:
@@ -68,7 +58,7 @@ class LoadPreparation:
         now = self._clock()
         return now - self._done_at.get(source, now)
 
-    def _done(self, source: ModelSource, task: asyncio.Task[Prepared | JanServeError]) -> None:
+    def _done(self, source: ModelSource, task: asyncio.Task[LoadNeeds | JanServeError]) -> None:
         if self._tasks.get(source) is task:
             self._done_at[source] = self._clock()
         self._on_change()
@@ -87,7 +77,7 @@ class LoadPreparation:
     def forget_all(self) -> None:
         self.keep_only(())
 
-    async def _prepare(self, source: ModelSource) -> Prepared | JanServeError:
+    async def _prepare(self, source: ModelSource) -> LoadNeeds | JanServeError:
         try:
             return await asyncio.to_thread(self._look, source)
         except JanServeError as error:
@@ -97,7 +87,6 @@ class LoadPreparation:
             logger.exception("cannot prepare the load of %s", source.name)
             return JanServeError(f"The model `{source.name}` could not be prepared.")
 
-    def _look(self, source: ModelSource) -> Prepared:
-        settings = self._resolver.engine_settings(source)
-        size = self._resolver.footprint(source, settings)
-        return Prepared(settings, size, self._meter() if self._meter is not None else None)
+    def _look(self, source: ModelSource) -> LoadNeeds:
+        needs = self._resolver.needs(source)
+        return needs if self._meter is None else msgspec.structs.replace(needs, free=self._meter())

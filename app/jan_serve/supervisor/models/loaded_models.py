@@ -33,10 +33,10 @@ from jan_serve.supervisor.models.eviction import (
 )
 from jan_serve.supervisor.models.lease_queue import LeaseQueue
 from jan_serve.supervisor.models.load_errors import load_error
-from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
+from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
@@ -240,16 +240,16 @@ class LoadedModels:
 
     def _provide(self, source: ModelSource) -> frozenset[str] | None:
         """Load it, make room for it, or reject it. Returns, while it waits, the models that get no new request."""
-        prepared = self._preparation.result(source)
-        if prepared is None:
+        needs = self._preparation.result(source)
+        if needs is None:
             return frozenset()
-        if isinstance(prepared, JanServeError):
-            self._refuse_load(source, prepared)
+        if isinstance(needs, JanServeError):
+            self._refuse_load(source, needs)
             return None
-        room = self._room(prepared)
-        match self._plan(source, prepared.footprint, room):
+        room = self._room(needs)
+        match self._plan(source, needs.footprint, room):
             case Load():
-                self._load(source, prepared, room)
+                self._load(source, needs, room)
                 return None
             case Evict(names):
                 for name in names:
@@ -264,17 +264,17 @@ class LoadedModels:
             case CannotFit() | Excluded() as reason:
                 others = [name for name in self.slots if name != source.name]
                 budget = self._limits.memory_budget
-                self._refuse_load(source, load_error(source.name, prepared.footprint, reason, others, budget))
+                self._refuse_load(source, load_error(source.name, needs.footprint, reason, others, budget))
                 return None
 
-    def _room(self, prepared: Prepared) -> Room:
-        if prepared.free is None:
+    def _room(self, needs: LoadNeeds) -> Room:
+        if needs.free is None:
             return Room(max_loaded=self._limits.max_loaded)
         slots = self.slots.values()
-        free = free_for_models(prepared.free, [slot.memory for slot in slots], self._limits.memory_budget)
+        free = free_for_models(needs.free, [slot.memory for slot in slots], self._limits.memory_budget)
         loading = sum(slot.memory.on_device for slot in slots if slot.state is SlotState.LOADING)
-        free_on_device = max(0, sum(prepared.free.accelerators) - loading)
-        has_accelerators = bool(prepared.free.accelerators)
+        free_on_device = max(0, sum(needs.free.accelerators) - loading)
+        has_accelerators = bool(needs.free.accelerators)
         return Room(free, free_on_device, self._limits.max_loaded, has_accelerators=has_accelerators)
 
     def _plan(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
@@ -293,28 +293,28 @@ class LoadedModels:
         self.histories[source.name].reason = error.message
         self.queue.refuse(source, error)
 
-    def _load(self, source: ModelSource, prepared: Prepared, room: Room) -> None:
+    def _load(self, source: ModelSource, needs: LoadNeeds, room: Room) -> None:
         if self.histories[source.name].projector_fault:
-            settings = msgspec.structs.replace(prepared.settings, projector=None)
-            prepared = msgspec.structs.replace(prepared, settings=settings)
+            settings = msgspec.structs.replace(needs.settings, projector=None)
+            needs = msgspec.structs.replace(needs, settings=settings)
         if room.free is not None:
             # If the worker chooses the context, it must fit into the memory measured as free.
-            size = prepared.footprint
+            size = needs.footprint
             context_bytes = max(size.least_context, room.free - size.weights - size.working)
             # The memory budget covers the prompt cache in RAM too.
             cache_bytes = None if self._limits.memory_budget is None else max(0, room.free - size.total)
             settings = msgspec.structs.replace(
-                prepared.settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
+                needs.settings, context_bytes=context_bytes, cache_ram_most=cache_bytes
             )
-            prepared = msgspec.structs.replace(prepared, settings=settings)
+            needs = msgspec.structs.replace(needs, settings=settings)
         worker = WorkerProcess(
             source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
         )
-        slot = ModelSlot(source, prepared, worker, self._on_change, self._clock)
+        slot = ModelSlot(source, needs, worker, self._on_change, self._clock)
         self.slots[source.name] = slot
         self._preparation.forget_all()
         logger.info("loading %s", source.name)
-        if reason := prepared.settings.unused_heads:
+        if reason := needs.settings.unused_heads:
             logger.info("%s: its head for further tokens (MTP) is not used: %s", source.name, reason)
         slot.load(self._on_load)
 

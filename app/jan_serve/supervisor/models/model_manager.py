@@ -24,7 +24,7 @@ from jan_serve.supervisor.models.load_preparation import LoadPreparation, Memory
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
 from jan_serve.supervisor.models.snapshot import model_status
-from jan_serve.supervisor.models.source_resolver import Retention, SourceResolver
+from jan_serve.supervisor.models.source_resolver import Resolved, Retention, SourceResolver
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
@@ -107,10 +107,10 @@ class ModelManager:
         `suspend`. After a crash inside the block, the client's methods raise; leaving the block is safe.
         """
         self._refuse_when_closed()
-        source, retention, adapter = await asyncio.to_thread(self._resolve, name)
-        with self._counted(source):
-            async with self._held(source, retention, keep_alive_s) as held:
-                yield held if adapter is None else held.adapted(adapter)
+        resolved = await asyncio.to_thread(self._resolver.resolve, name)
+        with self._counted(resolved.source):
+            async with self._held(resolved, keep_alive_s) as held:
+                yield held if resolved.adapter is None else held.adapted(resolved.adapter)
 
     @contextlib.contextmanager
     def _counted(self, source: ModelSource) -> Generator[None]:
@@ -126,14 +126,14 @@ class ModelManager:
 
     @contextlib.asynccontextmanager
     async def _held(
-        self, source: ModelSource, retention: Retention, keep_alive_s: float | None
+        self, resolved: Resolved, keep_alive_s: float | None
     ) -> AsyncGenerator[WorkerEngineClient]:
-        slot = await self._acquire(source, retention)
+        slot = await self._acquire(resolved)
         while slot.leases == 1 and not await self._responds(slot):
             # The worker died idle. The request has not been sent, so a new worker can take it.
             slot.release()
             self._notify()
-            slot = await self._acquire(source, retention)
+            slot = await self._acquire(resolved)
         if keep_alive_s is not None:
             slot.keep_alive_s = keep_alive_s
         since = self._clock()
@@ -145,7 +145,7 @@ class ModelManager:
             yield slot.client
         finally:
             slot.release()
-            self._loaded.histories[source.name].served(self._clock() - since)
+            self._loaded.histories[resolved.source.name].served(self._clock() - since)
             self._notify()
 
     def _report(self, source: ModelSource, facts: ModelFacts) -> None:
@@ -163,17 +163,14 @@ class ModelManager:
             self._notify()
             raise
 
-    def _resolve(self, name: str | None) -> tuple[ModelSource, Retention, str | None]:
-        source = self._resolver.resolve(name)
-        adapter = self._resolver.adapter(name) if source.adapters or source.variants else None
-        return source, self._resolver.retention(source), adapter
-
     async def load_settings(self, name: str) -> EngineSettings:
         """The settings with which a load of this model starts. Reads its header, in a thread.
 
         Raises ModelNotFound, InvalidModel.
         """
-        return await asyncio.to_thread(lambda: self._resolver.engine_settings(self._resolver.resolve(name)))
+        return await asyncio.to_thread(
+            lambda: self._resolver.needs(self._resolver.resolve(name).source).settings
+        )
 
     async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
         """Load a model; returns its canonical name. Raises as `lease`; cancelling stops the load."""
@@ -206,7 +203,7 @@ class ModelManager:
         A load stops, and the requests that wait for it are rejected. Running requests finish first while new ones wait;
         with force, running requests fail. Raises ModelNotFound, InvalidRequest.
         """
-        source = await asyncio.to_thread(self._resolver.resolve, name)
+        source = (await asyncio.to_thread(self._resolver.resolve, name)).source
         slot = self._loaded.slots.get(source.name)
         error = Unavailable(f"The model `{source.name}` was unloaded by request.")
         if slot is None:
@@ -304,9 +301,10 @@ class ModelManager:
         self._idle.set()
         await asyncio.gather(*(slot.stop() for slot in self._loaded.slots.values()))
 
-    async def _acquire(self, source: ModelSource, retention: Retention) -> ModelSlot:
+    async def _acquire(self, resolved: Resolved) -> ModelSlot:
         self._refuse_when_closed()  # it may have closed while the name was resolved
-        self._admit(source, retention)
+        source = resolved.source
+        self._admit(source, resolved.retention)
         slot = self._loaded.slots.get(source.name)
         if slot is not None and slot.usable and slot.source == source and not self._loaded.must_wait(source):
             slot.hold()

@@ -17,8 +17,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import LoadModel
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
-from jan_serve.supervisor.models.load_preparation import Prepared
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 
@@ -38,7 +37,7 @@ class ModelSlot:
     def __init__(
         self,
         source: ModelSource,
-        prepared: Prepared,
+        needs: LoadNeeds,
         worker: WorkerProcess,
         on_change: Callable[[], None],
         clock: Callable[[], float],
@@ -51,12 +50,12 @@ class ModelSlot:
         self.last_used = clock()
         self.keep_alive_s: float | None = None
         """How long it stays loaded while idle, as the last request that set it wants; None is the configured time."""
-        self._memory = memory_while_loading(prepared.footprint)
+        self._memory = memory_while_loading(needs.footprint)
         self.retiring = False
         """It takes no new request, and is unloaded once no request holds it."""
         self.gone = asyncio.Event()
         """Set when its memory is free."""
-        self._prepared = prepared
+        self._needs = needs
         self.is_reported = False
         """Whether the resolver was told about the load."""
         self._on_change = on_change
@@ -78,7 +77,7 @@ class ModelSlot:
     @property
     def optional_projector(self) -> str | None:
         """The projector of the load, if the model may be served without it."""
-        settings = self._prepared.settings
+        settings = self._needs.settings
         return None if settings.projector_required else settings.projector
 
     @property
@@ -95,7 +94,7 @@ class ModelSlot:
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
-        self._memory = memory_when_loaded(self._prepared.footprint, facts)
+        self._memory = memory_when_loaded(self._needs.footprint, facts)
         self.state = SlotState.READY
         self.worker.listen(self.client)
         return self.client
@@ -139,7 +138,7 @@ class ModelSlot:
 
     async def _load(self, on_begun: Callable[[], None]) -> None:
         try:
-            await self.worker.start(LoadModel(path=self.source.path, settings=self._prepared.settings))
+            await self.worker.start(LoadModel(path=self.source.path, settings=self._needs.settings))
             on_begun()
         except OSError as error:
             # Out of processes or descriptors, or no interpreter. Counts as a crash, so that back-off applies.

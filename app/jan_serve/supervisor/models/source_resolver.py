@@ -1,4 +1,4 @@
-"""Model files by name, with their load settings, size and retention; wiring implements it over the store."""
+"""What a name in a request means, and what a load of that model needs; wiring implements it over the store."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.memory.free_memory import FreeMemory
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,11 +25,27 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
 
 
+class Resolved(msgspec.Struct, frozen=True):
+    """The meaning of a name, as configured now. adapter: the LoRA adapter that the name selects."""
+
+    source: ModelSource
+    retention: Retention = Retention()
+    adapter: str | None = None
+
+
+class LoadNeeds(msgspec.Struct, frozen=True):
+    """What a load needs. free: memory as measured for the load; None if it is not measured."""
+
+    settings: EngineSettings
+    footprint: Footprint
+    free: FreeMemory | None = None
+
+
 class SourceResolver(Protocol):
     """Methods may block on the disk: they run in threads, several at once."""
 
-    def resolve(self, name: str | None) -> ModelSource:
-        """The model of this name or alias; None is the default model. Called for every request: reads no GGUF.
+    def resolve(self, name: str | None) -> Resolved:
+        """The model of this name or alias; None is the default model. Called once for every request: reads no GGUF.
 
         Raises ModelNotFound.
         """
@@ -38,12 +55,8 @@ class SourceResolver(Protocol):
         """The model that a deletion by this name means: only by a whole, unambiguous name or alias. As `resolve`."""
         ...
 
-    def adapter(self, name: str | None) -> str | None:
-        """The LoRA adapter that the name selects; called only for models that have adapters. As `resolve`."""
-        ...
-
-    def engine_settings(self, source: ModelSource) -> EngineSettings:
-        """Load settings, from the GGUF header and the configuration. Called once per load; may take a second.
+    def needs(self, source: ModelSource) -> LoadNeeds:
+        """Settings and memory, from the GGUF header and the configuration. Called for every load; may take a second.
 
         Raises InvalidModel, ModelNotFound.
         """
@@ -51,14 +64,6 @@ class SourceResolver(Protocol):
 
     def loaded(self, source: ModelSource, facts: ModelFacts) -> None:
         """A load of it succeeded, with these facts. Called once per load."""
-        ...
-
-    def footprint(self, source: ModelSource, settings: EngineSettings) -> Footprint:
-        """Memory that the model needs with these settings. Reads the header, as `engine_settings`."""
-        ...
-
-    def retention(self, source: ModelSource) -> Retention:
-        """As configured now. Called for every request: reads no GGUF."""
         ...
 
     def list(self) -> tuple[ModelSource, ...]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation, Prepared
-from jan_serve.supervisor.models.source_resolver import SourceResolver
+from jan_serve.store.memory.footprint import Footprint
+from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, SourceResolver
 
 pytestmark = pytest.mark.anyio
 
@@ -30,21 +31,18 @@ class SlowResolver:
         self.looks = 0
         self._takes_s = takes_s
 
-    def engine_settings(self, source: ModelSource) -> EngineSettings:
+    def needs(self, source: ModelSource) -> LoadNeeds:
         self.looks += 1
         self.now += self._takes_s
-        return EngineSettings()
-
-    def footprint(self, source: ModelSource, settings: EngineSettings) -> Any:
-        return None
+        return LoadNeeds(EngineSettings(), Footprint(0, 0, 0, 0))
 
 
-async def prepared(preparation: LoadPreparation, changed: asyncio.Event) -> Prepared:
+async def prepared(preparation: LoadPreparation, changed: asyncio.Event) -> LoadNeeds:
     while True:
         changed.clear()
         found = preparation.result(SOURCE)
         if found is not None:
-            assert isinstance(found, Prepared)
+            assert isinstance(found, LoadNeeds)
             return found
         await changed.wait()
 

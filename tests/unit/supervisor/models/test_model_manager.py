@@ -24,6 +24,7 @@ from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.model_slot import ModelSlot
+from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
@@ -447,7 +448,7 @@ async def test_the_resolver_hears_of_each_load_once(tmp_path: Path) -> None:
 
 async def test_a_resolver_with_a_bug_does_not_leave_requests_waiting(tmp_path: Path) -> None:
     class Broken(FakeResolver):
-        def engine_settings(self, source: object) -> EngineSettings:
+        def needs(self, source: object) -> LoadNeeds:
             raise ZeroDivisionError
 
     manager = ModelManager(Broken(tmp_path), FAKE_ENGINE)

@@ -16,14 +16,13 @@ from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.eviction import MemoryUse
-from jan_serve.supervisor.models.load_preparation import Prepared
 from jan_serve.supervisor.models.model_slot import (
     ModelSlot,
     SlotState,
     memory_when_loaded,
     memory_while_loading,
 )
-from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE
@@ -33,7 +32,7 @@ from tests.support.processes import children
 pytestmark = pytest.mark.anyio
 
 SIZE = Footprint(weights=100, context=40, least_context=10, working=20, on_device=30)
-PREPARED = Prepared(EngineSettings(), SIZE, None)
+NEEDS = LoadNeeds(EngineSettings(), SIZE)
 
 
 class Pulse(WorkerProcess):
@@ -48,7 +47,7 @@ class Pulse(WorkerProcess):
 
 def slot(command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None) -> tuple[ModelSlot, Pulse]:
     worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(ModelSource(name="m", path="/m"), PREPARED, worker, lambda: None, clock or TurnedClock())
+    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock())
     return made, worker
 
 
@@ -151,7 +150,7 @@ async def test_as_the_eviction_policy_sees_it() -> None:
 async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(ModelSource(name="m", path="/m"), PREPARED, worker, changed.set, TurnedClock())
+    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
     assert made.outcome is None
     made.load(lambda: None)
     await changed.wait()
@@ -164,7 +163,7 @@ async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
     source = ModelSource(name="m", path="/models/\udcff.gguf")
-    made = ModelSlot(source, PREPARED, worker, changed.set, TurnedClock())
+    made = ModelSlot(source, NEEDS, worker, changed.set, TurnedClock())
     made.load(lambda: pytest.fail("the worker does not have it"))
     async with asyncio.timeout(30):
         await changed.wait()

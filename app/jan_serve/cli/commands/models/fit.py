@@ -29,7 +29,7 @@ def show_fit(
     from jan_serve.wiring.model_sources import ModelSources  # slow, and only needed here
 
     sources = ModelSources(resolver, settings)
-    engine = sources.engine_settings(sources.resolve(name))
+    engine = sources.needs(sources.resolve(name).source).settings
     beside = bytes_beside(engine, os.path.getsize)
     plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total, beside)
     if as_json:
