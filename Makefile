@@ -17,13 +17,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of the time: one process more than cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-LONG_TESTS := tests/clients tests/conformance tests/page
+LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page
 # Calls drawn from the API's documents, and sizes of the kernels' operations, of which test-long draws more.
 DRAWN_TESTS := tests/integration/kernels tests/contract/test_openapi_fuzz.py tests/integration/http/test_schemathesis.py tests/integration/management/test_ollama_drawn_calls.py
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
-.PHONY: help install install-dev page serve test test-long test-clients test-page test-cluster package test-package check audit format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
+.PHONY: help install install-dev page serve unit test test-long test-clients test-page test-cluster package test-package check audit format bench conformance fuzz chaos soak model model-eye model-eval docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,14 +40,18 @@ page: ## the page for browsers, if node and npm are installed
 serve: install page ## the server (ARGS: as jan-serve serve)
 	@exec $(BIN)/jan-serve serve $(ARGS)
 
+unit: install-dev ## the tests that start no process, in less than a minute (ARGS: as pytest)
+	$(PYTEST) tests/unit $(ARGS)
+
 test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 	@scripts/build-page
 	$(PYTEST) $(addprefix --ignore=,$(LONG_TESTS)) $(ARGS)
 
-test-long: install-dev ## tests that take minutes each: clients of other projects, suites of JSON Schema, the page, more drawn calls (ARGS: as pytest)
+test-long: install-dev ## tests that take minutes each: chaos, clients of other projects, suites of JSON Schema, the page, more draws (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
 	TEST_DRAWS=60 $(PYTEST) $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
+	TEST_DRAWS=60 $(PYTEST) tests/contract tests/unit -m hypothesis $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients

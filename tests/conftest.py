@@ -1,4 +1,4 @@
-"""What every test shares: asyncio as anyio's backend, and fixed hypothesis profiles."""
+"""What every test shares: asyncio as anyio's backend, how much hypothesis draws, and no processes in tests/unit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +28,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+BY_DAY = 30
+"""Examples of a property. With TEST_DRAWS in the environment: what it declares, or TEST_DRAWS if that is more."""
+_DRAWN = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps the settings of a test."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    test: Any = getattr(item, "obj", None)
+    declared: settings | None = getattr(test, _DRAWN, None)
+    if declared is None:
+        return
+    wanted = os.environ.get("TEST_DRAWS")
+    count = max(declared.max_examples, int(wanted)) if wanted else min(declared.max_examples, BY_DAY)
+    setattr(test, _DRAWN, settings(declared, max_examples=count))
 
 
 @pytest.hookimpl(wrapper=True)

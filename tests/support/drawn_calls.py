@@ -39,9 +39,11 @@ def draw_calls(
 ) -> None:
     """Calls of each operation, which is a subtest, the same in every run. answer: sends a call and checks its answer.
 
-    examples: that many draws for an operation, besides those at the bounds of its schemas. TEST_DRAWS in the
-    environment: that many everywhere.
+    examples: that many draws for an operation. TEST_DRAWS in the environment: that many everywhere, and the calls at
+    the bounds of the schemas as well, which are thousands.
     """
+    if "TEST_DRAWS" not in os.environ:
+        document.config.phases.update(phases=["examples", "fuzzing"])
     feedback = FeedbackSources(constants_value_source=_CONSTANTS.make_constants_value_source(document))
     for found in document.get_all_operations():
         operation = found.ok()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.constraint import matches, regex_to_grammar
 from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,
