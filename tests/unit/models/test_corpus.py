@@ -15,7 +15,7 @@ from jan_serve.chat.template import TemplateFacts, render_prompt
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from models.recipe.chat_template import CHAT_TEMPLATE
-from models.recipe.corpus import facts, identity, mixture, small_talk, tool_calls, unknown
+from models.recipe.corpus import facts, identity, mixture, small_talk
 from models.recipe.corpus.conversation import Conversation, Infill, Turn
 from models.recipe.corpus.draw import Draw, is_held_out
 from models.recipe.vocabulary import SPECIAL_TOKENS, TOOL_CALL_END, TOOL_CALL_START
@@ -63,19 +63,6 @@ def test_names_and_numbers_are_on_one_side_only() -> None:
         assert not sides[0] & sides[1], name
 
 
-def test_names_are_made_of_given_pieces_too_and_keep_to_their_side() -> None:
-    pieces = ("itch", "please", "q")
-    plain = Draw("pieces", held_out=False)
-    assert not any("itchplease" in plain.invented() for _ in range(500))
-    for held_out in (False, True):
-        draw = Draw("pieces", held_out=held_out, pieces=pieces)
-        names = [draw.invented() for _ in range(500)]
-        assert {is_held_out(name) for name in names} == {held_out}
-        assert sum("itch" in name for name in names) > 50
-        assert sum("please" in name for name in names) > 50
-        assert min(map(len, names)) > 1
-
-
 def test_questions_inside_longer_chats_keep_to_their_side() -> None:
     finite = {"identity": identity.generate, "small_talk": small_talk.generate, "facts": facts.generate}
     held_out = {
@@ -95,14 +82,6 @@ def test_questions_inside_longer_chats_keep_to_their_side() -> None:
     assert not held_out & said
 
 
-@pytest.mark.parametrize("skill", ["identity", "small_talk", "facts", "sums", "unknown"])
-def test_one_question_has_one_answer(skill: str) -> None:
-    answers: dict[str, str] = {}
-    for chat in chats(skill, 3000):
-        asked = chat.key.lower().strip("?.! ")
-        assert answers.setdefault(asked, chat.answer) == chat.answer, chat.key
-
-
 @pytest.mark.parametrize("skill", SKILLS)
 def test_examples_hold_no_stray_marks_and_end_with_what_is_learned(skill: str) -> None:
     draw = Draw(skill, held_out=False)
@@ -116,70 +95,6 @@ def test_examples_hold_no_stray_marks_and_end_with_what_is_learned(skill: str) -
         for turn in turns:
             if turn.role != "assistant":
                 assert not any(token in turn.content for token in SPECIAL_TOKENS)
-
-
-def test_extraction_copies_from_the_text() -> None:
-    for chat in chats("extraction", 300):
-        person: dict[str, Any] = json.loads(chat.answer)
-        assert person
-        for field, value in person.items():
-            assert field in {"name", "age", "city", "email"}
-            assert value is None or str(value) in chat.key
-
-
-def test_calls_name_an_offered_tool_and_fill_its_parameters() -> None:
-    for chat in chats("tool_call", 300):
-        assert 1 <= len(chat.tools) <= 3
-        offered = {
-            tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in chat.tools
-        }
-        text = chat.answer.removeprefix(TOOL_CALL_START).removesuffix(TOOL_CALL_END)
-        call: dict[str, Any] = json.loads(text)
-        assert list(call) == ["name", "arguments"]
-        assert call["arguments"].keys() == offered[call["name"]].keys()
-        asked = chat.turns[-2].content
-        for value in call["arguments"].values():
-            assert str(value) in asked
-
-
-def test_no_call_where_no_tool_fits() -> None:
-    found = chats("no_tool", 300)
-    assert all(TOOL_CALL_START not in chat.answer for chat in found)
-    declined = [chat for chat in found if chat.answer == unknown.NO_TOOL]
-    assert 0.5 < len(declined) / len(found) < 0.85
-
-
-def test_results_are_told_in_words() -> None:
-    for chat in chats("tool_result", 300):
-        result = next(turn.content for turn in reversed(chat.turns) if turn.role == "tool")
-        values = json.loads(result) if result.startswith("{") else {"text": result}
-        assert any(str(value) in chat.answer for value in values.values())
-
-
-def test_what_is_recalled_was_said_before_other_turns() -> None:
-    told_by_the_question = 0
-    for chat in chats("memory", 300):
-        value = chat.answer.rstrip(".").split(" ")[-1]
-        user_turns = [turn.content for turn in chat.turns if turn.role == "user"]
-        assert any(value in said for said in user_turns[:-1])
-        told_by_the_question += value in user_turns[-1]
-    # An invented word may happen to be one of the question's.
-    assert told_by_the_question < 6
-
-
-def test_infill_leaves_code_that_compiles() -> None:
-    draw = Draw("code", held_out=False)
-    for _ in range(200):
-        example = mixture.single("infill", draw)
-        assert isinstance(example, Infill)
-        compile(example.prefix + example.answer + example.suffix, "<infill>", "exec")
-
-
-def test_thoughts_end_in_the_answer() -> None:
-    for chat in chats("thinking", 200):
-        thought, answer = chat.answer.split("</think>\n\n")
-        last = re.findall(r"\d+", thought)[-1]
-        assert last in re.findall(r"\d+", answer)
 
 
 def as_message(turn: Turn) -> Message:
@@ -234,12 +149,3 @@ def test_thought_of_earlier_answers_is_left_out() -> None:
     rendered = render_prompt(prompt, TemplateFacts(source=CHAT_TEMPLATE), lambda: datetime.now(UTC))
     assert "hidden" not in rendered
     assert "<|im_start|>assistant\nshown<|im_end|>\n" in rendered
-
-
-def test_no_tool_is_asked_for_that_an_offered_one_could_serve() -> None:
-    draw = Draw("overlap", held_out=False)
-    for _ in range(300):
-        chat = tool_calls.generate_no_call(draw)
-        offered = {tool["function"]["name"] for tool in chat.tools}
-        if "set_timer" in offered and chat.answer == unknown.NO_TOOL:
-            assert "Wake me" not in chat.key

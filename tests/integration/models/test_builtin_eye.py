@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-BUILTIN = Path(__file__).resolve().parents[4] / "models" / "builtin"
+BUILTIN = Path(__file__).resolve().parents[3] / "models" / "builtin"
 PROJECTOR = BUILTIN / "mmproj-jan-tiny.gguf"
 
 pytestmark = pytest.mark.model
