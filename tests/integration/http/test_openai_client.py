@@ -1,14 +1,13 @@
-"""OpenAI's own client, synchronous and asynchronous, over HTTP against a real model: every route of Jan's API."""
+"""OpenAI's own client over HTTP against a real model: every route of Jan's API."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
-import anyio
 import jsonschema
 import openai
 import pytest
@@ -28,28 +27,20 @@ Ask = Callable[[Callable[[Any], Any]], Any]
 """Pass the client to a function that calls it; returns the answer, a stream as the list of its events."""
 
 
-def asking(server: Served, kind: str, key: str = "any") -> Ask:
-    """Ask with a client of this kind."""
-    options: dict[str, Any] = {"base_url": f"{server.url()}/v1", "api_key": key, "max_retries": 0}
+def asking(server: Served, key: str = "any") -> Ask:
+    """Ask with a client of its own."""
 
-    def with_sync(call: Callable[[Any], Any]) -> Any:
-        with openai.OpenAI(**options) as client:
+    def with_client(call: Callable[[Any], Any]) -> Any:
+        with openai.OpenAI(base_url=f"{server.url()}/v1", api_key=key, max_retries=0) as client:
             answer = call(client)
             return list(cast(Any, answer)) if isinstance(answer, openai.Stream) else answer
 
-    async def run(call: Callable[[Any], Awaitable[Any]]) -> Any:
-        async with openai.AsyncOpenAI(**options) as client:
-            answer = await call(client)
-            if isinstance(answer, openai.AsyncStream):
-                return [event async for event in cast(Any, answer)]
-            return answer
-
-    return with_sync if kind == "sync" else lambda call: anyio.run(run, call)
+    return with_client
 
 
-@pytest.fixture(params=["sync", "async"])
-def ask(server: Served, request: pytest.FixtureRequest) -> Ask:
-    return asking(server, request.param)
+@pytest.fixture
+def ask(server: Served) -> Ask:
+    return asking(server)
 
 
 def chat(ask: Ask, **fields: Any) -> Any:
@@ -174,7 +165,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 def test_an_answer_with_a_schema_is_valid(server: Served, name: str, seed: int) -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": name, "schema": SCHEMAS[name], "strict": True}}
     fields: dict[str, Any] = {"temperature": 1.0, "seed": seed, "max_tokens": 400, "response_format": wanted}
-    ask = asking(server, "sync")
+    ask = asking(server)
     reply = chat(ask, **fields)
     assert reply.choices[0].finish_reason == "stop"
     jsonschema.validate(json.loads(reply.choices[0].message.content), SCHEMAS[name])
@@ -377,8 +368,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Itera
         yield served
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_key_is_asked_for_on_every_route(locked: Served, kind: str) -> None:
+def test_a_key_is_asked_for_on_every_route(locked: Served) -> None:
     calls: list[Callable[[Ask], Any]] = [
         chat,
         lambda ask: chat(ask, stream=True),
@@ -388,8 +378,8 @@ def test_a_key_is_asked_for_on_every_route(locked: Served, kind: str) -> None:
     ]
     for call in calls:
         with pytest.raises(openai.AuthenticationError) as caught:
-            call(asking(locked, kind, "wrong-battery"))
+            call(asking(locked, "wrong-battery"))
         assert caught.value.status_code == 401
-        assert call(asking(locked, kind, "correct-horse"))
+        assert call(asking(locked, "correct-horse"))
     for key in ("correct-horse", "wrong-battery"):
         assert key not in locked.log
