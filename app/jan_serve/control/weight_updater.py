@@ -35,7 +35,9 @@ class WeightUpdater:
         *,
         may_load: Callable[[], bool],
     ) -> None:
-        """updated: of `sources`. load: loads a model by name. may_load: false while the server sleeps; the next load uses the new weights."""
+        """updated: the newer files of `sources`. load: loads a model by name. may_load: false while the server sleeps;
+        the next load uses the new weights.
+        """
         self._sources = sources
         self._updated = updated
         self._load = load

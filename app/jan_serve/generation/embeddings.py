@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
 import msgspec
 
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import EngineClient, ModelLeases
+from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.ports import EngineClient
 from jan_serve.ipc.messages import EmbedRequest
 
 FLOAT_BYTES = 4
@@ -27,55 +26,37 @@ class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
 
 
-class EmbeddingService:
-    """Embeds with any model that pools, or can be loaded to pool."""
+async def embed(
+    model: LeasedModel, inputs: Sequence[str | tuple[int, ...]], dimensions: int | None = None
+) -> Embeddings:
+    """Embed all inputs, with a model that pools or can be loaded to pool.
 
-    def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
-        self._models = models
-        self._running = running
-
-    async def embed(
-        self,
-        model: str | None,
-        inputs: Sequence[str | tuple[int, ...]],
-        dimensions: int | None = None,
-        *,
-        keep_alive_s: float | None = None,
-    ) -> Embeddings:
-        """Embed all inputs. dimensions: keep the first ones, and scale them to unit length again.
-
-        keep_alive_s: see ModelLeases.
-        Raises InvalidRequest (an input over the context, dimensions out of range), UnsupportedOperation, Unavailable
-        and EngineFailure. Cancelling the call aborts the work.
-        """
-        with self._running.enter() as deadline:
-            async with AsyncExitStack() as stack:
-                lease = self._models.lease(model, keep_alive_s)
-                client = await deadline.wait(stack.enter_async_context(lease))
-                if client.facts.pooling == "rank":
-                    raise UnsupportedOperation(
-                        f"The model `{client.name}` ranks texts; it does not embed them.", param="model"
-                    )
-                refuse_unpooled(client)
-                n_embd = client.facts.n_embd
-                if dimensions is not None and dimensions > n_embd:
-                    raise InvalidRequest(
-                        f"dimensions: must be from 1 to {n_embd} for the model `{client.name}`, got {dimensions}",
-                        param="dimensions",
-                    )
-                request = EmbedRequest(
-                    id=client.next_id(), inputs=tuple(inputs), adapters=chosen_adapters(None, client)
-                )
-                embedded = await deadline.wait(client.embed(request))
-        vectors = embedded.vectors
-        if dimensions is not None and dimensions < embedded.dimensions:
-            vectors = tuple(shorten(vector, dimensions) for vector in vectors)
-        return Embeddings(
-            model=client.name,
-            vectors=vectors,
-            dimensions=min(dimensions or embedded.dimensions, embedded.dimensions),
-            prompt_tokens=embedded.prompt_tokens,
+    dimensions: keep the first ones, and scale them to unit length again. Cancelling the call aborts the work.
+    Raises InvalidRequest (an input over the context, dimensions out of range), UnsupportedOperation and EngineFailure.
+    """
+    client = model.client
+    if client.facts.pooling == "rank":
+        raise UnsupportedOperation(
+            f"The model `{client.name}` ranks texts; it does not embed them.", param="model"
         )
+    refuse_unpooled(client)
+    n_embd = client.facts.n_embd
+    if dimensions is not None and dimensions > n_embd:
+        raise InvalidRequest(
+            f"dimensions: must be from 1 to {n_embd} for the model `{client.name}`, got {dimensions}",
+            param="dimensions",
+        )
+    request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs), adapters=chosen_adapters(None, client))
+    embedded = await model.wait(client.embed(request))
+    vectors = embedded.vectors
+    if dimensions is not None and dimensions < embedded.dimensions:
+        vectors = tuple(shorten(vector, dimensions) for vector in vectors)
+    return Embeddings(
+        model=client.name,
+        vectors=vectors,
+        dimensions=min(dimensions or embedded.dimensions, embedded.dimensions),
+        prompt_tokens=embedded.prompt_tokens,
+    )
 
 
 def refuse_unpooled(client: EngineClient) -> None:

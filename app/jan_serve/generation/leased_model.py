@@ -41,6 +41,7 @@ from jan_serve.ipc.messages import (
 class LeasedModel:
     """Made by GenerationService.open; valid inside its block only. Several answers may be generated side by side.
 
+    client: the worker. wait: awaits its answers, up to the request's deadline.
     requested, of several methods: the model's name in the request, which may be a variant's.
     Every method raises DeadlineExceeded, the error that ended all requests, and EngineFailure.
     """
@@ -52,22 +53,22 @@ class LeasedModel:
         preparer: RequestPreparer,
         states: SequenceStates | None,
     ) -> None:
-        self._client = client
-        self._deadline = deadline
+        self.client = client
+        self.wait = deadline.wait
         self._preparer = preparer
         self._states = states
 
     @property
     def name(self) -> str:
-        return self._client.name
+        return self.client.name
 
     @property
     def facts(self) -> ModelFacts:
-        return self._client.facts
+        return self.client.facts
 
     def shows_tools(self, requested: str | None = None) -> bool:
         """Whether the chat template writes the tools of a chat."""
-        return self._preparer.shows_tools(self._client, requested)
+        return self._preparer.shows_tools(self.client, requested)
 
     def template(self, requested: str | None) -> str | None:
         """The chat template for a request with this name; None if the model has none. May read a template file."""
@@ -75,35 +76,35 @@ class LeasedModel:
 
     async def chat_text(self, prompt: ChatPrompt, requested: str | None = None) -> str:
         """The chat as the model reads it. Raises TemplateError and InvalidRequest."""
-        return await self._deadline.wait(self._preparer.chat_text(prompt, self._client, requested))
+        return await self.wait(self._preparer.chat_text(prompt, self.client, requested))
 
     async def count(self, prompt: ChatPrompt | PartsPrompt, requested: str | None = None) -> int:
         """The tokens of the prompt, images included. Raises as `chat_text`."""
-        return await self._deadline.wait(self._preparer.count(prompt, self._client, requested))
+        return await self.wait(self._preparer.count(prompt, self.client, requested))
 
     async def fetched(self, prompt: PartsPrompt) -> PartsPrompt:
         """The prompt with the files of its images: those that are elsewhere are fetched once. Raises InvalidImage."""
-        return await self._deadline.wait(self._preparer.fetched(prompt, self._client))
+        return await self.wait(self._preparer.fetched(prompt, self.client))
 
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True, with_pieces: bool = False
     ) -> Tokenized:
         """add_special: BOS and EOS as the GGUF says. parse_special: the text of a special token becomes that token."""
         request = TokenizeRequest(
-            id=self._client.next_id(),
+            id=self.client.next_id(),
             text=text,
             add_special=add_special,
             parse_special=parse_special,
             with_pieces=with_pieces,
         )
-        return await self._deadline.wait(self._client.tokenize(request))
+        return await self.wait(self.client.tokenize(request))
 
     async def detokenize(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Bytes that are not UTF-8 become U+FFFD. Raises InvalidRequest for an unknown id."""
         request = DetokenizeRequest(
-            id=self._client.next_id(), tokens=tuple(tokens), skip_special_tokens=skip_special_tokens
+            id=self.client.next_id(), tokens=tuple(tokens), skip_special_tokens=skip_special_tokens
         )
-        return await self._deadline.wait(self._client.detokenize(request))
+        return await self.wait(self.client.detokenize(request))
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """As GenerationService.generate, with this model whatever `request.model` is."""
@@ -115,7 +116,7 @@ class LeasedModel:
     ) -> AsyncGenerator[GenerationEvent]:
         """As GenerationService.generate. The model is held until the last event, or until the generator is closed."""
         async with opening as model, AsyncExitStack() as stack:
-            wait, client = model._deadline.wait, model._client
+            wait, client = model.wait, model.client
             prepared = await wait(model._preparer.prepare(request, client))
             transfer = KvTransfer(request, client, model._states)
             stack.callback(transfer.close)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
 import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import UnsupportedOperation
-from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.embeddings import refuse_unpooled
-from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.ipc.messages import EmbedRequest
 
 
@@ -29,43 +27,29 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
 
 
-class PoolingService:
-    """Pools whole inputs with reward, reranking and embedding models. Rejects models that generate text.
+async def pool(model: LeasedModel, inputs: Sequence[str | tuple[int, ...]]) -> Pooled:
+    """Pool each input separately, with a reward, reranking or embedding model. Cancelling the call aborts the work.
 
     Special tokens in texts are parsed: reward models score chats rendered with their template.
+    Raises InvalidRequest (an input that is empty or over the context), UnsupportedOperation (a generative model) and
+    EngineFailure.
     """
-
-    def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
-        self._models = models
-        self._running = running
-
-    async def pool(self, model: str | None, inputs: Sequence[str | tuple[int, ...]]) -> Pooled:
-        """Pool each input separately. Cancelling the call aborts the work.
-
-        Raises InvalidRequest (an input that is empty or over the context), UnsupportedOperation (a generative model),
-        Unavailable and EngineFailure.
-        """
-        with self._running.enter() as deadline:
-            async with AsyncExitStack() as stack:
-                client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
-                if not client.facts.is_embedding_model:
-                    raise UnsupportedOperation(
-                        f"The model `{client.name}` generates text; pooling needs a reward, reranking or embedding"
-                        " model.",
-                        param="model",
-                    )
-                refuse_unpooled(client)
-                request = EmbedRequest(
-                    id=client.next_id(), inputs=tuple(inputs), normalize=False, parse_special=True
-                )
-                embedded = await deadline.wait(client.embed(request))
-                return Pooled(
-                    model=client.name,
-                    vectors=embedded.vectors,
-                    dimensions=embedded.dimensions,
-                    score_at=score_index(client.facts, embedded.dimensions),
-                    prompt_tokens=embedded.prompt_tokens,
-                )
+    client = model.client
+    if not client.facts.is_embedding_model:
+        raise UnsupportedOperation(
+            f"The model `{client.name}` generates text; pooling needs a reward, reranking or embedding model.",
+            param="model",
+        )
+    refuse_unpooled(client)
+    request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs), normalize=False, parse_special=True)
+    embedded = await model.wait(client.embed(request))
+    return Pooled(
+        model=client.name,
+        vectors=embedded.vectors,
+        dimensions=embedded.dimensions,
+        score_at=score_index(client.facts, embedded.dimensions),
+        prompt_tokens=embedded.prompt_tokens,
+    )
 
 
 def score_index(facts: ModelFacts, outputs: int) -> int | None:

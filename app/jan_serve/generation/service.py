@@ -1,22 +1,38 @@
-"""The path of every request of every dialect: lease, render, compile the constraint, submit, read the events.
+"""The start of every request of every dialect: a deadline, the model's name, a lease.
 
-A dialect that needs a model's facts, tokens or rendered prompt before it generates opens the model first; then all of
-it happens under one lease. Streaming is the caller's choice of when to read the events.
+All that a request asks of the model happens under this lease. Streaming is the caller's choice of when to read the
+events.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import GenerationRequest
+from jan_serve.errors import ModelNotFound
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
-from jan_serve.generation.ports import ModelLeases, SequenceStates
+from jan_serve.generation.ports import EngineClient, ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.ipc.messages import Tokenized
+
+T = TypeVar("T")
+
+Names = Callable[[str], Sequence[str | None]]
+"""The names to look up in turn for the one in a request; None is the default model."""
+
+
+def exact_name(name: str) -> Sequence[str | None]:
+    """The name alone: an unknown one is an error."""
+    return (name,)
+
+
+def name_or_default(name: str) -> Sequence[str | None]:
+    """The default model answers to unknown names, for clients that send the names of other servers' models."""
+    return name, None
 
 
 class GenerationService:
@@ -28,24 +44,48 @@ class GenerationService:
         preparer: RequestPreparer,
         running: RunningRequests,
         states: SequenceStates | None = None,
+        names: Names = exact_name,
     ) -> None:
         """states: other servers, for requests that resume their states or keep states for them."""
         self._models = models
         self._preparer = preparer
         self._running = running
         self._states = states
+        self._names = names
 
     @asynccontextmanager
     async def open(self, model: str | None, keep_alive_s: float | None = None) -> AsyncGenerator[LeasedModel]:
         """Lease a model for one request; waits while it loads. None is the default model.
 
-        keep_alive_s: see ModelLeases. Raises as ModelLeases.lease, and DeadlineExceeded.
+        keep_alive_s: see ModelLeases. Raises as ModelLeases.lease, and DeadlineExceeded. ModelNotFound has the name in
+        the request, unless the default model was looked up too.
         """
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
-                lease = self._models.lease(model, keep_alive_s)
-                client = await deadline.wait(stack.enter_async_context(lease))
+                client = await deadline.wait(self._first(stack, model, keep_alive_s))
                 yield LeasedModel(client, deadline, self._preparer, self._states)
+
+    async def _first(
+        self, stack: AsyncExitStack, model: str | None, keep_alive_s: float | None
+    ) -> EngineClient:
+        missing: ModelNotFound | None = None
+        for name in (None,) if model is None else self._names(model):
+            try:
+                return await stack.enter_async_context(self._models.lease(name, keep_alive_s))
+            except ModelNotFound as error:
+                missing = error if missing is None or name is None else missing
+        assert missing is not None
+        raise missing
+
+    async def with_model(
+        self,
+        model: str | None,
+        work: Callable[[LeasedModel], Awaitable[T]],
+        keep_alive_s: float | None = None,
+    ) -> T:
+        """The result of `work`, which has a lease of its own. Raises as `open`."""
+        async with self.open(model, keep_alive_s) as opened:
+            return await work(opened)
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """Yield the request's events from Started to Completed; waits while the model loads or the queue is long.
@@ -59,23 +99,3 @@ class GenerationService:
         """The model's canonical name and its facts."""
         async with self.open(model) as opened:
             return opened.name, opened.facts
-
-    async def tokenize(
-        self,
-        model: str | None,
-        text: str,
-        *,
-        add_special: bool = True,
-        parse_special: bool = True,
-        with_pieces: bool = False,
-    ) -> Tokenized:
-        async with self.open(model) as opened:
-            return await opened.tokenize(
-                text, add_special=add_special, parse_special=parse_special, with_pieces=with_pieces
-            )
-
-    async def detokenize(
-        self, model: str | None, tokens: Sequence[int], *, skip_special_tokens: bool = True
-    ) -> str:
-        async with self.open(model) as opened:
-            return await opened.detokenize(tokens, skip_special_tokens=skip_special_tokens)

@@ -12,7 +12,7 @@ from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.service import GenerationService
+from jan_serve.generation.service import GenerationService, Names, exact_name
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.rendering import render_inline
@@ -32,9 +32,12 @@ def preparer(media: MediaReader | None = None) -> RequestPreparer:
 
 
 @contextmanager
-def service_over(models: FakeModels, running: RunningRequests | None = None) -> Generator[GenerationService]:
+def service_over(
+    models: FakeModels, running: RunningRequests | None = None, names: Names = exact_name
+) -> Generator[GenerationService]:
     """A service that compiles in the test's own process."""
-    yield GenerationService(models, preparer(), running if running is not None else RunningRequests(None))
+    running = running if running is not None else RunningRequests(None)
+    yield GenerationService(models, preparer(), running, names=names)
 
 
 async def collect(service: GenerationService, request: GenerationRequest) -> list[GenerationEvent]:

@@ -2,51 +2,55 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 
 import pytest
 
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
-from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.embeddings import EmbeddingService, shorten, to_floats
+from jan_serve.generation.embeddings import Embeddings, embed, shorten, to_floats
 from tests.support.fake_client import N_EMBD, FakeClient, FakeModels, fake_facts
 from tests.support.fronts import http_client
+from tests.unit.generation.support import service_over
 
 pytestmark = pytest.mark.anyio
 
 
-def service(models: FakeModels) -> EmbeddingService:
-    return EmbeddingService(models, RunningRequests(None))
+async def embedded(
+    models: FakeModels, inputs: list[str | tuple[int, ...]], dimensions: int | None = None
+) -> Embeddings:
+    with service_over(models) as service:
+        return await service.with_model(None, partial(embed, inputs=inputs, dimensions=dimensions))
 
 
 async def test_one_vector_per_input() -> None:
     models = FakeModels()
-    result = await service(models).embed(None, ["ab", (1, 2, 3)])
+    result = await embedded(models, ["ab", (1, 2, 3)])
     assert (result.model, result.dimensions, result.prompt_tokens) == ("fake", N_EMBD, 5)
     assert to_floats(result.vectors[1]) == pytest.approx((0.6, 0.8, 0.0, 0.0))
     assert models.held == 0
 
 
 async def test_fewer_dimensions_have_unit_length_again() -> None:
-    result = await service(FakeModels()).embed(None, ["a"], dimensions=1)
+    result = await embedded(FakeModels(), ["a"], dimensions=1)
     assert (result.dimensions, to_floats(result.vectors[0])) == (1, (1.0,))
 
 
 async def test_more_dimensions_than_the_model_has_are_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"from 1 to 4.*got 5"):
-        await service(FakeModels()).embed(None, ["a"], dimensions=5)
+        await embedded(FakeModels(), ["a"], dimensions=5)
 
 
 async def test_a_ranking_model_does_not_embed() -> None:
     models = FakeModels(FakeClient(facts=fake_facts(pooling="rank")))
     with pytest.raises(UnsupportedOperation):
-        await service(models).embed(None, ["a"])
+        await embedded(models, ["a"])
 
 
 async def test_a_model_without_pooling_has_no_vector_of_an_input() -> None:
     facts = fake_facts(pooling="none", is_embedding_model=True)
     models = FakeModels(FakeClient(name="m", facts=facts))
     with pytest.raises(UnsupportedOperation, match="a vector for each token") as caught:
-        await service(models).embed(None, ["a"])
+        await embedded(models, ["a"])
     assert caught.value.param == "model"
     async with http_client(models) as client:
         for path in (

@@ -16,3 +16,8 @@ def names_for(name: str) -> tuple[str, ...]:
         return (name,)
     families = (family for family in FAMILIES if family in lowered)
     return tuple(dict.fromkeys((name, *families, ALL)))
+
+
+def names_or_default(name: str) -> tuple[str | None, ...]:
+    """As `names_for`; the default model (None) answers to names that no model has."""
+    return *names_for(name), None

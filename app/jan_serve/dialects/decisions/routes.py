@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -27,8 +28,10 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
+from jan_serve.generation.scoring import decisions
 from jan_serve.generation.scoring.calibration import calibrate, check_enough
-from jan_serve.generation.scoring.decisions import Decided, DecisionService, rendered
+from jan_serve.generation.scoring.decisions import Decided, rendered
+from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
@@ -42,13 +45,13 @@ _WRITES: Final[dict[int | str, dict[str, Any]]] = {
 
 def decisions_router(services: Services) -> APIRouter:
     router = APIRouter(route_class=JsonRoute, tags=["Decisions"], responses=ERROR_RESPONSES)
-    service = DecisionService(services.models, services.preparer, services.running)
+    service = GenerationService(services.models, services.preparer, services.running)
     _decide_routes(router, service, services.store)
     _calibration_routes(router, service, services.store)
     return router
 
 
-def _decide_routes(router: APIRouter, service: DecisionService, store: ModelStore | None) -> None:
+def _decide_routes(router: APIRouter, service: GenerationService, store: ModelStore | None) -> None:
     @router.post("/v1/decide", summary="Decide", response_model=DecideReply)
     async def decide(request: Request, body: DecideRequest) -> Response:
         """Answer questions about a text with the probability of each option. Nothing is generated."""
@@ -57,14 +60,14 @@ def _decide_routes(router: APIRouter, service: DecisionService, store: ModelStor
             raise InvalidRequest(
                 "temperature: a calibrated request has the calibration's", param="temperature"
             )
-        work = service.decide(
-            body.model,
-            rendered(body.state),
-            [question for one in asked.values() for question in one.questions],
+        work = partial(
+            decisions.decide,
+            state=rendered(body.state),
+            questions=[question for one in asked.values() for question in one.questions],
             instructions=body.instructions,
             canonical=body.tokenisations == "canonical",
         )
-        decided = await while_connected(request, work)
+        decided = await while_connected(request, service.with_model(body.model, work))
         _record(request, decided)
         calibration = await _calibration_of(store, decided) if body.calibrated else None
         return json_reply(decide_reply(body, asked, decided, calibration))
@@ -78,13 +81,14 @@ def _decide_routes(router: APIRouter, service: DecisionService, store: ModelStor
         """Answer typed questions about a state, in the form of System One models, with any model that writes."""
         asked = system_one_questions(body)
         questions = [question for one in asked.values() for question in one.questions]
-        decided = await while_connected(request, service.decide(body.model, rendered(body.state), questions))
+        work = partial(decisions.decide, state=rendered(body.state), questions=questions)
+        decided = await while_connected(request, service.with_model(body.model, work))
         _record(request, decided)
         calibration = await _calibration_of(store, decided) if body.calibrated else None
         return json_reply(system_one_reply(body, asked, decided, calibration))
 
 
-def _calibration_routes(router: APIRouter, service: DecisionService, store: ModelStore | None) -> None:
+def _calibration_routes(router: APIRouter, service: GenerationService, store: ModelStore | None) -> None:
     path = "/v1/decide/calibration"
 
     @router.post(path, summary="Calibrate a model", response_model=CalibrationReply, responses=_WRITES)

@@ -1,4 +1,4 @@
-"""The services that LMDeploy's routes share: generation services and sessions."""
+"""What LMDeploy's routes share: the generation service and sessions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.lmdeploy.sessions import Sessions
 from jan_serve.dialects.served_models import ServedModels
-from jan_serve.generation.embeddings import EmbeddingService
-from jan_serve.generation.pooling import PoolingService
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import StreamSettings
 
@@ -26,8 +24,6 @@ class LmdeployServices(msgspec.Struct, frozen=True):
     """
 
     generation: GenerationService
-    embeddings: EmbeddingService
-    pooling: PoolingService
     models: ServedModels
     sessions: Sessions
     streams: StreamSettings
@@ -40,8 +36,6 @@ def lmdeploy_services(services: Services) -> LmdeployServices:
         generation=GenerationService(
             models, services.preparer, running, None if control is None else control.links
         ),
-        embeddings=EmbeddingService(models, running),
-        pooling=PoolingService(models, running),
         models=models,
         sessions=Sessions(),
         streams=msgspec.structs.replace(services.streams, ping_s=_NO_PINGS),

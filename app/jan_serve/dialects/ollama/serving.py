@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -23,30 +22,8 @@ from jan_serve.dialects.ollama.parse_common import Job, thinking
 from jan_serve.dialects.ollama.render_common import AnswerLines, ReplyHead, Shape, WholeAnswer, line
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.errors import UnsupportedOperation
-from jan_serve.generation.embeddings import EmbeddingService
-from jan_serve.generation.ports import EngineClient
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
-
-
-class HeldModel(NamedTuple):
-    """Services that use one model under one lease, whatever name they are given. load_ns: until it was held."""
-
-    embeddings: EmbeddingService
-    generation: GenerationService
-    load_ns: int
-
-
-class _Held(NamedTuple):
-    """ModelLeases of a model that is held already."""
-
-    client: EngineClient
-
-    @asynccontextmanager
-    async def lease(
-        self, name: str | None, keep_alive_s: float | None = None
-    ) -> AsyncGenerator[EngineClient]:
-        yield self.client
 
 
 class Serving:
@@ -54,7 +31,6 @@ class Serving:
 
     def __init__(self, services: Services, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.generation = GenerationService(services.models, services.preparer, services.running)
-        self._running = services.running
         self.models = services.models
         self.preparer = services.preparer
         self.now = now
@@ -89,20 +65,6 @@ class Serving:
                 if isinstance(fitted.prompt, InfillPrompt):
                     raise Unsupported(job.name, "insert") from None
                 raise
-
-    @asynccontextmanager
-    async def hold(self, name: str, keep_alive_s: float | None) -> AsyncGenerator[HeldModel]:
-        """Load a model and hold it, so that `keep_alive_s` counts from the end. Raises as ModelLeases.lease."""
-        started = time.perf_counter_ns()
-        with self._running.enter() as deadline:
-            async with AsyncExitStack() as stack:
-                lease = self.models.lease(name, keep_alive_s)
-                held = _Held(await deadline.wait(stack.enter_async_context(lease)))
-                yield HeldModel(
-                    EmbeddingService(held, self._running),
-                    GenerationService(held, self.preparer, self._running),
-                    time.perf_counter_ns() - started,
-                )
 
     async def load(self, request: Request, name: str, keep_alive_s: float | None) -> int:
         """Load a model; returns the nanoseconds that it took. Raises as ModelLeases.lease."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
-from jan_serve.generation.leases import DefaultingLeases
+from jan_serve.generation.service import GenerationService, exact_name, name_or_default
 from jan_serve.http.deferred_routes import DeferredRoutes
 from jan_serve.http.json_body import JsonRoute
 
@@ -17,22 +17,23 @@ _AddRoutes = Callable[[APIRouter], None]
 
 def openai_router(services: Services, *, serves_unknown_names: bool, response_store_bytes: int) -> APIRouter:
     """serves_unknown_names: the default model answers for models that do not exist."""
-    leases = DefaultingLeases(services.models) if serves_unknown_names else services.models
+    names = name_or_default if serves_unknown_names else exact_name
+    service = GenerationService(services.models, services.preparer, services.running, names=names)
 
     def completions(router: APIRouter) -> None:
         from jan_serve.dialects.openai.completions.routes import add_completion_route
 
-        add_completion_route(router, services, leases)
+        add_completion_route(router, services, service)
 
     def chat(router: APIRouter) -> None:
         from jan_serve.dialects.openai.chat.routes import add_chat_route
 
-        add_chat_route(router, services, leases)
+        add_chat_route(router, services, service)
 
     def embeddings(router: APIRouter) -> None:
         from jan_serve.dialects.openai.embeddings.routes import add_embedding_route
 
-        add_embedding_route(router, services, leases)
+        add_embedding_route(router, service)
 
     def models(router: APIRouter) -> None:
         from jan_serve.dialects.openai.jan_extras.routes_models import add_model_routes
@@ -42,22 +43,22 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
     def extras(router: APIRouter) -> None:
         from jan_serve.dialects.openai.jan_extras.routes import add_extra_routes
 
-        add_extra_routes(router, services, leases)
+        add_extra_routes(router, services, service)
 
     def llama_server(router: APIRouter) -> None:
         from jan_serve.dialects.openai.llama_server.routes import add_llama_routes
 
-        add_llama_routes(router, services, leases)
+        add_llama_routes(router, services, service)
 
     def responses(router: APIRouter) -> None:
         from jan_serve.dialects.openai.responses.routes import add_response_routes
 
-        add_response_routes(router, services, leases, response_store_bytes)
+        add_response_routes(router, services, service, response_store_bytes)
 
     def transcriptions(router: APIRouter) -> None:
         from jan_serve.dialects.openai.transcriptions.routes import add_transcription_route
 
-        add_transcription_route(router, services, leases)
+        add_transcription_route(router, services, service)
 
     router = APIRouter(route_class=JsonRoute)
     router.routes += [

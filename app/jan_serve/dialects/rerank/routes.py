@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -22,7 +23,8 @@ from jan_serve.dialects.rerank.wire import (
     TextScore,
 )
 from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
-from jan_serve.generation.scoring.ranking import Ranked, RankingService
+from jan_serve.generation.scoring.ranking import Ranked, rank
+from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
@@ -42,17 +44,17 @@ _COHERE_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 def rerank_router(services: Services) -> APIRouter:
     router = APIRouter(route_class=JsonRoute, tags=["Reranking"])
-    ranking = RankingService(services.models, services.running)
+    service = GenerationService(services.models, services.preparer, services.running)
 
     async def ranked(request: Request, job: RankJob) -> Ranked:
-        work = ranking.rank(
-            job.model,
-            job.query,
-            job.documents,
+        work = partial(
+            rank,
+            query=job.query,
+            documents=job.documents,
             max_document_tokens=job.max_document_tokens,
             truncate=job.truncate,
         )
-        result = await while_connected(request, work)
+        result = await while_connected(request, service.with_model(job.model, work))
         record = record_of(request.scope)
         record.model, record.prompt_tokens = result.model, result.prompt_tokens
         return result

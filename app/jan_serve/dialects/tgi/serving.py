@@ -34,8 +34,7 @@ from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.errors import JanServeError
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
-from jan_serve.generation.leases import DefaultingLeases
-from jan_serve.generation.service import GenerationService
+from jan_serve.generation.service import GenerationService, name_or_default
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem, logged_problem
 from jan_serve.http.request_record import record_of
@@ -48,8 +47,9 @@ class Serving:
     """Shared by all requests. Unknown names of models mean the default one."""
 
     def __init__(self, services: Services, limits: GenerateLimits, metrics: TgiMetrics) -> None:
-        leases = DefaultingLeases(services.models)
-        self.generation = GenerationService(leases, services.preparer, services.running)
+        self.generation = GenerationService(
+            services.models, services.preparer, services.running, names=name_or_default
+        )
         self.models = services.models
         self.streams = msgspec.structs.replace(services.streams, ping=_PING)
         self.limits = limits

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from jan_serve.core.calibration import Calibration
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.scoring.decisions import Decided, Decision, DecisionService, Question
+from jan_serve.generation.scoring.decisions import Decided, Decision, Question, decide
+from jan_serve.generation.service import GenerationService
 
 MIN_EXAMPLES: Final = 10
 MIN_TEMPERATURE: Final = 0.1
@@ -32,7 +34,7 @@ class CalibratedModel(NamedTuple):
 
 
 async def calibrate(
-    service: DecisionService,
+    service: GenerationService,
     model: str | None,
     examples: Sequence[LabelledQuestion],
     *,
@@ -41,7 +43,7 @@ async def calibrate(
 ) -> CalibratedModel:
     """Weigh the options of all examples, text by text, and fit. decided: the last text's. See `check_enough`.
 
-    Raises as DecisionService.decide, and InvalidRequest for an answer that is impossible.
+    Raises as GenerationService.open and `decide`, and InvalidRequest for an answer that is impossible.
     """
     texts: dict[str, list[int]] = {}
     for index, example in enumerate(examples):
@@ -50,9 +52,10 @@ async def calibrate(
     decided: Decided | None = None
     for state, indices in texts.items():
         questions = [examples[index].question for index in indices]
-        decided = await service.decide(
-            model, state, questions, instructions=instructions, canonical=canonical
+        work = partial(
+            decide, state=state, questions=questions, instructions=instructions, canonical=canonical
         )
+        decided = await service.with_model(model, work)
         found |= zip(indices, decided.decisions, strict=True)
     assert decided is not None
     weighed = [(found[index].log_masses, example.answer) for index, example in enumerate(examples)]

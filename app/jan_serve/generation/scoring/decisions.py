@@ -6,7 +6,6 @@ import json
 import math
 import secrets
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -16,9 +15,7 @@ from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import TemplateError, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
-from jan_serve.generation.deadline import RunningRequests
-from jan_serve.generation.ports import EngineClient, ModelLeases
-from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.ipc.scoring import OptionQuestion, WeighOptions
 
 
@@ -69,77 +66,67 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
 
 
-class DecisionService:
-    """One instance serves all requests of a dialect."""
+async def decide(
+    model: LeasedModel,
+    state: str,
+    questions: Sequence[Question],
+    *,
+    instructions: str = "",
+    canonical: bool = False,
+) -> Decided:
+    """Weigh the options of all questions about `state`, which is read once. Cancelling the call aborts the work.
 
-    def __init__(self, models: ModelLeases, preparer: RequestPreparer, running: RunningRequests) -> None:
-        self._models = models
-        self._preparer = preparer
-        self._running = running
-
-    async def decide(
-        self,
-        model: str | None,
-        state: str,
-        questions: Sequence[Question],
-        *,
-        instructions: str = "",
-        canonical: bool = False,
-    ) -> Decided:
-        """Weigh the options of all questions about `state`, which is read once. Cancelling the call aborts the work.
-
-        instructions: for all questions. canonical: count only the vocabulary's own tokenisation of an option.
-        Raises InvalidRequest, ContextLengthExceeded (which names the questions), TemplateError, UnsupportedOperation,
-        Unavailable and EngineFailure.
-        """
-        with self._running.enter() as deadline:
-            async with AsyncExitStack() as stack:
-                client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
-                if client.facts.is_embedding_model:
-                    raise UnsupportedOperation(
-                        f"The model `{client.name}` does not write text, so it cannot choose.", param="model"
-                    )
-                before, after = await deadline.wait(self._around_question(client, state, instructions))
-                request = WeighOptions(
-                    id=client.next_id(),
-                    shared=(before,),
-                    questions=tuple(
-                        OptionQuestion((_asked(question) + after,), tuple(o.text for o in question.options))
-                        for question in questions
-                    ),
-                    canonical=canonical,
-                    adapters=chosen_adapters(None, client),
-                    cache_salt=cache_salt.get(),
-                )
-                answer = await deadline.wait(client.weigh(request))
-        return Decided(
-            model=client.name,
-            adapter=client.adapter,
-            decisions=tuple(
-                Decision(
-                    log_masses=weights.log_masses,
-                    tokenisations=weights.tokenisations,
-                    is_exact=weights.is_exact,
-                )
-                for weights in answer.answers
-            ),
-            prompt_tokens=answer.prompt_tokens,
-            cached_tokens=answer.cached_tokens,
+    instructions: for all questions. canonical: count only the vocabulary's own tokenisation of an option.
+    Raises InvalidRequest, ContextLengthExceeded (which names the questions), TemplateError, UnsupportedOperation and
+    EngineFailure.
+    """
+    client = model.client
+    if client.facts.is_embedding_model:
+        raise UnsupportedOperation(
+            f"The model `{client.name}` does not write text, so it cannot choose.", param="model"
         )
-
-    async def _around_question(self, client: EngineClient, state: str, instructions: str) -> tuple[str, str]:
-        """The chat's text before and after the place of a question, which follows the state. Thinking is off."""
-        place = f"[question {secrets.token_hex(8)}]"
-        system = (Message(role="system", content=instructions),) if instructions else ()
-        message = Message(role="user", content=f"{state}\n\n{place}")
-        prompt = ChatPrompt(messages=(*system, message), template_kwargs={"enable_thinking": False})
-        text = await self._preparer.chat_text(prompt, client)
-        before, found, after = text.partition(place)
-        if not found or place in after:
-            raise TemplateError(
-                "The chat template changes its messages: this model cannot be asked typed questions."
+    before, after = await _around_question(model, state, instructions)
+    request = WeighOptions(
+        id=client.next_id(),
+        shared=(before,),
+        questions=tuple(
+            OptionQuestion((_asked(question) + after,), tuple(o.text for o in question.options))
+            for question in questions
+        ),
+        canonical=canonical,
+        adapters=chosen_adapters(None, client),
+        cache_salt=cache_salt.get(),
+    )
+    answer = await model.wait(client.weigh(request))
+    return Decided(
+        model=client.name,
+        adapter=client.adapter,
+        decisions=tuple(
+            Decision(
+                log_masses=weights.log_masses,
+                tokenisations=weights.tokenisations,
+                is_exact=weights.is_exact,
             )
-        return before, after
+            for weights in answer.answers
+        ),
+        prompt_tokens=answer.prompt_tokens,
+        cached_tokens=answer.cached_tokens,
+    )
+
+
+async def _around_question(model: LeasedModel, state: str, instructions: str) -> tuple[str, str]:
+    """The chat's text before and after the place of a question, which follows the state. Thinking is off."""
+    place = f"[question {secrets.token_hex(8)}]"
+    system = (Message(role="system", content=instructions),) if instructions else ()
+    message = Message(role="user", content=f"{state}\n\n{place}")
+    prompt = ChatPrompt(messages=(*system, message), template_kwargs={"enable_thinking": False})
+    text = await model.chat_text(prompt)
+    before, found, after = text.partition(place)
+    if not found or place in after:
+        raise TemplateError(
+            "The chat template changes its messages: this model cannot be asked typed questions."
+        )
+    return before, after
 
 
 def rendered(value: Any) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from typing import Final
 
 import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import UnsupportedOperation
-from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.embeddings import to_floats
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.pooling import score_index
-from jan_serve.generation.ports import ModelLeases
 from jan_serve.ipc.messages import Embedded
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest
 
@@ -39,47 +37,35 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
 
 
-class RankingService:
-    """One instance serves all requests of a dialect."""
+async def rank(
+    model: LeasedModel,
+    query: str,
+    documents: Sequence[str],
+    *,
+    max_document_tokens: int | None = None,
+    truncate: bool = False,
+) -> Ranked:
+    """Score each document. Cancelling the call aborts the work. Options: see RankRequest.
 
-    def __init__(self, models: ModelLeases, running: RunningRequests) -> None:
-        self._models = models
-        self._running = running
-
-    async def rank(
-        self,
-        model: str | None,
-        query: str,
-        documents: Sequence[str],
-        *,
-        max_document_tokens: int | None = None,
-        truncate: bool = False,
-    ) -> Ranked:
-        """Score each document. Cancelling the call aborts the work. Options: see RankRequest.
-
-        Raises InvalidRequest, ContextLengthExceeded (which names the documents), UnsupportedOperation (no reranker),
-        Unavailable and EngineFailure.
-        """
-        with self._running.enter() as deadline:
-            async with AsyncExitStack() as stack:
-                client = await deadline.wait(stack.enter_async_context(self._models.lease(model)))
-                facts = client.facts
-                template, labels = _way_to_rank(client.name, facts)
-                request = RankRequest(
-                    id=client.next_id(),
-                    query=query,
-                    documents=tuple(documents),
-                    template=template,
-                    labels=labels,
-                    max_document_tokens=max_document_tokens,
-                    truncate=truncate,
-                )
-                answer = await deadline.wait(client.rank(request))
-                return Ranked(
-                    model=client.name,
-                    raw=_raw_scores(client.name, facts, answer),
-                    prompt_tokens=answer.prompt_tokens,
-                )
+    Raises InvalidRequest, ContextLengthExceeded (which names the documents), UnsupportedOperation (no reranker) and
+    EngineFailure.
+    """
+    template, labels = _way_to_rank(model.name, model.facts)
+    request = RankRequest(
+        id=model.client.next_id(),
+        query=query,
+        documents=tuple(documents),
+        template=template,
+        labels=labels,
+        max_document_tokens=max_document_tokens,
+        truncate=truncate,
+    )
+    answer = await model.wait(model.client.rank(request))
+    return Ranked(
+        model=model.name,
+        raw=_raw_scores(model.name, model.facts, answer),
+        prompt_tokens=answer.prompt_tokens,
+    )
 
 
 def probability(raw: float) -> float:

@@ -17,7 +17,6 @@ from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest, Creat
 from jan_serve.dialects.anthropic.messages.wire_reply import MessageBody, TokenCount
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
-from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
@@ -28,8 +27,7 @@ from jan_serve.http.sse import SSE_RESPONSE, named_frame
 _ID_BYTES = 12
 
 
-def add_message_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    service = GenerationService(leases, services.preparer, services.running)
+def add_message_routes(router: APIRouter, services: Services, service: GenerationService) -> None:
     streams = msgspec.structs.replace(services.streams, ping=PING)
 
     @router.post(

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -21,8 +22,8 @@ from jan_serve.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.dialects.shared.embedding_list import embedding_inputs, embedding_list
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.embeddings import to_floats
-from jan_serve.generation.pooling import Pooled
+from jan_serve.generation.embeddings import embed, to_floats
+from jan_serve.generation.pooling import Pooled, pool
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
@@ -72,9 +73,8 @@ def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: s
                 f"dimensions: must be 1 or more, got {str(body.dimensions)[:20]}", param="dimensions"
             )
         inputs = embedding_inputs(body.input)
-        result = await while_connected(
-            request, services.embeddings.embed(body.model, inputs, body.dimensions)
-        )
+        work = partial(embed, inputs=inputs, dimensions=body.dimensions)
+        result = await while_connected(request, services.generation.with_model(body.model, work))
         _record(request, result.model, result.prompt_tokens)
         data = await embedding_list(result.vectors, as_base64=body.encoding_format == "base64")
         usage: wire.EmbeddingUsage = {
@@ -88,7 +88,8 @@ def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str
     @router.post(f"{prefix}/pooling", tags=_TAGS, response_model=wire.PoolingReply)
     async def pooling(request: Request, body: wire.PoolingRequest) -> Response:
         """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
-        pooled = await while_connected(request, services.pooling.pool(body.model, pooling_inputs(body.input)))
+        work = partial(pool, inputs=pooling_inputs(body.input))
+        pooled = await while_connected(request, services.generation.with_model(body.model, work))
         _record(request, pooled.model, pooled.prompt_tokens)
         reply: wire.PoolingReply = {
             "id": f"pool-{uuid.uuid4().hex}",

@@ -21,7 +21,7 @@ from jan_serve.dialects.ollama.serving import Serving
 from jan_serve.dialects.shared.embedding_list import embedding_list
 from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.errors import ContextLengthExceeded
-from jan_serve.generation.embeddings import Embeddings
+from jan_serve.generation.embeddings import Embeddings, embed
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
@@ -81,18 +81,20 @@ async def _embed(
 ) -> tuple[Embeddings, int]:
     """The embeddings, and the nanoseconds until the model was held. cut: shorten inputs that are too long.
 
-    Raises as EmbeddingService.embed.
+    Raises as GenerationService.open and `embed`.
     """
     inputs: list[str | tuple[int, ...]] = list(texts)
-    async with serving.hold(name, keep_alive_s) as model:
+    started = time.perf_counter_ns()
+    async with serving.generation.open(name, keep_alive_s) as model:
+        load_ns = time.perf_counter_ns() - started
         for _ in range(len(inputs) + 1):
             try:
-                return await model.embeddings.embed(name, inputs, dimensions), model.load_ns
+                return await embed(model, inputs, dimensions), load_ns
             except ContextLengthExceeded as error:
                 index = error.item or 0
                 text = inputs[index]
                 if not cut or not isinstance(text, str):
                     raise
-                tokens = tuple((await model.generation.tokenize(name, text)).tokens)
+                tokens = tuple((await model.tokenize(text)).tokens)
                 inputs[index] = tokens[: error.n_ctx]
     raise AssertionError("every input was cut once")

@@ -17,13 +17,11 @@ from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import ReplyHead
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
-from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import SSE_RESPONSE
 
 
-def add_chat_route(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    service = GenerationService(leases, services.preparer, services.running)
+def add_chat_route(router: APIRouter, services: Services, service: GenerationService) -> None:
 
     @router.post(
         "/v1/chat/completions",

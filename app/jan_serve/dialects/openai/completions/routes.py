@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from functools import partial
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -22,14 +23,13 @@ from jan_serve.dialects.openai.render_common import ReplyHead
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.generation.batch import generate_batch
-from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import SSE_RESPONSE
 
 
-def add_completion_route(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    service = GenerationService(leases, services.preparer, services.running)
+def add_completion_route(router: APIRouter, services: Services, service: GenerationService) -> None:
 
     @router.post(
         "/v1/completions",
@@ -45,7 +45,8 @@ def add_completion_route(router: APIRouter, services: Services, leases: ModelLea
         prompts: list[str] = []
         for item in prompt_items(body) if body.echo or body.logprobs is not None else ():
             if isinstance(item, tuple):
-                item = await while_connected(request, service.detokenize(requests[0].model, item))
+                work = service.with_model(requests[0].model, partial(LeasedModel.detokenize, tokens=item))
+                item = await while_connected(request, work)
             prompts.append(item)
         form = CompletionForm(prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None)
         events = generate_batch(service.generate, requests)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.embeddings.wire import (
     CreateEmbeddingRequest,
     CreateEmbeddingResponse,
@@ -16,16 +17,14 @@ from jan_serve.dialects.openai.parse_common import require
 from jan_serve.dialects.shared.embedding_list import embedding_inputs, embedding_list
 from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.dialects.shared.wire_types import MAX_INT
-from jan_serve.generation.embeddings import EmbeddingService
-from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.embeddings import embed
+from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
 
 
-def add_embedding_route(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    service = EmbeddingService(leases, services.running)
-
+def add_embedding_route(router: APIRouter, service: GenerationService) -> None:
     @router.post(
         "/v1/embeddings",
         tags=["OpenAI V1"],
@@ -38,8 +37,8 @@ def add_embedding_route(router: APIRouter, services: Services, leases: ModelLeas
             require("dimensions", body.dimensions, 1, MAX_INT)
         inputs = embedding_inputs(body.input)
         keep = keep_alive_s(body.keep_alive)
-        embedding = service.embed(body.model or None, inputs, body.dimensions, keep_alive_s=keep)
-        result = await while_connected(request, embedding)
+        work = partial(embed, inputs=inputs, dimensions=body.dimensions)
+        result = await while_connected(request, service.with_model(body.model or None, work, keep))
         record = record_of(request.scope)
         record.model, record.prompt_tokens = result.model, result.prompt_tokens
         data = await embedding_list(result.vectors, as_base64=body.encoding_format == "base64")

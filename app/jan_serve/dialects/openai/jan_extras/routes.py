@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,15 +23,15 @@ from jan_serve.dialects.openai.jan_extras.wire import (
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.ports import ModelLeases
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 
 
-def add_extra_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    _add_token_routes(router, GenerationService(leases, services.preparer, services.running))
+def add_extra_routes(router: APIRouter, services: Services, service: GenerationService) -> None:
+    _add_token_routes(router, service)
     _add_grammar_route(router, services.preparer)
 
 
@@ -39,9 +41,8 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
     )
     async def tokenize(request: Request, body: TokenizeInputRequest) -> Response:
         """Tokenize a text: parses special tokens, and adds BOS and EOS if the model does."""
-        result = await while_connected(
-            request, service.tokenize(body.model or None, body.input, with_pieces=body.with_pieces)
-        )
+        tokenized = partial(LeasedModel.tokenize, text=body.input, with_pieces=body.with_pieces)
+        result = await while_connected(request, service.with_model(body.model or None, tokenized))
         answer: TokenizeInputResponse = {"tokens": result.tokens}
         if body.with_pieces:
             answer["pieces"] = [_piece(piece) for piece in result.pieces]
@@ -55,7 +56,8 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
     )
     async def count_query_tokens(request: Request, body: TokenizeInputRequest) -> Response:
         """Count the token ids that `/extras/tokenize` returns."""
-        result = await while_connected(request, service.tokenize(body.model or None, body.input))
+        tokenized = partial(LeasedModel.tokenize, text=body.input)
+        result = await while_connected(request, service.with_model(body.model or None, tokenized))
         return json_reply({"count": len(result.tokens)})
 
     @router.post(
@@ -69,7 +71,8 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
         for token in body.tokens:
             if not 0 <= token <= MAX_INT:
                 raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
-        text = await while_connected(request, service.detokenize(body.model or None, body.tokens))
+        detokenized = partial(LeasedModel.detokenize, tokens=body.tokens)
+        text = await while_connected(request, service.with_model(body.model or None, detokenized))
         return json_reply({"text": text})
 
 

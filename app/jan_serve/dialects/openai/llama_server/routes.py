@@ -22,7 +22,6 @@ from jan_serve.dialects.openai.llama_server.wire import (
 )
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
-from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
@@ -30,8 +29,7 @@ from jan_serve.http.sse import SSE_RESPONSE
 from jan_serve.placement.report import advice, lines
 
 
-def add_llama_routes(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    generation = GenerationService(leases, services.preparer, services.running)
+def add_llama_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:
 
     @router.post(
         "/infill",

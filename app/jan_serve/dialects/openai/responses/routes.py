@@ -24,7 +24,6 @@ from jan_serve.dialects.openai.responses.wire_items import InputItem
 from jan_serve.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
 from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, Problem, http_problem
@@ -32,9 +31,10 @@ from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import SSE_RESPONSE, named_frame
 
 
-def add_response_routes(router: APIRouter, services: Services, leases: ModelLeases, store_bytes: int) -> None:
+def add_response_routes(
+    router: APIRouter, services: Services, service: GenerationService, store_bytes: int
+) -> None:
     """store_bytes: size limit of the stored answers."""
-    service = GenerationService(leases, services.preparer, services.running)
     store = ResponseStore(store_bytes)
 
     @router.post(
@@ -71,7 +71,7 @@ def add_response_routes(router: APIRouter, services: Services, leases: ModelLeas
             )
 
     _kept_routes(router, store)
-    _count_route(router, services, leases, store)
+    _count_route(router, service, store)
 
 
 def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
@@ -101,8 +101,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
 
-def _count_route(router: APIRouter, services: Services, leases: ModelLeases, store: ResponseStore) -> None:
-    service = GenerationService(leases, services.preparer, services.running)
+def _count_route(router: APIRouter, service: GenerationService, store: ResponseStore) -> None:
 
     async def count(model_name: str | None, prompt: ChatPrompt) -> int:
         async with service.open(model_name) as model:

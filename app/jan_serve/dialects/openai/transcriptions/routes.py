@@ -17,14 +17,12 @@ from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.errors import InvalidAudio
 from jan_serve.generation.media_files import of_field
-from jan_serve.generation.ports import ModelLeases
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.multipart import form_fields
 from jan_serve.http.sse import SSE_RESPONSE
 
 
-def add_transcription_route(router: APIRouter, services: Services, leases: ModelLeases) -> None:
-    service = GenerationService(leases, services.preparer, services.running)
+def add_transcription_route(router: APIRouter, services: Services, service: GenerationService) -> None:
 
     @router.post(
         "/v1/audio/transcriptions",
