@@ -127,7 +127,6 @@ def create_app(
             renderer,
             now=lambda: datetime.now().astimezone(),
             profiles=profiles,
-            strip_billing_line=settings.strip_billing_line,
             media=MediaReader(decoder, image_fetcher(settings.image_hosts), _models_with(management)),
         ),
         running=running,
@@ -141,7 +140,7 @@ def create_app(
     served = [make(settings, services) for make in dialects]
     routers = [
         health_router(health, models, metrics, control),
-        page_router(page, "".join(dialect.greeting for dialect in served)),
+        page_router(page, "".join(dialect.head.greeting for dialect in served)),
         *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
         *(
             _management_routers(management, pulls, models, services, settings)
@@ -151,7 +150,7 @@ def create_app(
     ]
     routes = [
         *(route for router in routers for route in router.routes),
-        *(DeferredRoutes(dialect.router, dialect.paths) for dialect in served),
+        *(DeferredRoutes(dialect.router, dialect.head.paths) for dialect in served),
     ]
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
 
@@ -188,9 +187,9 @@ def _application(
     metrics: Metrics,
     parts: AppParts,
 ) -> FastAPI:
-    renderers = {prefix: render for dialect in dialects for prefix, render in dialect.errors.items()}
+    renderers = {prefix: render for dialect in dialects for prefix, render in dialect.head.errors.items()}
     envelopes = Envelopes(renderers, render_error)
-    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.open_paths)]
+    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.head.open_paths)]
     app = FastAPI(
         title="jan-serve",
         version=__version__,
@@ -219,6 +218,7 @@ def _middleware(
 ) -> list[Middleware]:
     """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
     keys = [key.get_secret_value() for key in settings.api_keys]
+    heads = [dialect.head for dialect in dialects]
     return [
         Middleware(Lingering),
         Middleware(
@@ -226,8 +226,8 @@ def _middleware(
             envelopes=envelopes,
             count=metrics.observe,
             lifecycle=lifecycle,
-            probe_paths=[path for dialect in dialects for path in dialect.probe_paths],
-            rewrites=[dialect.rewrite_head for dialect in dialects if dialect.rewrite_head is not None],
+            probe_paths=[path for head in heads for path in head.probe_paths],
+            rewrites=[head.rewrite_head for head in heads if head.rewrite_head is not None],
         ),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.host_names),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
@@ -242,17 +242,17 @@ def _middleware(
             DrainGuard,
             envelopes=envelopes,
             lifecycle=lifecycle,
-            open_paths=[path for dialect in dialects for path in dialect.drain_paths],
+            open_paths=[path for head in heads for path in head.drain_paths],
         ),
         Middleware(
             BodyGuard,
             envelopes=envelopes,
             lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            upload_paths=[path for dialect in dialects for path in dialect.upload_paths],
-            form_paths=[path for dialect in dialects for path in dialect.form_paths],
+            upload_paths=[path for head in heads for path in head.upload_paths],
+            form_paths=[path for head in heads for path in head.form_paths],
         ),
-        Middleware(HeadRequests, own_paths=[path for dialect in dialects for path in dialect.head_paths]),
+        Middleware(HeadRequests, own_paths=[path for head in heads for path in head.head_paths]),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 

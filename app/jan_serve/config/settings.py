@@ -212,8 +212,8 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     strip_billing_line: Annotated[
         bool,
         Field(
-            description="Remove a first line `x-anthropic-billing-header: …` from system prompts: it changes with each"
-            " request and would prevent reuse of the cached prompt."
+            description="Remove a first line `x-anthropic-billing-header: …` from system prompts of Anthropic's routes:"
+            " it changes with each request and would prevent reuse of the cached prompt."
         ),
         Flag(MODEL_GROUP),
     ] = True

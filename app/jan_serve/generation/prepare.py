@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from jan_serve.chat.billing_line import without_billing_line
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
@@ -86,18 +85,15 @@ class RequestPreparer:
         now: Callable[[], datetime],
         seed: Callable[[], int] = draw_seed,
         profiles: Profiles | None = None,
-        strip_billing_line: bool = True,
         media: MediaReader | None = None,
     ) -> None:
         """now: the local time, for templates that print the date. profiles: configuration of single models.
 
         media: None rejects all images and sounds.
 
-        strip_billing_line: see chat.billing_line.
         """
         self._grammars = grammars
         self._renderer = renderer
-        self._strip_billing_line = strip_billing_line
         self._profiles = profiles or no_profiles
         # Models whose missing template was logged.
         self._without_template: set[str] = set()
@@ -264,8 +260,7 @@ class RequestPreparer:
         template_facts = TemplateFacts(
             source=plan.template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
         )
-        messages = without_billing_line(prompt.messages) if self._strip_billing_line else prompt.messages
-        marked = await self._media.marked(messages, client)
+        marked = await self._media.marked(prompt.messages, client)
         tools = tuple(_without_dialect(tool) for tool in plan.tools)
         seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
         render = RenderRequest(prompt=seen, facts=template_facts, now=self._now())

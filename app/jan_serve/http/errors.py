@@ -36,6 +36,7 @@ from jan_serve.errors import (
     Unavailable,
 )
 from jan_serve.http.field_errors import FieldError, field_errors, summary_of
+from jan_serve.http.paths import ByPrefix
 
 logger = logging.getLogger(__name__)
 
@@ -105,23 +106,12 @@ class ClientGone(Exception):
 ErrorRenderer = Callable[[Problem], Response]
 
 
-class Envelopes:
-    """Error renderers by path. The longest prefix wins; a prefix covers whole path segments, and "/" the root alone."""
-
-    def __init__(self, renderers: Mapping[str, ErrorRenderer], default: ErrorRenderer) -> None:
-        """renderers: by path prefix. default: for all other paths."""
-        self._renderers = sorted(renderers.items(), key=lambda item: len(item[0]), reverse=True)
-        self._default = default
+class Envelopes(ByPrefix[ErrorRenderer]):
+    """Error renderers by path."""
 
     def render(self, path: str, problem: Problem, request_id: str = "") -> Response:
         """The response to a problem on this path, with the problem's headers."""
-        found = (
-            renderer
-            for prefix, renderer in self._renderers
-            if path == prefix or (prefix != "/" and path.startswith(prefix + "/"))
-        )
-        renderer = next(found, self._default)
-        response = renderer(msgspec.structs.replace(problem, request_id=request_id))
+        response = self[path](msgspec.structs.replace(problem, request_id=request_id))
         response.headers.update(problem.headers)
         return response
 

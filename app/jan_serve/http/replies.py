@@ -1,10 +1,11 @@
-"""JSON replies, on one line."""
+"""JSON on one line: replies, and events of streams."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -37,3 +38,13 @@ def json_reply(
     body: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> Response:
     return Response(json_bytes(body), status, dict(headers or {}), media_type="application/json")
+
+
+def frame(value: object) -> bytes:
+    """One event of an event stream."""
+    return b"data: " + json_bytes(value) + b"\n\n"
+
+
+def named_frame(value: Mapping[str, Any]) -> bytes:
+    """One event whose `event:` field repeats the member `type`."""
+    return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)

@@ -7,7 +7,7 @@ with an error event; the success mark (`[DONE]`) follows success only.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from jan_serve.core.closing import closing
 from jan_serve.errors import JanServeError
 from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.errors import Problem, internal_problem, logged_problem
-from jan_serve.http.replies import json_bytes
+from jan_serve.http.replies import frame
 from jan_serve.http.request_record import RequestRecord
 
 logger = logging.getLogger(__name__)
@@ -30,15 +30,6 @@ T = TypeVar("T")
 
 DONE: Final = b"data: [DONE]\n\n"
 PING: Final = b": ping\n\n"
-
-
-def frame(value: object) -> bytes:
-    return b"data: " + json_bytes(value) + b"\n\n"
-
-
-def named_frame(value: Mapping[str, Any]) -> bytes:
-    """One event whose `event:` field repeats the member `type`."""
-    return b"event: " + str(value["type"]).encode() + b"\n" + frame(value)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):

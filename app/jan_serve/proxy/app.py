@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from hashlib import blake2b
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
@@ -19,12 +20,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.core.cache_salt import cache_salt
-from jan_serve.core.models.latest_tag import without_latest
-from jan_serve.dialects.anthropic.claude_names import names_for
-from jan_serve.dialects.anthropic.paths import MESSAGES, rewrite_head
-from jan_serve.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
-from jan_serve.dialects.ollama.paths import GREETING
-from jan_serve.dialects.openai import paths as openai
+from jan_serve.core.models.default_tag import without_default_tag
+from jan_serve.dialects.head import Head, ModelList, Route
+from jan_serve.dialects.heads import HEADS
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.prompt_keys import NO_KEYS
@@ -38,7 +36,7 @@ from jan_serve.http.guards.origin import OriginGuard
 from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.page_files import Page
-from jan_serve.http.page_paths import ASSETS_PATH, PAGE_PATH, is_page_path
+from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH, is_page_path
 from jan_serve.http.request_context import RequestContext
 from jan_serve.http.request_record import record_of
 from jan_serve.http.strict_json import JsonReader
@@ -49,18 +47,21 @@ from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.proxy.forwarding import Call, Forwarder, while_client_waits
 from jan_serve.proxy.handlers import Handler, Handlers
 from jan_serve.proxy.management_guard import ManagementGuard
-from jan_serve.proxy.merged_lists import ANTHROPIC, LM_STUDIO, LOADED, TAGS, MergedLists
+from jan_serve.proxy.merged_lists import MergedLists
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
 from jan_serve.proxy.problems import MAX_HOPS, too_many_hops
 from jan_serve.proxy.relay_headers import hops_of, to_node
 from jan_serve.proxy.request_facts import RequestFacts, keys_of, read_facts, read_form_facts
-from jan_serve.proxy.routes import FORMS, Route, RouteTable
+from jan_serve.proxy.routes import RouteTable
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.networks import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
 from jan_serve.resources import page_folder
+
+_LISTS: Final[tuple[ModelList, ...]] = tuple(each for head in HEADS for each in head.lists)
+_FORMS: Final = tuple(path for head in HEADS for path in head.form_paths)
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ class Proxy:
         self.settings = settings
         self.lifecycle = Lifecycle()
         self.json = JsonReader(settings.max_json_depth)
-        self.page = Page(page_folder(), GREETING)
+        self.page = Page(page_folder(), "".join(head.greeting for head in HEADS))
         rng = random.Random(secrets.randbits(64))
         tls = (
             ssl.create_default_context(cafile=str(settings.node_ca)) if settings.node_ca is not None else None
@@ -133,13 +134,15 @@ class Router:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
-        self.table = proxy.handlers.table | _list_handlers(proxy)
+        lists: dict[str, dict[str, Handler]] = {
+            each.path: {"GET": partial(proxy.lists.whole, each)} for each in _LISTS
+        }
+        self.table = proxy.handlers.table | lists
         self._routes = RouteTable()
         self._patterns = {path: Pattern(path) for path in self.table}
         self.models: dict[str, Callable[[str], Awaitable[Response]]] = {
             "/v1/models/": proxy.handlers.model,
-            ANTHROPIC.path + "/": proxy.lists.anthropic_model,
-            LM_STUDIO.path + "/": proxy.lists.lm_studio_model,
+            **{f"{each.path}/": partial(proxy.lists.one, each) for each in _LISTS if each.names is not None},
         }
         self._salt = secrets.token_bytes(16)
         self._envelopes = envelopes()
@@ -189,15 +192,16 @@ class Router:
             response = await self.models[prefix](unquote(path.removeprefix(prefix)))
             await response(scope, receive, send)
             return
-        route = self._routes.find(path)
-        if route is None:
+        found = self._routes.find(path)
+        if found is None:
             raise http_problem(HTTPStatus.NOT_FOUND, "not_found", "There is no such route on this proxy.")
+        route, head = found
         scope["route"] = Pattern(route.pattern)
         if method not in route.methods:
             raise _wrong_method(route.methods)
-        await self._forward(route, scope, receive, send)
+        await self._forward(route, head, scope, receive, send)
 
-    async def _forward(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward(self, route: Route, head: Head, scope: Scope, receive: Receive, send: Send) -> None:
         hops = hops_of(scope["headers"])
         if hops >= MAX_HOPS:
             raise too_many_hops()
@@ -207,13 +211,15 @@ class Router:
         client = scope["client"][0] if scope.get("client") else None
         query = scope["query_string"]
         path = scope["raw_path"] + (b"?" + query if query else b"")
+        for each in HEADS:
+            form = each.body_path(scope["path"], body)
+            if form != scope["path"]:
+                scope[FORM_PATH], head = form, each
         if facts is not None and facts.model is not None:
-            facts = msgspec.structs.replace(facts, model=self._known_name(route.pattern, facts.model))
-        if scope["path"] == SHARED_PATH and is_lmdeploy_body(body):
-            scope[FORM_PATH] = LMDEPLOY_PATH
+            facts = msgspec.structs.replace(facts, model=self._known_name(head, facts.model))
         keys = NO_KEYS
         if facts is not None and settings.strategy == "prefix":
-            keys = await self._proxy.json.work(body, partial(keys_of, facts, self._salt))
+            keys = await self._proxy.json.work(body, partial(keys_of, facts, head, self._salt))
         call = Call(
             route=route,
             method=scope["method"],
@@ -231,7 +237,7 @@ class Router:
 
     async def _facts(self, route: Route, scope: Scope, body: bytes) -> RequestFacts:
         """Raises InvalidRequest, and InvalidJson for a body that nodes would refuse too."""
-        if route.is_form:
+        if route.pattern in _FORMS:
             return read_form_facts(Headers(scope=scope).get("content-type", ""), body)
         content = await self._proxy.json.decode(body)
         return await self._proxy.json.work(body, partial(read_facts, content, body))
@@ -241,12 +247,9 @@ class Router:
         salt = cache_salt.get()
         return blake2b(salt.encode(), digest_size=16, key=self._salt).hexdigest() if salt else ""
 
-    def _known_name(self, pattern: str, model: str) -> str:
-        """Under which a node has the model: Ollama's clients add a tag, and Anthropic's name models of theirs."""
-        names = [
-            *(names_for(model) if pattern.startswith(MESSAGES) else (model,)),
-            without_latest(model),
-        ]
+    def _known_name(self, head: Head, model: str) -> str:
+        """Under which a node has the model."""
+        names = (*head.names(model), without_default_tag(model))
         return next((name for name in names if self._proxy.fleet.has_model(name)), model)
 
 
@@ -262,23 +265,12 @@ async def _body(receive: Receive) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _list_handlers(proxy: Proxy) -> dict[str, dict[str, Handler]]:
-    lists = proxy.lists
-    return {
-        TAGS.path: {"GET": lists.tags},
-        LOADED.path: {"GET": lists.loaded},
-        LM_STUDIO.path: {"GET": lists.lm_studio},
-        ANTHROPIC.path: {"GET": lists.anthropic},
-        "/lmdeploy/v1/models": {"GET": proxy.handlers.models},
-    }
-
-
 def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifecycle: Lifecycle) -> ASGIApp:
     """Outermost last, in the order of the server: the Host check precedes all others."""
     forms = envelopes()
     app = HeadRequests(app)
     app = BodyGuard(
-        app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes, form_paths=FORMS
+        app, envelopes=forms, lifecycle=lifecycle, max_bytes=settings.max_body_bytes, form_paths=_FORMS
     )
     app = DrainGuard(app, envelopes=forms, lifecycle=lifecycle, open_paths=("/extras/nodes", "/nodes/status"))
     app = ManagementGuard(app, envelopes=forms, settings=settings)
@@ -290,7 +282,7 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
         count=metrics.observe,
         lifecycle=lifecycle,
         probe_paths=("/extras/nodes",),
-        rewrites=(rewrite_head, openai.rewrite_head),
+        rewrites=[head.rewrite_head for head in HEADS if head.rewrite_head is not None],
     )
     return Lingering(app)
 

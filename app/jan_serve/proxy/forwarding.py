@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from jan_serve.dialects.head import Route
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import Attempts, Ending
@@ -26,7 +27,6 @@ from jan_serve.proxy.answer_relay import AnswerRelay
 from jan_serve.proxy.patience import Patience
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.request_facts import RequestFacts
-from jan_serve.proxy.routes import Route
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_client import Headers, NodeClient

@@ -64,6 +64,7 @@ class Handlers:
             "/nodes/terminate": {"POST": self.terminate},
             "/nodes/terminate_all": {"GET": self.terminate_all},
             "/v1/models": {"GET": self.models},
+            "/lmdeploy/v1/models": {"GET": self.models},
             "/distserve/connection_warmup": {"POST": self.warm_up},
             "/distserve/gc": {"POST": self.collect_garbage},
             "/extras/nodes": {"GET": self.nodes},

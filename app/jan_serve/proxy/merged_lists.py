@@ -1,4 +1,4 @@
-"""Lists of models in other protocols than LMDeploy's: what the nodes say, merged, each model once."""
+"""Lists of models as protocols have them: what the nodes say, merged, each model once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.dialects.anthropic import paths as anthropic_paths
-from jan_serve.dialects.anthropic.claude_names import names_for
-from jan_serve.dialects.anthropic.limits import MAX_PAGE
-from jan_serve.dialects.anthropic.models.render import page
-from jan_serve.errors import InvalidRequest, ModelNotFound
+from jan_serve.dialects.head import ModelList, Row
+from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node
 from jan_serve.http.replies import json_reply
@@ -26,35 +22,10 @@ from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_client import NodeClient
 from jan_serve.proxy.upstream.node_url import known_url
 
-Row = dict[str, Any]
-
 LIST_S: Final = 3.0
 KEPT_S: Final = 2.0
 """Programs ask again and again, and each question goes to many nodes."""
 _AT_ONCE: Final = 64
-
-
-class ListRoute(msgspec.Struct, frozen=True):
-    """path: at the proxy and its nodes. member: of the body that has the rows. name: of a row. rank: rows of a higher
-    one come first, and of several rows for a model the first one counts. is_momentary: it tells what each node does
-    now, so that all are asked; else only as many as have all models."""
-
-    path: str
-    member: str
-    name: str
-    rank: Callable[[Row], Any] = lambda row: 0
-    is_momentary: bool = False
-    query: str = ""
-
-
-TAGS: Final = ListRoute("/api/tags", "models", "name", lambda row: str(row.get("modified_at")))
-LOADED: Final = ListRoute(
-    "/api/ps", "models", "name", lambda row: str(row.get("expires_at")), is_momentary=True
-)
-LM_STUDIO: Final = ListRoute(
-    "/api/v0/models", "data", "id", lambda row: row.get("state") == "loaded", is_momentary=True
-)
-ANTHROPIC: Final = ListRoute(f"{anthropic_paths.PREFIX}/v1/models", "data", "id", query=f"?limit={MAX_PAGE}")
 
 
 class MergedLists:
@@ -69,31 +40,19 @@ class MergedLists:
         self._asking: dict[str, asyncio.Task[list[Row]]] = {}
         self._found: dict[str, tuple[float, list[Row]]] = {}
 
-    async def tags(self, request: Request) -> Response:
-        return json_reply({"models": await self.rows(TAGS)})
+    async def whole(self, route: ModelList, request: Request) -> Response:
+        """Raises InvalidRequest."""
+        return json_reply(route.body(await self.rows(route), request.query_params))
 
-    async def loaded(self, request: Request) -> Response:
-        return json_reply({"models": await self.rows(LOADED)})
+    async def one(self, route: ModelList, name: str) -> Response:
+        by_name = {row[route.name]: row for row in await self.rows(route)}
+        names = (name,) if route.names is None else route.names(name)
+        found = next((by_name[each] for each in names if each in by_name), None)
+        if found is None:
+            raise ModelNotFound(name)
+        return json_reply(found)
 
-    async def lm_studio(self, request: Request) -> Response:
-        return json_reply({"object": "list", "data": await self.rows(LM_STUDIO)})
-
-    async def lm_studio_model(self, name: str) -> Response:
-        return json_reply(await self._row(LM_STUDIO, name, (name,)))
-
-    async def anthropic(self, request: Request) -> Response:
-        """A page of it. Raises InvalidRequest."""
-        query = request.query_params
-        limit = query.get("limit", "20")
-        if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MAX_PAGE):
-            raise InvalidRequest(f"limit: must be a number from 1 to {MAX_PAGE}", param="limit")
-        rows = cast(Any, await self.rows(ANTHROPIC))
-        return json_reply(page(rows, int(limit), query.get("after_id"), query.get("before_id")))
-
-    async def anthropic_model(self, name: str) -> Response:
-        return json_reply(await self._row(ANTHROPIC, name, names_for(name)))
-
-    async def rows(self, route: ListRoute) -> list[Row]:
+    async def rows(self, route: ModelList) -> list[Row]:
         """All that ask meanwhile wait for one answer. Raises HttpError if no node says anything."""
         at_s, rows = self._found.get(route.path, (float("-inf"), []))
         if self._clock() - at_s < KEPT_S:
@@ -104,19 +63,12 @@ class MergedLists:
             asking.add_done_callback(partial(self._done, route))
         return await asyncio.shield(asking)
 
-    def _done(self, route: ListRoute, asking: asyncio.Task[list[Row]]) -> None:
+    def _done(self, route: ModelList, asking: asyncio.Task[list[Row]]) -> None:
         del self._asking[route.path]
         if not asking.cancelled() and asking.exception() is None:
             self._found[route.path] = self._clock(), asking.result()
 
-    async def _row(self, route: ListRoute, name: str, names: Iterable[str]) -> Row:
-        by_name = {row[route.name]: row for row in await self.rows(route)}
-        found = next((by_name[each] for each in names if each in by_name), None)
-        if found is None:
-            raise ModelNotFound(name)
-        return found
-
-    async def _merged(self, route: ListRoute) -> list[Row]:
+    async def _merged(self, route: ModelList) -> list[Row]:
         listed: list[Row] = []
         failed: list[tuple[Node, NodeFailure]] = []
         has_answer = False
@@ -145,7 +97,7 @@ class MergedLists:
             rows.setdefault(row[route.name], row)
         return list(rows.values())
 
-    async def _ask(self, route: ListRoute, node: Node) -> list[Row] | NodeFailure | None:
+    async def _ask(self, route: ModelList, node: Node) -> list[Row] | NodeFailure | None:
         """None from a node that does not have the protocol."""
         try:
             async with self._turns:
@@ -182,7 +134,7 @@ def _with_all_models(nodes: Iterable[Node]) -> list[Node]:
     return chosen
 
 
-def _rows_of(route: ListRoute, content: Any) -> list[Row] | None:
+def _rows_of(route: ModelList, content: Any) -> list[Row] | None:
     found = cast(dict[str, Any], content).get(route.member) if isinstance(content, dict) else None
     if not isinstance(found, list):
         return None

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.chat.billing_line import cut_billing_line
+from jan_serve.dialects.head import Head
+from jan_serve.dialects.heads import HEADS
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
 from jan_serve.http.multipart import form_fields
 
 MAX_MODEL: Final = 1024
-_NODE_FIELDS: Final = ("migration_request", "with_cache", "preserve_cache")
+_INNER: Final = tuple(name for head in HEADS for name in head.inner_members)
 _ROUTED: Final = frozenset({"model", "stream"})
 _TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
 _FALSE: Final = frozenset({"false", "f", "no", "n", "off", "0"})
-"""In forms, and in LMDeploy's API."""
+"""In forms, and in the JSON of lax clients."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67][0-9a-fA-F]")
-_PROMPTS: Final = (
-    "tools",
-    "system",
-    "systemInstruction",
-    "instructions",
-    "messages",
-    "prompt",
-    "input",
-    "inputs",
-    "input_ids",
-    "state",
-)
-"""In the order in which templates put them."""
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -53,7 +40,7 @@ def read_facts(content: object, body: bytes) -> RequestFacts:
         raise InvalidRequest("The request body must be a JSON object.")
     fields = cast(dict[str, Any], content)
     _check_unique(body)
-    for name in _NODE_FIELDS:
+    for name in _INNER:
         if fields.get(name):
             raise InvalidRequest(f"{name}: only the proxy may send this to a node", param=name)
     model = _checked_model(fields.get("model"))
@@ -76,9 +63,9 @@ def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
     )
 
 
-def keys_of(facts: RequestFacts, salt: bytes) -> PromptKeys:
-    """The keys of the prompt's prefixes."""
-    parts = list(_parts(facts.body))
+def keys_of(facts: RequestFacts, head: Head, salt: bytes) -> PromptKeys:
+    """The keys of the prompt's prefixes. head: of the request's protocol."""
+    parts = list(_parts(facts.body, head))
     return prompt_keys(salt, facts.model or "", parts) if parts else NO_KEYS
 
 
@@ -89,7 +76,7 @@ def _checked_model(model: object) -> str | None:
 
 
 def _streams(value: object) -> bool:
-    """Also as LMDeploy's clients write it. Raises InvalidRequest."""
+    """Raises InvalidRequest."""
     if value is None or isinstance(value, bool):
         return bool(value)
     text = str(value).lower() if isinstance(value, str | int) else ""
@@ -102,27 +89,23 @@ def _repeated(name: str) -> InvalidRequest:
     return InvalidRequest(f"{name}: occurs more than once in the request body", param=name)
 
 
-def _parts(body: dict[str, Any]) -> Iterator[bytes]:
-    for name in _PROMPTS:
+def _parts(body: dict[str, Any], head: Head) -> Iterator[bytes]:
+    for name in head.prompt_members:
         value = body.get(name)
         match value:
             case None:
                 continue
             case str():
-                yield (
-                    cut_billing_line(value).encode("utf-8", "replace")
-                    if name == "system"
-                    else value.encode("utf-8", "replace")
-                )
+                yield (head.cut_system(value) if name == "system" else value).encode("utf-8", "replace")
             case list():
                 for number, item in enumerate(cast(list[object], value)):
-                    yield _item(item, is_first=number == 0)
+                    yield _item(item, head.cut_system if number == 0 else None)
             case _:
                 yield _encode(value)
 
 
-def _item(item: object, *, is_first: bool) -> bytes:
-    """A message, tool or part, without what changes although the prompt stays: cache marks, a billing line."""
+def _item(item: object, cut_system: Callable[[str], str] | None) -> bytes:
+    """A message, tool or part, without what changes although the prompt stays: cache marks, and what is cut."""
     if not isinstance(item, dict):
         return _encode(item)
     fields = cast(dict[str, Any], item)
@@ -130,10 +113,10 @@ def _item(item: object, *, is_first: bool) -> bytes:
     content = fields.get("content")
     if isinstance(content, list):
         fields["content"] = [_without_mark(part) for part in cast(list[object], content)]
-    elif is_first and isinstance(content, str) and fields.get("role") == "system":
-        fields["content"] = cut_billing_line(content)
-    elif is_first and isinstance(fields.get("text"), str):
-        fields["text"] = cut_billing_line(fields["text"])
+    elif cut_system is not None and isinstance(content, str) and fields.get("role") == "system":
+        fields["content"] = cut_system(content)
+    elif cut_system is not None and isinstance(fields.get("text"), str):
+        fields["text"] = cut_system(fields["text"])
     return _encode(fields)
 
 

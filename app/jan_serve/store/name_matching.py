@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from jan_serve.core.models.latest_tag import has_latest, without_latest
+from jan_serve.core.models.default_tag import has_default_tag, without_default_tag
 from jan_serve.errors import AdapterNotFound
 from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
@@ -23,16 +23,15 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
     alone or with `:QUANT`; a prefix of the canonical or file name.
     """
-    wanted = without_suffix(_without_hub(without_latest(name)))
+    wanted = without_suffix(_without_hub(without_default_tag(name)))
     return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
 
 
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     """As `best_matches`, without prefixes."""
     found = _exact_matches(without_suffix(_without_hub(name)), entries)
-    if not found and has_latest(name):
-        # Ollama's clients name a tag always.
-        return exact_matches(without_latest(name), entries)
+    if not found and has_default_tag(name):
+        return exact_matches(without_default_tag(name), entries)
     return found
 
 
@@ -61,8 +60,8 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
         for entry in entries
         if any(folded == known.casefold() for rule in rules for known in rule(entry))
     ]
-    if not found and has_latest(name):
-        return deletion_matches(without_latest(name), entries)
+    if not found and has_default_tag(name):
+        return deletion_matches(without_default_tag(name), entries)
     return found
 
 
@@ -148,11 +147,11 @@ def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
 
 def _aliases(entry: ModelEntry) -> tuple[str, ...]:
     aliases = entry.all_aliases
-    return (*aliases, *(without_latest(alias) for alias in aliases if has_latest(alias)))
+    return (*aliases, *(without_default_tag(alias) for alias in aliases if has_default_tag(alias)))
 
 
 def _variants(entry: ModelEntry) -> tuple[str, ...]:
-    return tuple(without_latest(name) for name in entry.variants)
+    return tuple(without_default_tag(name) for name in entry.variants)
 
 
 def _repo_names(entry: ModelEntry) -> tuple[str, ...]:

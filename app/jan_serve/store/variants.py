@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.models.latest_tag import without_latest
+from jan_serve.core.models.default_tag import without_default_tag
 from jan_serve.core.models.variant import Variant
 from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.files.exhaustion import raise_if_exhausted
@@ -102,7 +102,7 @@ def is_named(variant: str, name: str) -> bool:
 
 
 def _key(name: str) -> str:
-    return without_latest(name).casefold()
+    return without_default_tag(name).casefold()
 
 
 def _read(path: Path) -> Variant | None:

@@ -157,7 +157,8 @@ async def test_a_client_that_leaves_inside_its_body_is_no_failure_of_ours(
         async with raw_client(port) as client:
             await client.send(raw_post(path, b"{}" * 50)[:-50])
         await until(lambda: any(record.name == "jan_serve.request" for record in caplog.records))
-    assert [record.getMessage() for record in caplog.records] == [f"POST {path} 499"]
+    told = [record for record in caplog.records if record.name.startswith("jan_serve") or record.levelno > 20]
+    assert [record.getMessage() for record in told] == [f"POST {path} 499"]
 
 
 async def test_a_reader_that_is_stuck_is_dropped_and_hurts_nobody() -> None:

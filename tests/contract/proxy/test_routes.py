@@ -10,7 +10,7 @@ import pytest
 from jan_serve.api.app import create_app
 from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.http.deferred_routes import all_routes
-from jan_serve.http.page_paths import is_page_path
+from jan_serve.http.paths import is_page_path
 from jan_serve.proxy.routes import RouteTable
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
@@ -108,7 +108,7 @@ async def test_every_route_of_a_server_is_decided_upon(tmp_path: Path) -> None:
     forwarded = {
         (method, path)
         for method, path in served - own
-        if (route := table.find(path)) is not None and method in route.methods
+        if (found := table.find(path)) is not None and method in found[0].methods
     }
     kept = [tuple(each.split(" ", 1)) for group in AT_THE_NODE.values() for each in group]
     assert len(kept) == len(set(kept))

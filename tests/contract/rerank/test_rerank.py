@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jan_serve.dialects.rerank.head import PLAIN
 from jan_serve.dialects.rerank.parse import RankJob
-from jan_serve.dialects.rerank.paths import PLAIN
 from jan_serve.dialects.rerank.render import best_first
 from jan_serve.generation.scoring.ranking import Ranked
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts

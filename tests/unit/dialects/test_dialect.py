@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,11 +19,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jan_serve import dialects
 from jan_serve.api.app import create_app
 from jan_serve.config import Settings
 from jan_serve.core.events import Finished, GenerationEvent, TextDelta
 from jan_serve.core.request import GenerationRequest, TextPrompt
 from jan_serve.dialects.dialect import Dialect, Services
+from jan_serve.dialects.head import Head
+from jan_serve.dialects.heads import HEADS
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.dialects.shared.answers import answer_stream
 from jan_serve.dialects.shared.wire_types import WireModel
@@ -30,9 +35,9 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.http.deferred_routes import all_routes
 from jan_serve.http.errors import Problem
 from jan_serve.http.json_body import JsonRoute
+from jan_serve.http.paths import reroute
 from jan_serve.http.replies import json_bytes, json_reply
 from jan_serve.http.request_record import RequestRecord
-from jan_serve.http.reroute import reroute
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fake_control import FakeControl
@@ -86,6 +91,15 @@ def rewrite_head(scope: Scope) -> None:
         reroute(scope, PREFIX + scope["path"])
 
 
+HEAD = Head(
+    errors={PREFIX: render_error},
+    rewrite_head=rewrite_head,
+    open_paths=(PREFIX + "/",),
+    probe_paths=(PREFIX + "/",),
+    drain_paths=(PREFIX + "/",),
+)
+
+
 def small_dialect(settings: Settings, services: Services) -> Dialect:
     router = APIRouter(route_class=JsonRoute, tags=["Small"])
     generation = GenerationService(services.models, services.preparer, services.running)
@@ -127,13 +141,9 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
         document["paths"][PREFIX + "/ask"]["post"]["description"] = "Amended."
 
     return Dialect(
+        HEAD,
         lambda: router,
-        errors={PREFIX: render_error},
-        rewrite_head=rewrite_head,
         middleware=(Middleware(Version, version="7"),),
-        open_paths=(PREFIX + "/",),
-        probe_paths=(PREFIX + "/",),
-        drain_paths=(PREFIX + "/",),
         amend_document=amend_document,
     )
 
@@ -229,8 +239,7 @@ def test_it_amends_the_document_and_nothing_else_changes() -> None:
     assert {path: found[path] for path in before} == before
 
 
-@pytest.mark.parametrize("make", DIALECTS, ids=lambda make: make.__name__)
-def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory) -> None:
+def dialect_of(make: DialectFactory) -> Dialect:
     made: list[Dialect] = []
 
     def kept(settings: Settings, services: Services) -> Dialect:
@@ -241,9 +250,29 @@ def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory
     create_app(
         make_settings(), FakeModels(), render_inline, translate_inline, control=control, dialects=(kept,)
     )
-    [dialect] = made
+    return made[0]
+
+
+@pytest.mark.parametrize("make", DIALECTS, ids=lambda make: make.__name__)
+def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory) -> None:
+    dialect = dialect_of(make)
     for route in all_routes(dialect.router().routes):
         assert isinstance(route, APIRoute)
-        assert any(route.path == path or route.path.startswith(f"{path}/") for path in dialect.paths), (
+        assert any(route.path == path or route.path.startswith(f"{path}/") for path in dialect.head.paths), (
             route.path
         )
+
+
+def test_the_proxy_has_the_heads_of_the_server_in_its_order() -> None:
+    assert [dialect_of(make).head for make in DIALECTS] == list(HEADS)
+
+
+def test_a_contract_keeps_every_dialect_from_the_others() -> None:
+    folder = Path(dialects.__file__).parent
+    names = {f"jan_serve.dialects.{head.parent.name}" for head in folder.glob("*/head.py")}
+    contracts = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    apart = next(set(each["modules"]) for each in contracts if each["type"] == "independence")
+    proxied = next(
+        set(each["forbidden_modules"]) for each in contracts if each["name"].startswith("the proxy names")
+    )
+    assert apart == names == proxied - {"jan_serve.api"}

@@ -36,7 +36,6 @@ pytestmark = pytest.mark.anyio
 SHOWS_ALL = "{{ bos_token }}{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
 HERMES = SHOWS_ALL + "{% for tool in tools %}<tool_call>{{ tool.function.parameters | tojson }}{% endfor %}"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-BILLING = "x-anthropic-billing-header: cc_version=2.1.0;"
 
 
 def text_request(text: str = "once", **fields: Any) -> GenerationRequest:
@@ -156,16 +155,6 @@ async def test_models_are_not_shown_which_draft_the_schema_of_a_tool_is_written_
     sent = await submitted(GenerationRequest(prompt=prompt), client_of(template))
     assert sent.prompt[0] == '{"type": "object", "properties": {}}'
     assert "$schema" in schema, "the caller's own is left as it is"
-
-
-@pytest.mark.parametrize("strips", [True, False])
-async def test_the_billing_line_of_a_client_is_not_part_of_the_prompt(strips: bool) -> None:
-    """It would change the prompt, and so what is cached of it, with each version."""
-    messages = (Message(role="system", content=f"{BILLING}\nBe brief."), Message(role="user", content="Hi"))
-    one = preparer_of(strip_billing_line=strips)
-    text = await one.chat_text(ChatPrompt(messages=messages), client_of())
-    assert (BILLING in text) is not strips
-    assert "Be brief." in text and "Hi" in text
 
 
 FIM = {role: SpecialToken(290 + i, role) for i, role in enumerate(("fim_pre", "fim_suf", "fim_mid"))}

@@ -9,8 +9,9 @@ import pytest
 from jan_serve.errors import EngineCrashed
 from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.http.errors import Problem
+from jan_serve.http.replies import frame, named_frame
 from jan_serve.http.request_record import RequestRecord
-from jan_serve.http.sse import EventStream, StreamSettings, frame, frames_of, named_frame
+from jan_serve.http.sse import EventStream, StreamSettings, frames_of
 from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio

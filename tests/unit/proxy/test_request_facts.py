@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jan_serve.dialects.head import Head
+from jan_serve.dialects.heads import ANTHROPIC, DECISIONS, LMDEPLOY, OLLAMA, OPENAI, TGI
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys
 from jan_serve.proxy.request_facts import MAX_MODEL, RequestFacts, keys_of, read_facts
@@ -16,8 +18,8 @@ def facts_of(body: bytes) -> RequestFacts:
     return read_facts(json.loads(body), body)
 
 
-def keys(body: dict[str, Any]) -> PromptKeys:
-    return keys_of(facts_of(json.dumps(body).encode()), b"salt")
+def keys(body: dict[str, Any], head: Head = OPENAI) -> PromptKeys:
+    return keys_of(facts_of(json.dumps(body).encode()), head, b"salt")
 
 
 @pytest.mark.parametrize(("stream", "streams"), [('"true"', True), ('"0"', False), ("1", True)])
@@ -72,32 +74,53 @@ def test_names_within_other_members_do_not_count(body: bytes) -> None:
 LONG = "words " * 200
 
 
-SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
+MARK = {"cache_control": {"type": "ephemeral"}}
+MARKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"role": "user", "content": LONG}, {"role": "user", "content": LONG, **MARK}),
     (
-        {"messages": [{"role": "user", "content": LONG}]},
-        {"messages": [{"role": "user", "content": LONG, "cache_control": {"type": "ephemeral"}}]},
-    ),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG}]}]},
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG, "cache_control": {}}]}]},
-    ),
-    ({"prompt": LONG, "temperature": 0.1}, {"prompt": LONG, "temperature": 0.9, "stream": True}),
-    ({"system": LONG, "messages": []}, {"messages": [], "system": LONG}),
-    (
-        {"system": [{"type": "text", "text": f"x-anthropic-billing-header: cch=1;\n{LONG}"}]},
-        {"system": [{"type": "text", "text": f"x-anthropic-billing-header: cch=2;\n{LONG}"}]},
-    ),
-    (
-        {"system": f"x-anthropic-billing-header: cch=1;\n{LONG}"},
-        {"system": f"x-anthropic-billing-header: cch=2;\n{LONG}"},
+        {"role": "user", "content": [{"type": "text", "text": LONG}]},
+        {"role": "user", "content": [{"type": "text", "text": LONG, **MARK}]},
     ),
 ]
 
 
-@pytest.mark.parametrize(("body", "same"), SAME)
-def test_what_changes_nothing_in_a_prompt_changes_no_key(body: dict[str, Any], same: dict[str, Any]) -> None:
-    assert keys(body) == keys(same) != NO_KEYS
-    assert keys(body).keys
+def billed(system: str) -> list[dict[str, Any]]:
+    """The places of a system prompt."""
+    return [
+        {"system": system},
+        {"system": [{"type": "text", "text": system}]},
+        {"messages": [{"role": "system", "content": system}]},
+    ]
+
+
+SAME: list[tuple[Head, dict[str, Any], dict[str, Any]]] = [
+    *(
+        (head, {"messages": [message]}, {"messages": [marked]})
+        for head in (OPENAI, ANTHROPIC, OLLAMA)
+        for message, marked in MARKED
+    ),
+    (OPENAI, {"prompt": LONG, "temperature": 0.1}, {"prompt": LONG, "temperature": 0.9, "stream": True}),
+    (ANTHROPIC, {"system": LONG, "messages": []}, {"messages": [], "system": LONG}),
+    *(
+        (ANTHROPIC, first, second)
+        for first, second in zip(
+            *(billed(f"x-anthropic-billing-header: cch={n};\n{LONG}") for n in (1, 2)), strict=True
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("head", "body", "same"), SAME)
+def test_what_changes_nothing_in_a_prompt_changes_no_key(
+    head: Head, body: dict[str, Any], same: dict[str, Any]
+) -> None:
+    assert keys(body, head) == keys(same, head) != NO_KEYS
+    assert keys(body, head).keys
+
+
+def test_the_billing_line_is_one_protocols() -> None:
+    one, other = (billed(f"x-anthropic-billing-header: cch={n};\n{LONG}")[-1] for n in (1, 2))
+    assert keys(one).keys != keys(other).keys
 
 
 @pytest.mark.parametrize(
@@ -125,5 +148,20 @@ def test_a_body_without_a_prompt_has_no_keys() -> None:
 
 
 def test_token_ids_and_objects_are_prompts_too() -> None:
-    assert keys({"input_ids": list(range(1000))}).keys
-    assert keys({"systemInstruction": {"parts": [{"text": LONG}]}}).keys
+    assert keys({"input_ids": list(range(1000))}, LMDEPLOY).keys
+    assert keys({"prompt": {"parts": [{"text": LONG}]}}).keys
+
+
+@pytest.mark.parametrize(
+    ("head", "names"),
+    [
+        (OPENAI, "instructions messages prompt input"),
+        (ANTHROPIC, "system messages"),
+        (OLLAMA, "system messages prompt input"),
+        (TGI, "messages prompt inputs"),
+        (DECISIONS, "instructions state"),
+    ],
+)
+def test_prompts_of_each_protocol(head: Head, names: str) -> None:
+    for name in names.split():
+        assert keys({name: LONG}, head).keys, name

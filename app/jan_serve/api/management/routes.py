@@ -20,9 +20,9 @@ from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
-from jan_serve.http.replies import json_reply
+from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame, frames_of
+from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frames_of
 
 logger = logging.getLogger(__name__)
 

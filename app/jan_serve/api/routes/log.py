@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 from jan_serve.api.routes.recent_log import KEPT, LogEntry, RecentLog
 from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.lifecycle import Lifecycle
-from jan_serve.http.replies import json_reply
-from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frame
+from jan_serve.http.replies import frame, json_reply
+from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings
 
 _LOOK_S: Final = 1.0
 """Interval at which a follower checks whether the server stops."""

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.page_files import Page
-from jan_serve.http.page_paths import ASSETS_PATH, PAGE_PATH
+from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
 
 
 def page_router(folder: Path | None, greeting: str = "") -> APIRouter:

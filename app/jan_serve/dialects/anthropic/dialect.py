@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from jan_serve.config import Settings
-from jan_serve.dialects.anthropic.errors import render_error
-from jan_serve.dialects.anthropic.paths import MESSAGES, PREFIX, rewrite_head
+from jan_serve.dialects.anthropic.head import HEAD
 from jan_serve.dialects.dialect import Dialect, Services
 
 
@@ -16,11 +15,10 @@ def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
     def router() -> APIRouter:
         from jan_serve.dialects.anthropic.routes import anthropic_router
 
-        return anthropic_router(services, serves_unknown_names=settings.model is not None)
+        return anthropic_router(
+            services,
+            serves_unknown_names=settings.model is not None,
+            strip_billing_line=settings.strip_billing_line,
+        )
 
-    return Dialect(
-        router,
-        (MESSAGES, PREFIX),
-        errors=dict.fromkeys((MESSAGES, PREFIX), render_error),
-        rewrite_head=rewrite_head,
-    )
+    return Dialect(HEAD, router)

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 
 from jan_serve.dialects.anthropic.claude_names import names_for, names_or_default
 from jan_serve.dialects.anthropic.errors import AnthropicError
+from jan_serve.dialects.anthropic.head import PREFIX
 from jan_serve.dialects.anthropic.messages.routes import add_message_routes
 from jan_serve.dialects.anthropic.models.routes import add_model_routes
-from jan_serve.dialects.anthropic.paths import PREFIX
 from jan_serve.dialects.dialect import Services
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.json_body import JsonRoute
@@ -32,11 +32,14 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def anthropic_router(services: Services, *, serves_unknown_names: bool) -> APIRouter:
-    """serves_unknown_names: the default model answers for models that do not exist."""
+def anthropic_router(
+    services: Services, *, serves_unknown_names: bool, strip_billing_line: bool
+) -> APIRouter:
+    """serves_unknown_names: the default model answers for models that do not exist. strip_billing_line: see
+    `billing_line`."""
     router = APIRouter(route_class=JsonRoute, responses=_ERRORS, tags=["Anthropic"])
     names = names_or_default if serves_unknown_names else names_for
     service = GenerationService(services.models, services.preparer, services.running, names=names)
-    add_message_routes(router, services, service)
+    add_message_routes(router, services, service, strip_billing_line=strip_billing_line)
     add_model_routes(router, services, PREFIX)
     return router

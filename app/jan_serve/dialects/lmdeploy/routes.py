@@ -15,12 +15,12 @@ from jan_serve.dialects.lmdeploy.completions.routes import add_completion_route
 from jan_serve.dialects.lmdeploy.control.routes import add_control_routes
 from jan_serve.dialects.lmdeploy.distserve.routes import add_distserve_routes
 from jan_serve.dialects.lmdeploy.generate.routes import add_generate_route
+from jan_serve.dialects.lmdeploy.head import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.inputs.routes import (
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
-from jan_serve.dialects.lmdeploy.paths import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
 from jan_serve.dialects.lmdeploy.services import lmdeploy_services
 from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody

@@ -6,8 +6,7 @@ from fastapi import APIRouter
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.ollama.errors import render_error
-from jan_serve.dialects.ollama.paths import GREETING, PREFIX, UPLOADS
+from jan_serve.dialects.ollama.head import HEAD
 
 
 def ollama_dialect(_: Settings, services: Services) -> Dialect:
@@ -18,11 +17,4 @@ def ollama_dialect(_: Settings, services: Services) -> Dialect:
 
         return ollama_router(services)
 
-    return Dialect(
-        router,
-        (PREFIX,),
-        errors={PREFIX: render_error},
-        greeting=GREETING,
-        upload_paths=(UPLOADS,),
-        head_paths=(UPLOADS,),
-    )
+    return Dialect(HEAD, router)

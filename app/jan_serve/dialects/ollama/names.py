@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from jan_serve.core.models.latest_tag import LATEST
+from jan_serve.core.models.default_tag import DEFAULT_TAG
 from jan_serve.core.models.listed_model import ListedModel
 
 _KEPT_MODELS: Final = 2048
@@ -13,7 +13,7 @@ _KEPT_MODELS: Final = 2048
 
 def tagged(name: str) -> str:
     """`name` with `:latest` if it has no tag."""
-    return name if ":" in name.rpartition("/")[2] else name + LATEST
+    return name if ":" in name.rpartition("/")[2] else name + DEFAULT_TAG
 
 
 @lru_cache(_KEPT_MODELS)

@@ -36,7 +36,7 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
         add_embedding_route(router, service)
 
     def models(router: APIRouter) -> None:
-        from jan_serve.dialects.openai.jan_extras.routes_models import add_model_routes
+        from jan_serve.dialects.openai.models.routes import add_model_routes
 
         add_model_routes(router, services)
 

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.rerank.head import COHERE, PLAIN
 from jan_serve.dialects.rerank.parse import RankJob, cohere_job, plain_job
-from jan_serve.dialects.rerank.paths import COHERE, PLAIN
 from jan_serve.dialects.rerank.render import cohere_reply, plain_reply, text_scores
 from jan_serve.dialects.rerank.wire import (
     CohereError,

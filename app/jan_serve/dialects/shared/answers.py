@@ -12,9 +12,9 @@ from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent, Started
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
-from jan_serve.http.replies import json_reply
+from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import DONE, EventStream, StreamSettings, frame, frames_of
+from jan_serve.http.sse import DONE, EventStream, StreamSettings, frames_of
 
 Events = AsyncGenerator[GenerationEvent]
 

@@ -7,10 +7,9 @@ from fastapi import APIRouter
 from jan_serve.config import Settings
 from jan_serve.core.sampling import Watermark
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.tgi.errors import render_error
+from jan_serve.dialects.tgi.head import HEAD
 from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
-from jan_serve.dialects.tgi.paths import OPEN_PATHS, PREFIX, ROOT_PATHS
 
 
 def tgi_dialect(settings: Settings, services: Services) -> Dialect:
@@ -34,10 +33,4 @@ def tgi_dialect(settings: Settings, services: Services) -> Dialect:
 
         return tgi_router(services, limits, metrics)
 
-    return Dialect(
-        router,
-        (PREFIX, *ROOT_PATHS),
-        errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
-        open_paths=OPEN_PATHS,
-        probe_paths=(f"{PREFIX}/health",),
-    )
+    return Dialect(HEAD, router)

@@ -13,9 +13,9 @@ from jan_serve.dialects.tgi.chat.routes import add_chat_routes
 from jan_serve.dialects.tgi.completions.routes import add_completion_routes
 from jan_serve.dialects.tgi.errors import ErrorBody, deserialize_error
 from jan_serve.dialects.tgi.generate.routes import add_native_routes
+from jan_serve.dialects.tgi.head import PREFIX
 from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
-from jan_serve.dialects.tgi.paths import PREFIX
 from jan_serve.dialects.tgi.platforms.routes import add_platform_routes
 from jan_serve.dialects.tgi.routes_facts import add_info_route, add_mounted_facts
 from jan_serve.dialects.tgi.serving import Serving

@@ -37,8 +37,9 @@ from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService, name_or_default
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem, logged_problem
+from jan_serve.http.replies import frame
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import EventStream, frame
+from jan_serve.http.sse import EventStream
 
 _PING: Final = b":\n\n"
 

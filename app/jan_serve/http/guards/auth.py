@@ -16,7 +16,7 @@ from jan_serve.core.hosts import is_loopback
 from jan_serve.http.errors import Envelopes, http_problem
 from jan_serve.http.guards.guard import Guard, header_values
 from jan_serve.http.guards.trusted_networks import TrustedNetworks
-from jan_serve.http.page_paths import is_page_path
+from jan_serve.http.paths import is_page_path
 
 OPEN_PATHS: Final = frozenset({"/health"})
 _BEARER: Final = b"bearer "

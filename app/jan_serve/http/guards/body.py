@@ -15,8 +15,8 @@ from jan_serve.http.errors import Envelopes, HttpError, http_problem
 from jan_serve.http.guards.body_memory import BodyMemory, HeldBody, held_body
 from jan_serve.http.guards.drain import closing_problem, draining_problem
 from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
-from jan_serve.http.guards.paths import is_below
 from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.paths import is_below
 
 BODY_TIMEOUT_S: Final = 30.0
 BYTES_PER_EXTRA_S: Final = 1 << 20

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from jan_serve.http.errors import Envelopes, http_problem
 from jan_serve.http.guards.app_origins import is_app_origin
 from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
-from jan_serve.http.page_paths import is_page_path
+from jan_serve.http.paths import is_page_path
 
 _LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"

@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from jan_serve.http.guards.paths import is_below
+from jan_serve.http.paths import is_below
 
 _FORWARDED: Final = re.compile(
     rb"via|cdn-loop|x-jan-serve-hops|.*forwarded.*|x-envoy-external-address"

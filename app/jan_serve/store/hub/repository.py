@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
+from jan_serve.core.models.default_tag import DEFAULT_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
@@ -24,7 +25,6 @@ from jan_serve.store.hub.references import HubReference, checked_digest, is_safe
 MAX_LISTING_BYTES: Final = 32 << 20
 MAX_FILE_BYTES: Final = 1 << 42
 _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}\Z")
-_LATEST: Final = "latest"
 
 _log: Final = logging.getLogger("jan_serve.store")
 
@@ -163,7 +163,7 @@ def select(repository: Repository, reference: HubReference) -> list[HubModel]:
         )
     if reference.file is not None:
         return [_by_file(repository, reference.file)]
-    if reference.tag is None or reference.tag.lower() == _LATEST:
+    if reference.tag is None or f":{reference.tag.lower()}" == DEFAULT_TAG:
         return list(models)
     label = reference.tag.upper()
     found = [model for model in models if model.quantisation == label]

@@ -21,6 +21,7 @@ from jan_serve.core.messages import (
     TextPart,
     ToolCall,
 )
+from jan_serve.dialects.anthropic.billing_line import cut_billing_line
 from jan_serve.dialects.anthropic.messages import wire
 from jan_serve.dialects.anthropic.messages.signature import signed_thought
 from jan_serve.dialects.anthropic.messages.wire_blocks import (
@@ -51,7 +52,11 @@ class Conversation:
     """messages: for the template. warnings: parts that are left out. ends_with_result: the model answers a result."""
 
     def __init__(
-        self, system: str | Sequence[TextBlock] | None, messages: Sequence[wire.InputMessage]
+        self,
+        system: str | Sequence[TextBlock] | None,
+        messages: Sequence[wire.InputMessage],
+        *,
+        strip_billing_line: bool = True,
     ) -> None:
         """Raises InvalidRequest and UnsupportedContent."""
         self.warnings: list[str] = []
@@ -65,6 +70,8 @@ class Conversation:
             raise InvalidRequest("messages: at least one message is needed", param="messages")
         self.ends_with_result = any(isinstance(block, ToolResultBlock) for block in self._turns[-1][1])
         instructions = _BETWEEN.join(text for text in self._instructions if text)
+        if strip_billing_line:
+            instructions = cut_billing_line(instructions)
         self.messages = (
             *((Message(role="system", content=instructions),) if instructions else ()),
             *(turn for role, blocks in self._turns for turn in self._translated(role, blocks)),

@@ -42,9 +42,9 @@ class ParsedPrompt(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def message_request(body: wire.CreateMessageRequest) -> ParsedMessage:
+def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool = True) -> ParsedMessage:
     """Raises InvalidRequest."""
-    parsed = chat_prompt(body)
+    parsed = chat_prompt(body, strip_billing_line=strip_billing_line)
     sampling = SamplingParams(
         temperature=_DEFAULTS.temperature if body.temperature is None else body.temperature,
         top_k=_DEFAULTS.top_k if body.top_k is None else min(body.top_k, MAX_INT),
@@ -68,9 +68,9 @@ def message_request(body: wire.CreateMessageRequest) -> ParsedMessage:
     return ParsedMessage(generation, _shows_thoughts(body.thinking))
 
 
-def chat_prompt(body: wire.CountTokensRequest) -> ParsedPrompt:
+def chat_prompt(body: wire.CountTokensRequest, *, strip_billing_line: bool = True) -> ParsedPrompt:
     """Raises InvalidRequest."""
-    conversation = Conversation(body.system, body.messages)
+    conversation = Conversation(body.system, body.messages, strip_billing_line=strip_billing_line)
     tools, left_out = _tools(body)
     choice = body.tool_choice
     warnings = [*conversation.warnings, *left_out]

@@ -20,14 +20,16 @@ from jan_serve.dialects.shared.answers import answer_stream, answer_whole
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
-from jan_serve.http.replies import json_reply
+from jan_serve.http.replies import json_reply, named_frame
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import SSE_RESPONSE, named_frame
+from jan_serve.http.sse import SSE_RESPONSE
 
 _ID_BYTES = 12
 
 
-def add_message_routes(router: APIRouter, services: Services, service: GenerationService) -> None:
+def add_message_routes(
+    router: APIRouter, services: Services, service: GenerationService, *, strip_billing_line: bool
+) -> None:
     streams = msgspec.structs.replace(services.streams, ping=PING)
 
     @router.post(
@@ -38,7 +40,7 @@ def add_message_routes(router: APIRouter, services: Services, service: Generatio
     )
     async def create_message(request: Request, body: CreateMessageRequest) -> Response:
         """Continue a conversation, in the form of Anthropic's Messages API."""
-        parsed = message_request(body)
+        parsed = message_request(body, strip_billing_line=strip_billing_line)
         events = service.generate(parsed.generation)
         renderer = MessageEvents(
             f"msg_{secrets.token_hex(_ID_BYTES)}", body.model, shows_thoughts=parsed.shows_thoughts
@@ -65,7 +67,7 @@ def add_message_routes(router: APIRouter, services: Services, service: Generatio
     async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
         """Count the tokens of the prompt, including tools. Loads the model."""
         record = record_of(request.scope)
-        parsed = chat_prompt(body)
+        parsed = chat_prompt(body, strip_billing_line=strip_billing_line)
         record.warnings = parsed.warnings
         tokens = await while_connected(request, count(body.model, parsed.prompt))
         return json_reply({"input_tokens": tokens}, headers={REQUEST_ID_HEADER: record.request_id})

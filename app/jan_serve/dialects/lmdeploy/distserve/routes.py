@@ -27,7 +27,7 @@ from jan_serve.dialects.lmdeploy.distserve.wire import (
     InitializeReply,
     InitializeRequest,
 )
-from jan_serve.dialects.lmdeploy.paths import DISTSERVE
+from jan_serve.dialects.lmdeploy.head import DISTSERVE
 from jan_serve.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.errors import InvalidRequest, PeerFailed
 from jan_serve.http.disconnect import while_connected

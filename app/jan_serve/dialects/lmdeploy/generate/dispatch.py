@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.http.errors import HttpError
-from jan_serve.http.reroute import reroute
+from jan_serve.http.paths import reroute
 
 SHARED_PATH: Final = "/generate"
 LMDEPLOY_PATH: Final = "/lmdeploy/generate"

@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.closing import closing
-from jan_serve.core.models.latest_tag import without_latest
+from jan_serve.core.models.default_tag import without_default_tag
 from jan_serve.core.models.model_details import ModelDetails
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ollama.answering import NDJSON_RESPONSE
 from jan_serve.dialects.ollama.errors import error_body
+from jan_serve.dialects.ollama.head import UPLOADS
 from jan_serve.dialects.ollama.management.create import check_create, variant_of
 from jan_serve.dialects.ollama.management.pull import PullLines
 from jan_serve.dialects.ollama.management.wire import (
@@ -29,7 +30,6 @@ from jan_serve.dialects.ollama.management.wire import (
     OllamaPullRequest,
 )
 from jan_serve.dialects.ollama.parse_common import model_name
-from jan_serve.dialects.ollama.paths import UPLOADS
 from jan_serve.dialects.ollama.render_common import line
 from jan_serve.dialects.ollama.serving import Serving
 from jan_serve.errors import ModelNotFound
@@ -60,7 +60,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
     )
     async def pull(request: Request, body: OllamaPullRequest) -> Response:
         """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
-        steps = store.pull(without_latest(model_name(body)))
+        steps = store.pull(without_default_tag(model_name(body)))
         if body.stream is False:
             await while_connected(request, _drained(steps))
             return json_reply({"status": "success"})
@@ -97,7 +97,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
     )
     async def create(body: OllamaCreateRequest) -> Response:
         """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""
-        name = without_latest(model_name(body))
+        name = without_default_tag(model_name(body))
         check_create(body)
         base = body.from_ or ""
         if body.files:
@@ -150,7 +150,7 @@ def _variant(
     body: OllamaCreateRequest, name: str, found: ModelDetails, adapter: str | None = None
 ) -> Variant:
     inherited = found.variant
-    return variant_of(body, without_latest(name), found.model.name, inherited, time.time(), adapter)
+    return variant_of(body, without_default_tag(name), found.model.name, inherited, time.time(), adapter)
 
 
 async def _drained(steps: AsyncGenerator[PullStep]) -> None:

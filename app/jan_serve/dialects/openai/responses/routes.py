@@ -27,8 +27,8 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, Problem, http_problem
-from jan_serve.http.replies import json_reply
-from jan_serve.http.sse import SSE_RESPONSE, named_frame
+from jan_serve.http.replies import json_reply, named_frame
+from jan_serve.http.sse import SSE_RESPONSE
 
 
 def add_response_routes(

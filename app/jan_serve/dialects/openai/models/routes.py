@@ -1,4 +1,4 @@
-"""GET /v1/models: lists models without loading any."""
+"""GET /v1/models and /v1/models/NAME: list models without loading any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.openai.jan_extras.wire import ModelData, ModelList
+from jan_serve.dialects.openai.models.wire import ModelData, ModelList
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta, unknown_model
 from jan_serve.http.replies import json_reply
 

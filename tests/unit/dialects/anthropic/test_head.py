@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.dialects.anthropic.paths import rewrite_head
+from jan_serve.dialects.anthropic.head import rewrite_head
 
 
 @pytest.mark.parametrize(

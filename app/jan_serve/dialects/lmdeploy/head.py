@@ -1,0 +1,46 @@
+"""Where LMDeploy's routes are, and what a proxy knows of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.dialects.head import Head, routes
+from jan_serve.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
+from jan_serve.dialects.shared.flat_errors import render_error
+
+PREFIX: Final = "/lmdeploy"
+DEPRECATED_CHAT: Final = "/v1/chat/interactive"
+DISTSERVE: Final = "/distserve"
+CONTROL_PATHS: Final = (
+    "/abort_request",
+    "/sleep",
+    "/wakeup",
+    "/is_sleeping",
+    "/terminate",
+    "/update_weights",
+)
+ROOT_PATHS: Final = ("/v1/encode", "/pooling", DEPRECATED_CHAT, DISTSERVE, *CONTROL_PATHS)
+_STATE_PATHS: Final = (f"{PREFIX}/health", f"{PREFIX}/metrics")
+
+
+def body_path(path: str, body: bytes) -> str:
+    return LMDEPLOY_PATH if path == SHARED_PATH and is_lmdeploy_body(body) else path
+
+
+HEAD: Final = Head(
+    (PREFIX, *ROOT_PATHS),
+    errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
+    body_path=body_path,
+    open_paths=_STATE_PATHS[:1],
+    probe_paths=_STATE_PATHS,
+    drain_paths=_STATE_PATHS,
+    forwarded=(
+        *routes("/v1/encode", "/pooling"),
+        *routes(
+            LMDEPLOY_PATH, f"{PREFIX}/pooling", f"{PREFIX}/v1/chat/completions", f"{PREFIX}/v1/completions"
+        ),
+        *routes(f"{PREFIX}/v1/embeddings", f"{PREFIX}/v1/encode"),
+    ),
+    prompt_members=("tools", "messages", "prompt", "input", "input_ids"),
+    inner_members=("migration_request", "with_cache", "preserve_cache"),
+)

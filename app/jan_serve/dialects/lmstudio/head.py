@@ -1,0 +1,27 @@
+"""Where LM Studio's routes are, and what a proxy knows of them. Errors are OpenAI's, as on the routes that its clients
+use otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.dialects.head import Head, ModelList
+from jan_serve.dialects.shared.default_error_body import render_error
+
+PREFIX: Final = "/api/v0"
+
+HEAD: Final = Head(
+    (PREFIX,),
+    errors={PREFIX: render_error},
+    lists=(
+        ModelList(
+            f"{PREFIX}/models",
+            "data",
+            "id",
+            lambda rows, _: {"object": "list", "data": rows},
+            lambda row: row.get("state") == "loaded",
+            is_momentary=True,
+            names=lambda name: (name,),
+        ),
+    ),
+)

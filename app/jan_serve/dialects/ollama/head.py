@@ -1,0 +1,47 @@
+"""Where Ollama's routes are, and what a proxy knows of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jan_serve.dialects.head import READ, Head, ModelList, Route, StreamErrors, routes
+from jan_serve.dialects.ollama.errors import error_body, render_error
+from jan_serve.http.replies import json_bytes
+
+PREFIX: Final = "/api"
+UPLOADS: Final = "/api/blobs"
+
+HEAD: Final = Head(
+    (PREFIX,),
+    errors={PREFIX: render_error},
+    greeting="Ollama is running",  # at `/`, where its clients look for it
+    upload_paths=(UPLOADS,),
+    head_paths=(UPLOADS,),
+    forwarded=(
+        *routes("/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show"),
+        Route("/api/version", READ),
+    ),
+    stream_errors={
+        PREFIX: StreamErrors(
+            lambda problem: json_bytes(error_body(problem)) + b"\n", b"application/x-ndjson", (b"\n",)
+        )
+    },
+    lists=(
+        ModelList(
+            "/api/tags",
+            "models",
+            "name",
+            lambda rows, _: {"models": rows},
+            lambda row: str(row.get("modified_at")),
+        ),
+        ModelList(
+            "/api/ps",
+            "models",
+            "name",
+            lambda rows, _: {"models": rows},
+            lambda row: str(row.get("expires_at")),
+            is_momentary=True,
+        ),
+    ),
+    prompt_members=("tools", "system", "messages", "prompt", "input"),
+)

@@ -1,0 +1,59 @@
+"""Where OpenAI's routes are, with those of Jan and llama-server, and what a proxy knows of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.types import Scope
+
+from jan_serve.dialects.head import Head, Route, routes
+from jan_serve.dialects.shared.default_error_body import render_error
+from jan_serve.http.paths import reroute
+
+VERSION: Final = "/v1"
+_TRANSCRIPTIONS: Final = "/v1/audio/transcriptions"
+_UNVERSIONED: Final = frozenset(
+    {
+        "/chat/completions",
+        "/completions",
+        "/embeddings",
+        "/responses",
+        "/responses/input_tokens",
+        "/audio/transcriptions",
+    }
+)
+_VERSIONED: Final = frozenset({"/v1/health"})
+"""llama-server has these beside OpenAI's, for clients that are configured without `/v1`, or with it."""
+
+
+def rewrite_head(scope: Scope) -> None:
+    path: str = scope["path"]
+    if path in _UNVERSIONED:
+        reroute(scope, VERSION + path)
+    elif path in _VERSIONED:
+        reroute(scope, path.removeprefix(VERSION))
+
+
+HEAD: Final = Head(
+    (
+        "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio",
+        "/extras", "/apply-template", "/infill", "/lora-adapters", "/props",
+    ),
+    # Not those of chats and completions: the default of a server is this form, and that of LMDeploy's proxy is not.
+    errors=dict.fromkeys(
+        ("/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio", "/extras"), render_error
+    ),
+    rewrite_head=rewrite_head,
+    form_paths=(_TRANSCRIPTIONS,),
+    forwarded=(
+        Route("/v1/chat/completions", migrates=True),
+        Route("/v1/completions", migrates=True),
+        Route("/v1/responses", sticky="keeps"),
+        Route("/v1/responses/*", frozenset({"GET", "POST", "DELETE"}), sticky="follows"),
+        *routes("/v1/embeddings", _TRANSCRIPTIONS),
+        *routes("/infill", "/completion", "/detokenize", "/apply-template"),
+        *routes("/extras/tokenize", "/extras/tokenize/count", "/extras/detokenize"),
+        *routes("/extras/grammar", "/extras/grammar/explain"),
+    ),
+    prompt_members=("tools", "instructions", "messages", "prompt", "input"),
+)  # fmt: skip
