@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.model_entry import ModelEntry
-from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
-
-_MAX_BYTES: Final = 1 << 16
-CALIBRATION_STEPS: Steps = {}
-"""See `versions`."""
-
-_log: Final = logging.getLogger("jan_serve.store")
 
 
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +23,9 @@ class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
 
 
+CALIBRATIONS: Final = RecordFiles(CalibrationRecord, "a calibration", max_bytes=1 << 16)
+
+
 class CalibrationIndex:
     """The calibrations of one models folder. Every method blocks briefly on the disk."""
 
@@ -40,11 +34,11 @@ class CalibrationIndex:
 
     def get(self, entry: ModelEntry) -> Calibration | None:
         """None if there is none, for another file of that name, and for a damaged or later record."""
-        record = _read(self._path(entry.name))
+        record = CALIBRATIONS.read(self._path(entry.name))
         stamp = (entry.name, entry.size_bytes, entry.modified_ns)
         if record is None or (record.name, record.size_bytes, record.modified_ns) != stamp:
             return None
-        return record.calibration
+        return record.calibration if 0 < record.calibration.temperature < float("inf") else None
 
     def put(self, entry: ModelEntry, calibration: Calibration) -> None:
         """Write a model's calibration, replacing an older one atomically. Raises OSError."""
@@ -53,29 +47,12 @@ class CalibrationIndex:
             size_bytes=entry.size_bytes,
             modified_ns=entry.modified_ns,
             calibration=calibration,
-            version=latest(CALIBRATION_STEPS),
         )
-        write_atomically(self._path(entry.name), msgspec.json.format(msgspec.json.encode(record), indent=1))
+        CALIBRATIONS.write(self._path(entry.name), record)
 
     def remove(self, name: str) -> None:
         """Delete a model's calibration, if there is one. Raises OSError."""
         self._path(name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-        return self._folder / f"{digest[:32]}.json"
-
-
-def _read(path: Path) -> CalibrationRecord | None:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        values = msgspec.json.decode(content, type=dict[str, Any])
-        upgrade(values, "version", CALIBRATION_STEPS)
-        record = msgspec.convert(values, CalibrationRecord)
-    except (FileNotFoundError, LaterVersion):
-        return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        _log.warning("a calibration cannot be read", extra={"file": path.name, "reason": str(error)})
-        return None
-    return record if 0 < record.calibration.temperature < float("inf") else None
+        return self._folder / record_file(name)

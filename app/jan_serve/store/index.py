@@ -7,32 +7,23 @@ first file are unchanged.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import logging
 import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.files.exhaustion import raise_if_exhausted
-from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
+from jan_serve.store.files.record_files import RecordFiles, record_file
 
 STATE_FOLDER: Final = ".jan-serve"
 """Hidden folder in the models folder for the index and partial downloads. Listing skips hidden folders."""
-_MAX_RECORD_BYTES: Final = 1 << 20
 _MAX_RECORDS: Final = 20_000
 _SETTLED_NS: Final = 2_000_000_000
 """The coarsest time of a change that file systems keep. A folder that changed just now may change in the same tick."""
-RECORD_STEPS: Steps = {}
-"""See `versions`."""
-
-_log: Final = logging.getLogger("jan_serve.store")
 
 SourceKind = Literal["hub", "ollama", "lmstudio", "jan", "hf-cache", "created", "folder"]
 
@@ -80,7 +71,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return bool(self.files) and (self.files[0].size_bytes, self.modified_ns) == (size_bytes, modified_ns)
 
 
-_decoder: Final = msgspec.json.Decoder(ModelRecord)
+RECORDS: Final = RecordFiles(ModelRecord, "a record of the model index", max_bytes=1 << 20)
 
 
 class ModelIndex:
@@ -120,8 +111,8 @@ class ModelIndex:
                 stamp = (status.st_mtime_ns, status.st_size)
                 cached = known.get(entry.name)
                 if cached is None or cached[0] != stamp:
-                    record = _read_record(entry.path)
-                    is_own = record is not None and _file_name(record.name) == entry.name
+                    record = RECORDS.read(entry.path)
+                    is_own = record is not None and record.files and record_file(record.name) == entry.name
                     cached = stamp, record if is_own else None
                 self._read[entry.name] = cached
                 if cached[1] is not None:
@@ -131,59 +122,13 @@ class ModelIndex:
 
     def put(self, record: ModelRecord) -> None:
         """Write a record, replacing an older one of that name atomically. Raises OSError."""
-        current = msgspec.structs.replace(record, version=latest(RECORD_STEPS))
-        content = msgspec.json.format(msgspec.json.encode(current), indent=1)
-        write_atomically(self._folder / _file_name(record.name), content)
+        RECORDS.write(self._folder / record_file(record.name), record)
 
     def add(self, record: ModelRecord) -> None:
         """As `put`, but a record that a later version wrote stays: it says more. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
-            try:
-                _read(self._folder / _file_name(record.name))
-            except LaterVersion:
-                return
-        self.put(record)
+        if not RECORDS.is_later(self._folder / record_file(record.name)):
+            self.put(record)
 
     def remove(self, name: str) -> None:
         """Delete the record of a model, if there is one."""
-        (self._folder / _file_name(name)).unlink(missing_ok=True)
-
-
-def _file_name(name: str) -> str:
-    """A digest: names contain `/` and may be too long for a file name."""
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
-
-
-def _read(path: str | Path) -> ModelRecord:
-    """A record, in the latest version.
-
-    Raises LaterVersion; OSError, ValueError, TypeError, KeyError, RecursionError.
-    """
-    with open(path, "rb", buffering=0) as file:
-        if os.fstat(file.fileno()).st_size > _MAX_RECORD_BYTES:
-            raise ValueError("it is too large")
-        content = file.read()
-    with contextlib.suppress(msgspec.ValidationError):
-        record = _decoder.decode(content)
-        if record.version == latest(RECORD_STEPS):
-            return record
-    values = msgspec.json.decode(content, type=dict[str, Any])
-    upgrade(values, "version", RECORD_STEPS)
-    return msgspec.convert(values, ModelRecord)
-
-
-def _read_record(path: str) -> ModelRecord | None:
-    """None if damaged or of a later version: the file stays, and the model is listed without it."""
-    try:
-        record = _read(path)
-    except LaterVersion:
-        return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        if isinstance(error, OSError):
-            raise_if_exhausted(error)
-        _log.warning(
-            "a record of the model index cannot be read",
-            extra={"file": os.path.basename(path), "reason": str(error)},
-        )
-        return None
-    return record if record.files else None
+        (self._folder / record_file(name)).unlink(missing_ok=True)

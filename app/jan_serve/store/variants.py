@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from jan_serve.core.models.default_tag import without_default_tag
 from jan_serve.core.models.variant import Variant
-from jan_serve.store.files.atomic_file import write_atomically
 from jan_serve.store.files.exhaustion import raise_if_exhausted
+from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER
-from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
 
-_MAX_VARIANT_BYTES: Final = 4 << 20
 _MAX_VARIANTS: Final = 1_000
-VARIANT_STEPS: Steps = {}
-"""See `versions`."""
-
-_log: Final = logging.getLogger("jan_serve.store")
+VARIANTS: Final = RecordFiles(Variant, "a variant of a model", max_bytes=4 << 20, mode=0o600)
 
 
 class VariantIndex:
@@ -48,7 +39,7 @@ class VariantIndex:
             return {}
         with self._lock:
             if stamp != self._stamp:
-                read = (_read(path) for path in self._paths() if path.suffix == ".json")
+                read = (VARIANTS.read(path) for path in self._paths() if path.suffix == ".json")
                 self._known = {_key(variant.name): variant for variant in read if variant is not None}
                 self._stamp = stamp
             return self._known
@@ -71,10 +62,7 @@ class VariantIndex:
 
     def put(self, variant: Variant) -> None:
         """Write a variant, replacing an older one of that name atomically. Raises OSError."""
-        current = msgspec.structs.replace(variant, version=latest(VARIANT_STEPS))
-        write_atomically(
-            self._path(variant.name), msgspec.json.format(msgspec.json.encode(current), indent=1), mode=0o600
-        )
+        VARIANTS.write(self._path(variant.name), variant)
         with self._lock:
             self._stamp = None
 
@@ -92,8 +80,7 @@ class VariantIndex:
         return self._folder.parent / "adapters" / f"{sha256}.gguf"
 
     def _path(self, name: str) -> Path:
-        digest = hashlib.sha256(_key(name).encode("utf-8", "surrogatepass")).hexdigest()
-        return self._folder / f"{digest[:32]}.json"
+        return self._folder / record_file(_key(name))
 
 
 def is_named(variant: str, name: str) -> bool:
@@ -103,20 +90,3 @@ def is_named(variant: str, name: str) -> bool:
 
 def _key(name: str) -> str:
     return without_default_tag(name).casefold()
-
-
-def _read(path: Path) -> Variant | None:
-    """None if damaged or of a later version: the file stays."""
-    try:
-        if path.stat().st_size > _MAX_VARIANT_BYTES:
-            raise ValueError("it is too large")
-        values = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        upgrade(values, "version", VARIANT_STEPS)
-        return msgspec.convert(values, Variant)
-    except LaterVersion:
-        return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        if isinstance(error, OSError):
-            raise_if_exhausted(error)
-        _log.warning("a variant of a model cannot be read", extra={"file": path.name, "reason": str(error)})
-        return None

@@ -79,7 +79,7 @@ def test_records_of_both_versions_live_side_by_side(tmp_path: Path, monkeypatch:
     files = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
 
     with monkeypatch.context() as later:
-        later.setattr(index, "RECORD_STEPS", {1: rename_models})
+        later.setattr(index.RECORDS, "steps", {1: rename_models})
         new = ModelIndex(tmp_path)
         found = new.records()
         assert {name: found[name].aliases for name in found} == {"a": ("a-two",), "b": ("b-two",)}
@@ -105,5 +105,5 @@ def test_a_damaged_record_hides_only_itself(
     folder = next(tmp_path.rglob("*.json")).parent
     (folder / "0.json").write_text(content)
     assert list(models.records()) == ["a"]
-    monkeypatch.setattr(index, "RECORD_STEPS", {1: rename_models})
+    monkeypatch.setattr(index.RECORDS, "steps", {1: rename_models})
     assert list(ModelIndex(tmp_path).records()) == ["a"]

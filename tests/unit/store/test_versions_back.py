@@ -14,6 +14,7 @@ from jan_serve.core.calibration import Calibration
 from jan_serve.core.models.variant import Variant
 from jan_serve.store import calibrations, index, self_checks, variants
 from jan_serve.store.calibrations import CalibrationIndex
+from jan_serve.store.files.record_files import RecordFiles
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_entry import ModelEntry
 from jan_serve.store.resolve import ModelResolver
@@ -36,32 +37,28 @@ CALIBRATION = Calibration(
     temperature=1.5, examples=10, accuracy=0.5, loss_before=1.0, loss_after=0.5, at_bound=False
 )
 
-Kind = tuple[Any, str, str, Callable[[Path], None], Callable[[Path], object]]
+Kind = tuple[RecordFiles[Any], str, Callable[[Path], None], Callable[[Path], object]]
 KINDS: dict[str, Kind] = {
     "records": (
-        index,
-        "RECORD_STEPS",
+        index.RECORDS,
         "version",
         lambda folder: ModelIndex(folder).put(RECORD),
         lambda folder: ModelIndex(folder).records().get("m"),
     ),
     "variants": (
-        variants,
-        "VARIANT_STEPS",
+        variants.VARIANTS,
         "version",
         lambda folder: VariantIndex(folder).put(VARIANT),
         lambda folder: VariantIndex(folder).get("mario"),
     ),
     "calibrations": (
-        calibrations,
-        "CALIBRATION_STEPS",
+        calibrations.CALIBRATIONS,
         "version",
         lambda folder: CalibrationIndex(folder).put(ENTRY, CALIBRATION),
         lambda folder: CalibrationIndex(folder).get(ENTRY),
     ),
     "self-checks": (
-        self_checks,
-        "SELF_CHECK_STEPS",
+        self_checks.SELF_CHECKS,
         "format",
         lambda folder: SelfChecks(folder).put(OLD),
         lambda folder: SelfChecks(folder).before("1.0.0"),
@@ -92,20 +89,20 @@ def files(folder: Path) -> dict[Path, bytes]:
 def test_what_was_written_two_formats_ago_is_read_and_stays(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, steps, key, put, get = KINDS[name]
+    records, key, put, get = KINDS[name]
     put(tmp_path)
     expected, before = get(tmp_path), files(tmp_path)
     assert expected is not None
-    known = dict(getattr(module, steps))
+    known = dict(records.steps)
     ahead = {number: nothing for number in range(len(known) + 1, len(known) + 3)}
-    monkeypatch.setattr(module, steps, {**known, **ahead})
+    monkeypatch.setattr(records, "steps", {**known, **ahead})
     assert without(key, get(tmp_path)) == without(key, expected)
     assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_later_version_wrote_is_left_alone(name: str, tmp_path: Path) -> None:
-    _, _, key, put, get = KINDS[name]
+    _, key, put, get = KINDS[name]
     put(tmp_path)
     (path,) = files(tmp_path)
     of_later_format(path, key)
