@@ -15,10 +15,8 @@ import os
 import random
 import socket
 import ssl
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final, Self, TypeVar
 
@@ -31,7 +29,6 @@ from jan_serve.errors import HubError, HubUnavailable, Offline
 
 MAX_REDIRECTS: Final = 5
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ENCODINGS: Final = ("identity", "gzip")
 """With gzip, a 64 KiB piece decompresses to at most 64 MiB; other encodings have no such bound."""
 
@@ -172,12 +169,12 @@ class HubHttp:
 
         Raises TransientFailure (also for temporary statuses), Offline, HubError for a rejected redirect.
         """
-        target = httpx2.URL(url, params=params) if params else httpx2.URL(url)
+        request = self._client.build_request("GET", url, params=params, headers=headers)
         for _ in range(MAX_REDIRECTS + 1):
-            response = await self._send(target, headers or {})
+            response = await self._send(request)
             try:
-                if response.status_code in _REDIRECTS and "location" in response.headers:
-                    target = self._redirected(target, response.headers["location"])
+                if response.next_request is not None:
+                    request = response.next_request
                     continue
                 if response.status_code in _TRANSIENT_STATUS:
                     reason = f"status {response.status_code} {response.reason_phrase}".rstrip()
@@ -189,19 +186,18 @@ class HubHttp:
                 await response.aclose()
         raise HubError(f"{self.host} redirects more than {MAX_REDIRECTS} times.")
 
-    async def _send(self, url: httpx2.URL, headers: Mapping[str, str]) -> httpx2.Response:
-        request = self._client.build_request(
-            "GET",
-            url,
-            headers={**headers, **self._authorization(url)},
-            extensions={"trace": self._peer_check(url)},
-        )
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        self._check_url(request.url)
+        request.headers.pop("Authorization", None)
+        request.headers.update(self._authorization(request.url))
+        request.extensions["trace"] = self._peer_check(request.url)
         try:
             with _network_failures():
                 response = await self._client.send(request, stream=True)
         except TransientFailure as failure:
             cause = failure.__cause__
-            if isinstance(cause, httpx2.ConnectError) and not self._reached and not _is_tls(cause):
+            is_tls = any(isinstance(each, ssl.SSLError) for each in _causes(cause))
+            if isinstance(cause, httpx2.ConnectError) and not self._reached and not is_tls:
                 raise Offline(
                     f"{self.host} cannot be reached ({failure.reason}): this machine seems to be offline.",
                     retry_after=60.0,
@@ -224,19 +220,17 @@ class HubHttp:
         ours = self._endpoint
         return (url.scheme, url.host, _port(url)) == (ours.scheme, ours.host, _port(ours))
 
-    def _redirected(self, source: httpx2.URL, location: str) -> httpx2.URL:
-        try:
-            target = source.join(location)
-        except (httpx2.InvalidURL, ValueError):
-            raise HubError(f"{self.host} redirects to something that is no address.") from None
-        if target.scheme not in ("http", "https") or not target.host or target.userinfo:
+    def _check_url(self, url: httpx2.URL) -> None:
+        """Raises HubError for a redirect out of bounds."""
+        if self._is_endpoint(url):
+            return
+        if url.scheme not in ("http", "https") or url.userinfo:
             raise HubError(f"{self.host} redirects to an address that is not plain http or https.")
-        if source.scheme == "https" and target.scheme == "http":
-            raise HubError(f"{self.host} redirects from https to http ({target.host}), which is refused.")
-        address = address_of(target.host)
-        if address is not None and not self._is_endpoint(target):
+        if self._endpoint.scheme == "https" and url.scheme == "http":
+            raise HubError(f"{self.host} redirects from https to http ({url.host}), which is refused.")
+        address = address_of(url.host)
+        if address is not None:
             self._check_address(address)
-        return target
 
     def _peer_check(self, url: httpx2.URL) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
         """An httpcore trace that checks the peer of each new connection before sending anything."""
@@ -310,38 +304,27 @@ def _reason(error: Exception) -> str:
     """The message of the operating system or the peer, without the addresses that httpx adds."""
     if isinstance(error, httpx2.RemoteProtocolError) and "closed connection" in str(error):
         return "the connection was closed early"
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _causes(error):
         if isinstance(cause, ssl.SSLError):
             return f"TLS: {cause.reason or cause.strerror or 'failed'}".replace("_", " ").lower()
         if isinstance(cause, OSError) and cause.strerror:
             # asyncio puts the address into strerror; DNS errors have separate numbers.
             named = cause.errno if not isinstance(cause, socket.gaierror) else None
             return os.strerror(named) if named else cause.strerror
-        cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
 
 
-def _is_tls(error: Exception) -> bool:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
+def _causes(error: BaseException | None) -> Generator[BaseException]:
+    """The error and what caused it, in turn."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds from Retry-After (RFC 9110, 10.2.3), in either form; None if missing or invalid."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    if value.isascii() and value.isdigit() and len(value) < 10:
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
+    """Seconds from Retry-After, as hubs write it; None if missing or in another form."""
+    value = headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
 
 
 def _port(url: httpx2.URL) -> int:

@@ -45,13 +45,16 @@ def _files(path: Path, name: str) -> tuple[FoundFile, ...]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The mapping in a model.yml; empty if invalid. safe_load creates plain values only."""
+    """The mapping in a model.yml; empty if invalid. The safe reader creates plain values only."""
     # Imported late: needed only if Jan is installed.
-    import yaml
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
+    reader: Any = YAML(typ="safe", pure=True)
+    reader.allow_duplicate_keys = True
     try:
-        content: object = yaml.safe_load(read_capped(path) or b"")
-    except (yaml.YAMLError, RecursionError, ValueError):
+        content: object = reader.load(read_capped(path) or b"")
+    except (YAMLError, RecursionError, ValueError):
         return {}
     return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 

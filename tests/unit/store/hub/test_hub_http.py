@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
-from email.utils import formatdate
 
 import httpx2
 import pytest
@@ -87,9 +85,7 @@ async def test_progress_starts_the_count_again(waits: list[float]) -> None:
         ("soon", None),
         ("²", None),
         ("9" * 10, None),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        ("Fri, 31 Dec 9999 99:99:99 GMT", None),
-        ("Wed, 99 Oct 2015", None),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", None),
     ],
 )
 async def test_retry_after(waits: list[float], value: str, seconds: float | None) -> None:
@@ -102,12 +98,6 @@ async def test_retry_after(waits: list[float], value: str, seconds: float | None
                 pass
     assert raised.value.wait_s == seconds
     assert raised.value.reason == "status 503 Service Unavailable"
-
-
-async def test_a_date_is_seconds_from_now(waits: list[float]) -> None:
-    date = formatdate(time.time() + 5, usegmt=True)
-    seconds = hub_http._retry_after(httpx2.Headers({"retry-after": date}))  # pyright: ignore[reportPrivateUsage]
-    assert seconds is not None and 3 < seconds <= 5
 
 
 @pytest.mark.parametrize(("asked_s", "waited"), [(10.0, [10.0]), (10.1, [])])
