@@ -173,7 +173,9 @@ class HubHttp:
         for _ in range(MAX_REDIRECTS + 1):
             response = await self._send(request)
             try:
-                if response.next_request is not None:
+                if response.has_redirect_location:
+                    if response.next_request is None:
+                        raise HubError(f"{self.host} redirects to something that is no address.")
                     request = response.next_request
                     continue
                 if response.status_code in _TRANSIENT_STATUS:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import httpx2
 import pytest
 
-from jan_serve.errors import HubUnavailable
+from jan_serve.errors import HubError, HubUnavailable
 from jan_serve.store.hub import hub_http
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy, TransientFailure
 
@@ -98,6 +98,52 @@ async def test_retry_after(waits: list[float], value: str, seconds: float | None
                 pass
     assert raised.value.wait_s == seconds
     assert raised.value.reason == "status 503 Service Unavailable"
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("http://hub.example/x", "from https to http"),
+        ("http://cdn.example/x", "from https to http"),
+        ("https://10.0.0.1/x", "private address"),
+        ("https://[::ffff:10.0.0.1]/x", "private address"),
+        ("https://user@cdn.example/x", "plain http"),
+        ("mailto:a@b", "no address"),
+        ("https://[/x", "more than 5 times"),
+        ("/again", "more than 5 times"),
+    ],
+)
+async def test_redirects_out_of_bounds(location: str, reason: str) -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(302, headers={"Location": location})
+
+    async with HubHttp(HubAccess("https://hub.example", "token"), POLICY) as http:
+        http._client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(HubError, match=reason):
+            async with http.stream("https://hub.example/x", headers={"Range": "bytes=5-"}):
+                pass
+    assert {request.url.host for request in asked} == {"hub.example"}
+    assert all(request.headers["range"] == "bytes=5-" for request in asked)
+
+
+async def test_the_token_comes_back_with_a_redirect_to_the_hub() -> None:
+    places = iter(("https://cdn.example/x", "https://hub.example/y"))
+    sent: list[tuple[str, str | None]] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append((request.url.host, request.headers.get("authorization")))
+        place = next(places, None)
+        return httpx2.Response(200) if place is None else httpx2.Response(302, headers={"Location": place})
+
+    async with HubHttp(HubAccess("https://hub.example", "token"), POLICY) as http:
+        http._client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))  # pyright: ignore[reportPrivateUsage]
+        async with http.stream("https://hub.example/x") as response:
+            assert response.status_code == 200
+    own = ("hub.example", "Bearer token")
+    assert sent == [own, ("cdn.example", None), own]
 
 
 @pytest.mark.parametrize(("asked_s", "waited"), [(10.0, [10.0]), (10.1, [])])
