@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 MAX_FILE_BYTES: Final = 25 << 20
-"""Of one sound as it was sent. OpenAI's limit is the same."""
+"""Size of one sound as it was sent. OpenAI's limit is the same."""
 
 MAX_SECONDS: Final = 600
-"""Of one sound. Models take up to 750 tokens for half a minute, so longer ones would fill their contexts."""
+"""Length of one sound. Models take up to 750 tokens for half a minute, so longer ones would fill their contexts."""
 
 MAX_CHANNELS: Final = 8
-"""Of one sound; they are mixed to one."""
+"""Channels of one sound; they are mixed to one."""
 
 RATES: Final = (4_000, 192_000)
 """The least and the largest number of samples a second."""
 
 MAX_SOUNDS: Final = 8
-"""Of one request."""
+"""Sounds in one request."""
 
 MAX_AMPLITUDE: Final = 1_000.0
-"""Of samples in floating point, whose full scale is 1: larger ones overflow in the encoder."""
+"""Highest sample in floating point, whose full scale is 1: larger ones overflow in the encoder."""

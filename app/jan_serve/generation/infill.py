@@ -24,7 +24,7 @@ _ANSWER: Final = 256
 
 
 class InfillPieces(NamedTuple):
-    """As EngineRequest.prompt. truncated: some of the text was left out."""
+    """pieces: see EngineRequest.prompt. truncated: some of the text was left out."""
 
     pieces: Pieces
     truncated: bool = False
@@ -51,7 +51,7 @@ async def infill_pieces(
 
 
 async def _fitted(prompt: InfillPrompt, client: EngineClient, max_tokens: int | None) -> InfillPieces:
-    """As much as fits the context: the text nearest to the gap first, then the last files."""
+    """The pieces that fit the context: the text nearest to the gap first, then the last files."""
     facts = client.facts
     marks = len(_FIM) + 8
     room = facts.n_ctx - (_ANSWER if max_tokens is None else max_tokens) - marks

@@ -107,14 +107,14 @@ class LeasedModel:
         return await self.wait(self.client.detokenize(request))
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
-        """As GenerationService.generate, with this model whatever `request.model` is."""
+        """See GenerationService.generate; answers with this model whatever `request.model` is."""
         return LeasedModel.answer(nullcontext(self), request)
 
     @staticmethod
     async def answer(
         opening: AbstractAsyncContextManager[LeasedModel], request: GenerationRequest
     ) -> AsyncGenerator[GenerationEvent]:
-        """As GenerationService.generate. The model is held until the last event, or until the generator is closed."""
+        """See GenerationService.generate. The model is held until the last event, or until the generator is closed."""
         async with opening as model, AsyncExitStack() as stack:
             wait, client = model.wait, model.client
             prepared = await wait(model._preparer.prepare(request, client))

@@ -33,7 +33,7 @@ from jan_serve.image_files.data_url import is_remote
 from jan_serve.image_files.limits import MAX_FILES_BYTES, MAX_IMAGES, shown_pixels
 
 SHOWN_MARKER: Final = "<__media__>"
-"""Of images and sounds in a prompt that people read; llama.cpp's."""
+"""Place of an image or a sound in a prompt that people read; llama.cpp's."""
 
 ModelsWith = Callable[[str], Awaitable[Sequence[str]]]
 """The names of the installed models with a sense: vision or audio."""

@@ -33,12 +33,12 @@ class EngineClient(Protocol):
 
     @property
     def name(self) -> str:
-        """Canonical."""
+        """The canonical name."""
         ...
 
     @property
     def facts(self) -> ModelFacts:
-        """As the worker reported them when it was ready."""
+        """What the worker reported when it was ready."""
         ...
 
     @property

@@ -176,7 +176,7 @@ class RequestPreparer:
         return await client.count(_count_request(found, client))
 
     async def fetched(self, prompt: PartsPrompt, client: EngineClient) -> PartsPrompt:
-        """As MediaReader.fetched."""
+        """See MediaReader.fetched."""
         return msgspec.structs.replace(prompt, parts=await self._media.fetched(prompt.parts, client))
 
     async def _chat_pieces(
@@ -216,7 +216,7 @@ class RequestPreparer:
         return lambda model, requested: profile_of(model, requested).template
 
     async def compile_to_show(self, constraint: Constraint, field: str) -> CompiledGrammar:
-        """As GrammarCache.compile, with its GBNF. field: as GenerationRequest.constraint_field."""
+        """See GrammarCache.compile; returns the GBNF too. field: see GenerationRequest.constraint_field."""
         return await self._compiled(constraint, field, with_gbnf=True)
 
     async def _compiled(
@@ -241,7 +241,7 @@ class RequestPreparer:
         return error
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
-        """As GrammarCache.explain."""
+        """See GrammarCache.explain."""
         return await self._grammars.explain(constraint)
 
     def _plan(self, prompt: ChatPrompt, client: EngineClient, requested: str | None) -> ChatPlan:
@@ -288,7 +288,7 @@ class RequestPreparer:
     async def _check_length(
         self, prompt: EnginePrompt, request: GenerationRequest, client: EngineClient
     ) -> None:
-        """As the worker checks every prompt, but before images and sounds are decoded. Raises ContextLengthExceeded."""
+        """Check as the worker does, but before images and sounds are decoded. Raises ContextLengthExceeded."""
         if not any(isinstance(piece, ReadImage | ReadAudio) for piece in prompt.pieces):
             return
         n_prompt = await client.count(_count_request(prompt, client))

@@ -154,7 +154,7 @@ def _jpeg(data: bytes) -> ImageHeader:
 
 
 def _orientation(exif: bytes) -> int:
-    """Of the first directory of an Exif block; 1 where there is none that makes sense."""
+    """Orientation in the first directory of an Exif block; 1 where there is none that makes sense."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
     if order is None:
         return 1

@@ -6,25 +6,25 @@ from math import sqrt
 from typing import Final
 
 MAX_FILE_BYTES: Final = 20 << 20
-"""Of one image as it was sent. OpenAI's limit is the same."""
+"""Size of one image as it was sent. OpenAI's limit is the same."""
 
 MAX_PIXELS: Final = 32_000_000
-"""Of one image. Photographs of phones have 12 to 24 million; decoding takes 4 bytes a pixel, several times."""
+"""Pixels of one image. Photographs of phones have 12 to 24 million; decoding takes 4 bytes a pixel, several times."""
 
 MAX_RATIO: Final = 200
-"""Of the longer to the shorter side. libmtmd ends the worker where it cannot cut such strips into patches."""
+"""Ratio of the longer to the shorter side. libmtmd ends the worker where it cannot cut such strips into patches."""
 
 MAX_IMAGES: Final = 64
-"""Of one request: an agent sends all screenshots of its session each time."""
+"""Images in one request: an agent sends all screenshots of its session each time."""
 
 MAX_FILES_BYTES: Final = 16 * MAX_FILE_BYTES
-"""Of all images of one request. Those that are fetched from other hosts are not in its body, which has a limit too."""
+"""Size of all images in a request. Those that are fetched from other hosts are not in its body, which has a limit too."""
 
 MAX_SHOWN_PIXELS: Final = 1 << 22
 """Larger images are reduced to this before they go to the worker; no known projector takes in as much."""
 
 MAX_SHOWN_TOGETHER: Final = 16 * MAX_SHOWN_PIXELS
-"""Of all images of one request: 192 MiB of pixels."""
+"""Pixels of all images of one request: 192 MiB of pixels."""
 
 MIN_SHOWN_SIDE: Final = 8
 """Smaller images are enlarged to this: projectors assume sides of some pixels, and assert it."""

@@ -30,7 +30,7 @@ _KEPT_FOR_S: Final = 86_400
 _SURELY_KEPT_S: Final = 600
 """Older uploads that nothing was made of are deleted where there is no room, older unfinished ones at once."""
 MAX_UPLOADS: Final = 16
-"""Unfinished ones at once."""
+"""Unfinished uploads at once."""
 _WRITE_BYTES: Final = 1 << 20
 
 
@@ -208,7 +208,7 @@ class Blobs:
 
 
 def _move(source: Path, target: Path) -> None:
-    """As `os.rename`, but raises FileExistsError on every system if the name is taken."""
+    """Rename a file: as `os.rename`, but raises FileExistsError on every system if the name is taken."""
     # The empty file reserves the name: a rename would replace another file.
     target.touch(exist_ok=False)
     try:

@@ -125,7 +125,7 @@ class ModelIndex:
         RECORDS.write(self._folder / record_file(record.name), record)
 
     def add(self, record: ModelRecord) -> None:
-        """As `put`, but a record that a later version wrote stays: it says more. Raises OSError."""
+        """Write a record as `put` does, but one that a later version wrote stays: it says more. Raises OSError."""
         if not RECORDS.is_later(self._folder / record_file(record.name)):
             self.put(record)
 

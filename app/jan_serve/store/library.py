@@ -75,7 +75,7 @@ class ModelLibrary:
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
         """By path, size and modification time: the header's facts, or why the model cannot be served."""
         self._lasting: dict[ModelEntry, ListedModel] = {}
-        """Of the last list, those made of their entry alone: not of a projector, nor of further parts."""
+        """Models of the last list that were made of their entry alone: not of a projector, nor of further parts."""
         self._reading: asyncio.Task[None] | None = None
 
     async def models(self) -> tuple[ListedModel, ...]:
@@ -99,7 +99,6 @@ class ModelLibrary:
         await asyncio.shield(self.start_reading())
 
     async def close(self) -> None:
-        """End the background task."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)

@@ -28,7 +28,7 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
 
 
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
-    """As `best_matches`, without prefixes."""
+    """The matches of `best_matches`, without prefixes."""
     found = _exact_matches(without_suffix(_without_hub(name)), entries)
     if not found and has_default_tag(name):
         return exact_matches(without_default_tag(name), entries)

@@ -22,7 +22,7 @@ def default_data_dir() -> Path:
 
 
 def user_path(text: str | Path) -> Path:
-    """As Path.expanduser, but the home of an unknown user stays as it is written. Does not raise."""
+    """Expand `~` as Path.expanduser does, but the home of an unknown user stays as it is written. Does not raise."""
     return Path(os.path.expanduser(text))
 
 

@@ -27,7 +27,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, _Fault])
 
 
 class ProjectorFaults:
-    """Of one models folder, for all processes that use it. Thread-safe; every method blocks briefly on the disk."""
+    """The faults in one models folder, for all its processes. Thread-safe; every method blocks briefly on the disk."""
 
     def __init__(self, models_dir: Path) -> None:
         self._file = models_dir / STATE_FOLDER / "projector-faults.json"

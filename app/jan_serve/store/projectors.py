@@ -19,7 +19,7 @@ def is_projector_name(file: str) -> bool:
 
 
 def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
-    """As `projectors_among`, for one model."""
+    """The projectors of `projectors_among` for one model."""
     return projectors_among(files)(model)
 
 

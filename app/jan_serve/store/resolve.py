@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MAX_NAME_LENGTH: Final = 255
 _MAX_CACHED_HEADERS: Final = 64
 _MAX_CACHED_PROJECTORS: Final = 10_000
-"""As many as a folder may have files: lists ask for all."""
+"""A folder may have this many files, and lists ask for all."""
 _SUFFIX: Final = ".gguf"
 
 _log: Final = logging.getLogger(__name__)
@@ -250,7 +250,7 @@ class ModelResolver:
         return facts
 
     def effective_facts(self, entry: ModelEntry) -> HeaderFacts:
-        """As `facts`, with what the configuration adds."""
+        """The facts, with what the configuration adds. Raises as `facts`."""
         return as_configured(self.facts(entry), entry)
 
     def keep_facts(self, entry: ModelEntry, facts: HeaderFacts) -> None:
@@ -281,7 +281,7 @@ class ModelResolver:
         return self.fitting_projector(entry, self.model_file(entry.path, entry.name).n_embd)
 
     def fitting_projector(self, entry: ModelEntry, n_embd: int) -> ProjectorFile | None:
-        """As `projector`, for a model with embeddings of this length, whose header is not read."""
+        """The projector for embeddings of this length; the model's header is not read. Raises as `projector`."""
         found = (self._projector_file(path) for path in entry.projectors)
         fitting = next((each for each in found if each is not None and each.fits(n_embd)), None)
         if fitting is not None and self._projector_faults.reason(fitting.path):

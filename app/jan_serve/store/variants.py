@@ -56,7 +56,7 @@ class VariantIndex:
         return self.finder()(name)
 
     def finder(self) -> Callable[[str], Variant | None]:
-        """As `get`, for many names: the folder is looked at once."""
+        """A `get` for many names: the folder is looked at once."""
         known = self._by_key()
         return lambda name: known.get(_key(name))
 

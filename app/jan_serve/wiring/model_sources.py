@@ -60,7 +60,7 @@ class ModelSources:
         """Each resolved model: every request resolves its model first."""
         self._common = ModelSettings(options=self._book.common())
         self._defaults: dict[str | None, tuple[ModelSettings, dict[str, Any]]] = {}
-        """Of requests, by table, with the settings that they are from."""
+        """Defaults of requests by table, with the settings that they are from."""
 
     def resolve(self, name: str | None) -> Resolved:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""

@@ -16,7 +16,7 @@ from jan_serve.core.text_memory import CallPlaces, TextMemory, joined_memory
 from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 45_000
-"""Of all definitions of one grammar together, by `cost_of`. llguidance takes about a second to compile that much, and
+"""Limit on all definitions of a grammar, by `cost_of`. llguidance takes about a second to compile that much, and
 panics at about twice as much: it counts symbols in 16 bits."""
 _ITEMS_A_SYMBOL: Final = 4
 

@@ -45,7 +45,7 @@ def catalogue_digest(
     constraint: Constraint | None,
     whitespace: Whitespace,
 ) -> bytes:
-    """Of all that the grammars of calls depend on. Raises ProtocolError."""
+    """A digest of all that the grammars of calls depend on. Raises ProtocolError."""
     digest = sha256(COMPILING.encode_request(_frame(form, tools, parallel, constraint)))
     if constraint is not None:
         digest.update(COMPILING.encode_request(CompileAnswer(form=form, constraint=constraint)))

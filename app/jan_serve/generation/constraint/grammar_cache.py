@@ -42,7 +42,7 @@ MAX_ENTRIES: Final = 256
 MAX_PARTS: Final = 4096
 """Tools and frames of tool calls."""
 MAX_BYTES: Final = 32 << 20
-"""Of the constraints, of the parts and of the joined tool calls each."""
+"""Limit for the constraints, for the parts and for the joined tool calls each."""
 
 MAX_REFUSALS: Final = 1024
 MAX_REFUSAL_BYTES: Final = 1 << 20

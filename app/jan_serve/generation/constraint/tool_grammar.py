@@ -51,7 +51,7 @@ T = TypeVar("T")
 _PLACED: Final = (UnsupportedSchema, InvalidSchema, GrammarTooComplex)
 _REFUSALS: Final = (*_PLACED, UnsupportedPattern)
 BOUNDS: Final = (4_096, 256)
-"""Of lengths in arguments that are no JSON: given up from the largest on where an automaton has to count and to look
+"""Bounds of lengths in arguments, if not JSON: given up from the largest on where an automaton has to count and to look
 for an end at once, in texts that a pattern holds too, and that may be another type."""
 COUNTED_NAMES: Final = (
     "minProperties above 1 is not enforced in the notation of this model, where names may repeat"
@@ -104,7 +104,7 @@ def tool_arguments(
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
 ) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
-    """As `tool_grammar`, not printed."""
+    """The grammar of `tool_grammar`, not printed."""
 
     def translated(schema: Any) -> ArgumentsGrammar:
         return _translated(chat_format, schema, whitespace, complements=False)

@@ -109,7 +109,7 @@ def fitted(examples: Sequence[tuple[Sequence[float], int]]) -> Calibration:
 
 
 def _slope(examples: Sequence[tuple[Sequence[float], int]], inverse: float) -> float:
-    """Of the summed loss, by 1/temperature: what the model expects of the log masses, less the answers'."""
+    """d loss / d(1/temperature), summed: the expected log mass less the answer's."""
     total: list[float] = []
     for masses, answer in examples:
         weights = _weights(masses, inverse)

@@ -24,9 +24,9 @@ _QWEN3_TEMPLATE: Final = (
     "<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
     "<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
-"""As Qwen3-Reranker was trained, for files that lack it."""
+"""The prompt that Qwen3-Reranker was trained with, for files that lack it."""
 _HIGHEST: Final = 100.0
-"""Of raw scores: the logarithm of a probability that rounds to 0 or 1 has no end."""
+"""Highest raw score: the logarithm of a probability that rounds to 0 or 1 has no end."""
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ def _raw_scores(name: str, facts: ModelFacts, answer: Embedded | OptionsWeighed)
 
 
 def _log_odds(value: float) -> float:
-    """Of a probability."""
+    """Logarithm of the odds of a probability."""
     if value <= 0.0 or value >= 1.0:
         return math.copysign(_HIGHEST, value - 0.5)
     return _limited(math.log(value) - math.log1p(-value))

@@ -64,12 +64,12 @@ class ModelFile(msgspec.Struct, frozen=True):
 
     @property
     def k_elements(self) -> int:
-        """Of K in the KV cache per token, over all blocks."""
+        """Elements of K in the KV cache per token, over all blocks."""
         return sum(layer.k_elements for layer in self.parts.layers)
 
     @property
     def v_elements(self) -> int:
-        """Of V in the KV cache per token, over all blocks."""
+        """Elements of V in the KV cache per token, over all blocks."""
         return sum(layer.v_elements for layer in self.parts.layers)
 
     def facts(self, thinks: Callable[[str], bool] | None = None) -> HeaderFacts:

@@ -24,7 +24,7 @@ from jan_serve.supervisor.kv_transfer.state_server import StateServer
 logger = logging.getLogger(__name__)
 
 MAX_LINKS: Final = 256
-"""Of one key."""
+"""Links of one key."""
 KEEP_S: Final = 600.0
 PATIENCE_S: Final = 120.0
 """A peer's worker reads all its weights, for their digest, before its first state."""
@@ -56,7 +56,7 @@ class TcpPeerLinks:
 
     @property
     def open_connections(self) -> int:
-        """Incoming and outgoing."""
+        """Incoming and outgoing connections."""
         return self._server.open_connections + len(self._fetching)
 
     @property

@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True, tag="found"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The request succeeded."""
+    """Answer to a request that succeeded."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

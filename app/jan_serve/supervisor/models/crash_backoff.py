@@ -36,7 +36,6 @@ class CrashLog:
         self._failed_until: float | None = None
 
     def record(self, now: float) -> None:
-        """A worker crashed."""
         limits = self._limits
         self._recent = [time for time in self._recent if now - time < limits.window_s]
         self._consecutive = self._consecutive + 1 if self._recent else 1

@@ -320,7 +320,7 @@ class LoadedModels:
 
 
 _RAISED = "exit status 1"
-"""Of a worker whose own code raised an exception: llama.cpp, which reads the projector, ends the process otherwise."""
+"""End of a worker whose own code raised an exception. llama.cpp, which reads the projector, ends a process otherwise."""
 
 
 def _summary(facts: ModelFacts) -> str:

@@ -32,7 +32,7 @@ class ModelHistory:
     def __init__(self, source: ModelSource, limits: RestartLimits) -> None:
         self.source = source
         self.retention = Retention()
-        """As configured at its last request."""
+        """The configuration at its last request."""
         self.reason: str | None = None
         self.loads_total = 0
         self.crashes_total = 0
@@ -42,7 +42,7 @@ class ModelHistory:
         self.lost_devices: tuple[str, ...] = ()
         """Accelerators that an earlier worker found and the last one did not: a driver may be gone after a sleep."""
         self.modalities: tuple[str, ...] = ()
-        """Of its last load."""
+        """Senses of its last load."""
         self.projector_crashes: list[str] = []
         """How the worker ended at each load with its projector, since the last load that succeeded."""
         self.file_fault = ""

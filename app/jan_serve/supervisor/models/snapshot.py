@@ -10,7 +10,7 @@ from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
 
 
 def model_status(history: ModelHistory, slot: ModelSlot | None, waiting: int, now: float) -> ModelStatus:
-    """As of now. slot: None if the model is not in memory. waiting: requests in the queue for it."""
+    """The status now. slot: None if the model is not in memory. waiting: requests in the queue for it."""
     verdict = history.verdict(now)
     pong = slot.worker.pong if slot is not None else None
     return ModelStatus(

@@ -53,7 +53,7 @@ class StderrTail:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Oldest first."""
+        """The last lines, oldest first."""
         return tuple(self._lines)
 
     def last_words(self) -> str:
