@@ -18,7 +18,7 @@ MAX_IMAGES: Final = 64
 """Images in one request: an agent sends all screenshots of its session each time."""
 
 MAX_FILES_BYTES: Final = 16 * MAX_FILE_BYTES
-"""Size of all images in a request. Those that are fetched from other hosts are not in its body, which has a limit too."""
+"""Size of all images of a request. Those fetched from other hosts are not in its body, which has a limit too."""
 
 MAX_SHOWN_PIXELS: Final = 1 << 22
 """Larger images are reduced to this before they go to the worker; no known projector takes in as much."""

@@ -320,7 +320,7 @@ class LoadedModels:
 
 
 _RAISED = "exit status 1"
-"""End of a worker whose own code raised an exception. llama.cpp, which reads the projector, ends a process otherwise."""
+"""End of a worker whose own code raised an exception. llama.cpp, which reads the projector, ends it otherwise."""
 
 
 def _summary(facts: ModelFacts) -> str:
