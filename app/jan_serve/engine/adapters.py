@@ -16,7 +16,7 @@ from jan_serve.ipc.messages import AdapterFile, AdapterUse
 
 
 class Adapters:
-    """In the order of the settings. Must be created before the contexts of the model."""
+    """The loaded adapters, in the order of the settings. Must be created before the contexts of the model."""
 
     def __init__(self, model: LlamaModel, files: Sequence[AdapterFile]) -> None:
         """Load the files; blocks. Raises InvalidModel, which names the adapter."""

@@ -20,7 +20,7 @@ class ClientTurns(Generic[T]):
 
     @property
     def clients(self) -> Set[str]:
-        """Those that have items."""
+        """Clients that have items."""
         return self._queues.keys()
 
     def drop(self, is_meant: Callable[[T], bool]) -> None:
@@ -33,7 +33,7 @@ class ClientTurns(Generic[T]):
         self._queues.setdefault(client, deque()).append(item)
 
     def take(self) -> T:
-        """Raises StopIteration without any."""
+        """Remove the next item. Raises StopIteration without any."""
         client = next(iter(self._queues))
         items = self._queues.pop(client)
         item = items.popleft()

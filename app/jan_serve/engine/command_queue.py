@@ -21,7 +21,7 @@ Command = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest
 
 
 class CommandQueue(msgspec.Struct):
-    """In order. Any thread puts, the engine thread takes."""
+    """Commands in order. Any thread puts, the engine thread takes."""
 
     _commands: deque[Command] = msgspec.field(default_factory=deque[Command])
     _ready: threading.Condition = msgspec.field(default_factory=threading.Condition)

@@ -380,7 +380,7 @@ class Engine:
         self._counters.count_step(tokens)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
-        """After a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""
+        """Handle a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""
         if code == DECODE_NO_CELLS:
             # Our count has room, so the cells are fragmented: evict the oldest cached sequence.
             victim = self._scheduler.victim()
@@ -412,7 +412,7 @@ class Engine:
                 self._preempt(sequence)
 
     def _reset_memory(self) -> None:
-        """After a fatal decode the memory is undefined: preempt all, so that everything is computed again."""
+        """Preempt all, so that everything is computed again: after a fatal decode the memory is undefined."""
         for sequence in reversed(list(self._scheduler.running)):
             self._preempt(sequence)
         self._memory.reset()

@@ -62,7 +62,7 @@ IntakeItem = PreparedItem | AbortRequest | _Job
 _PIECES: Final = 4096
 """Tokens whose bytes are looked up, or ids that are checked, in one part."""
 _REST_S = 0.5
-"""After the last request, until the worker uses its rest for work ahead."""
+"""Time after the last request until the worker uses its rest for work ahead."""
 
 
 class IntakeThread:

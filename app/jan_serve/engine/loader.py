@@ -111,7 +111,7 @@ class _Opened(msgspec.Struct, frozen=True):
 
 
 class _Sizes(msgspec.Struct, frozen=True):
-    """As EngineSettings names them."""
+    """The sizes that EngineSettings leaves open, decided."""
 
     n_ctx: int
     parallel: int

@@ -1,4 +1,4 @@
-"""From logits to events: samples, turns tokens into text, finishes sequences. For the engine thread."""
+"""Turns logits into events: samples, writes text, finishes sequences. For the engine thread."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class StepBatch:
 
     @property
     def capacity(self) -> int:
-        """In tokens."""
+        """Most tokens of a batch."""
         return self._tokens.capacity
 
     @property

@@ -52,7 +52,7 @@ class StepClock:
         self._kinds[prefills].failed += 1
 
     def times(self, *, prefills: bool) -> StepTimes:
-        """Of all steps of this kind. Any thread; a count may be one step ahead of its seconds."""
+        """Times of all steps of this kind. Any thread; a count may be one step ahead of its seconds."""
         kind = self._kinds[prefills]
         return StepTimes(**{name: kind.parts[name].times() for name in _PARTS}, failed=kind.failed)
 
@@ -88,8 +88,6 @@ class _Kind:
 
 
 class _Durations:
-    """A histogram of seconds."""
-
     def __init__(self) -> None:
         self._counts = [0] * (len(STEP_SECONDS) + 1)
         self._seconds = 0.0

@@ -37,7 +37,7 @@ class MoreTokens(Exception):
 
 
 class TextTokenizer:
-    """For the texts of requests. One thread."""
+    """Tokenises the texts of requests. One thread."""
 
     def __init__(self, vocab: Vocab) -> None:
         self.vocab = vocab
@@ -54,7 +54,7 @@ class TextTokenizer:
         room: int | None = None,
         param: str = "prompt",
     ) -> Work[list[int]]:
-        """As `Vocab.tokenize`, exactly. room: of a long text with more tokens, the rest is not read.
+        """Ids exactly as `Vocab.tokenize` gives them. room: a long text with more tokens is not read to its end.
 
         param: field name in errors. Raises MoreTokens for a text that was not read to its end, InvalidRequest for a
         stretch that is too long.

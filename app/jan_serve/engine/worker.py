@@ -333,7 +333,7 @@ def _receive_load(channel: BlockingChannel) -> LoadModel | None:
 
 
 def _early_tables(request: LoadModel) -> EarlyTables | None:
-    """Of the model's vocabulary, which a thread makes from now on. None without a folder for files."""
+    """Tables of the model's vocabulary, which a thread makes from now on. None without a folder for files."""
     if request.settings.cache_dir is None:
         return None
     path = Path(request.path)

@@ -16,10 +16,10 @@ from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
 
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
-"""Of a frame to the worker. Token arrays of long contexts fit; images come in parts (`media_frames`)."""
+"""Most bytes of a frame to the worker. Token arrays of long contexts fit; images come in parts (`media_frames`)."""
 
 MAX_EVENT_BYTES: Final = 256 * 1024 * 1024
-"""Of a frame from the worker: a batch of embeddings, or log-probabilities of a whole prompt."""
+"""Most bytes of a frame from the worker: a batch of embeddings, or log-probabilities of a whole prompt."""
 
 _LENGTH: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _LENGTH.size

@@ -63,7 +63,10 @@ class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OptionsWeighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed"):
-    """In the order of the questions. prompt_tokens: of all prompts, the shared prefix once. cached_tokens: of these."""
+    """Answers in the order of the questions. prompt_tokens: of all prompts, the shared prefix once.
+
+    cached_tokens: how many of them were cached.
+    """
 
     id: int
     answers: tuple[OptionWeights, ...]

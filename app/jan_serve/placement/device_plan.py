@@ -45,7 +45,7 @@ class DevicePlan(msgspec.Struct, frozen=True):
 
     @property
     def n_gpu_layers(self) -> int:
-        """In llama.cpp's counting: the output layer, then blocks from the last to the first."""
+        """Layers as llama.cpp counts them: the output layer, then blocks from the last to the first."""
         return self.llama.n_gpu_layers
 
 

@@ -35,7 +35,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def speed(self) -> float:
-        """Bytes a second."""
+        """Bytes that it reads in a second."""
         return _SPEED[self.kind]
 
     @property

@@ -20,7 +20,7 @@ from jan_serve.placement.machine import MAIN_MEMORY_SPEED, Device, in_order, usa
 from jan_serve.placement.workload import Workload
 
 _MOST_WAYS: Final = 48
-"""To cover the units below a boundary, where main memory is short."""
+"""Ways to cover the units below a boundary that are followed where main memory is short."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -188,7 +188,7 @@ class Planner:
         return self._feasible[key]
 
     def _fastest(self, layers: int | None, *, whole: bool) -> Plan | None:
-        """By dynamic programming over devices and boundaries between them.
+        """The fastest plan, by dynamic programming over devices and boundaries between them.
 
         The unconstrained best is the answer if it fits main memory; else all plans that none beats in both time and
         main memory are followed.

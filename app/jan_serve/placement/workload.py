@@ -13,13 +13,13 @@ from jan_serve.core.models.model_parts import ModelParts
 _Number = TypeVar("_Number", int, float)
 
 _TYPICAL_TOKENS: Final = 2048
-"""Of context that a token reads, for the cost model."""
+"""Tokens of context that a token reads, for the cost model."""
 _BLOCK_WIDTH: Final = 8
 """Activations that ggml keeps at once, in widths of the embedding: as measured with llama.cpp's compute buffers."""
 
 
 _INPUT_COPIES: Final = 4
-"""GGML_SCHED_MAX_COPIES."""
+"""Copies of inputs that ggml keeps (GGML_SCHED_MAX_COPIES)."""
 
 
 class ContextSizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Workload:
         return self._dense[end] - self._dense[first]
 
     def experts(self, first: int, end: int) -> int:
-        """Bytes."""
+        """Bytes of the experts of units first … end-1."""
         return self._experts[end] - self._experts[first]
 
     def cache(self, first: int, end: int) -> int:

@@ -48,7 +48,7 @@ class PrefixCache:
 
     @property
     def seq_ids(self) -> list[int]:
-        """Least recently used first."""
+        """Ids of the entries, least recently used first."""
         return [entry.seq_id for entry in sorted(self._entries.values(), key=lambda entry: entry.used)]
 
     def match(

@@ -118,7 +118,7 @@ class PrefixIndex(Generic[T]):
 
 
 def _hashes(tokens: Tokens) -> list[int]:
-    """Of the empty prefix, and of each whole block with all blocks before it."""
+    """Hashes of the empty prefix and of each whole block with all blocks before it."""
     hashes = [0]
     for start in range(0, len(tokens) - BLOCK + 1, BLOCK):
         hashes.append(hash((hashes[-1], tokens[start : start + BLOCK].tobytes())))

@@ -73,7 +73,7 @@ class StateCache:
 
     @property
     def disk_bytes(self) -> int:
-        """Of all files together, at most; 0 without files."""
+        """Most bytes of all files together; 0 without files."""
         return 0 if self._files is None else self._files.budget_bytes
 
     @property
@@ -147,12 +147,12 @@ class StateCache:
         return read
 
     def lift_budget(self) -> None:
-        """At shutdown: keep all further states in RAM, for `flush` to write the most recent first."""
+        """Keep all further states in RAM, for `flush` to write the most recent first; at shutdown."""
         with self._lock:
             self._ram_bytes = sys.maxsize
 
     def flush(self, timeout_s: float) -> None:
-        """At shutdown: write the states in RAM to disk, most recently used first. Blocks up to `timeout_s`.
+        """Write the states in RAM to disk, most recently used first; at shutdown. Blocks up to `timeout_s`.
 
         Omits those beyond the disk budget: their files would take the place of the more recent ones.
         """

@@ -102,7 +102,7 @@ class StateFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Of this key's files."""
+        """Bytes of this key's files."""
         return sum(file.size for file in self._files.values())
 
     def write(self, tokens: Tokens, data: SequenceBytes) -> bool:

@@ -80,7 +80,6 @@ class StateRestorer:
 
     @property
     def disk_bytes(self) -> int:
-        """See StateCache."""
         return self._states.disk_bytes
 
     @property

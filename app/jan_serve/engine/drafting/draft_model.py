@@ -88,7 +88,7 @@ class DraftModel:
         return median_low(self._pass_s) / self._yield if self._pass_s else 0.0
 
     def begin_step(self) -> None:
-        """Before the drafts of a step."""
+        """Prepare for the drafts of a step."""
         self._room = _MAX_PREFILL
 
     def draft(self, sequence: Sequence, length: int) -> Tokens | None:
@@ -122,7 +122,7 @@ class DraftModel:
         return np.array(drafted, np.int32) if drafted else None
 
     def _learn(self, pass_s: float, tokens: float) -> None:
-        """From one draft. tokens: drafted a pass."""
+        """Learn from one draft. tokens: drafted a pass."""
         if self._is_warm:
             self._pass_s.append(pass_s)
         self._is_warm = True

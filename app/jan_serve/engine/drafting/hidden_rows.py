@@ -36,5 +36,5 @@ class HiddenRows:
         self.end += len(rows)
 
     def view(self, first: int, end: int) -> Floats:
-        """Of positions first … end-1, all of which must be held."""
+        """Rows of positions first … end-1, all of which must be held."""
         return self._rows[first - self.start : end - self.start]

@@ -152,7 +152,7 @@ class _Caps(ctypes.Structure):
 
 
 class _Props(ctypes.Structure):
-    """ggml_backend_dev_props."""
+    """Layout of ggml_backend_dev_props."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),

@@ -14,7 +14,7 @@ _PACKAGE = "llama_cpp"
 
 @contextlib.contextmanager
 def _bare_package() -> Generator[None]:
-    """For imports of the package's modules without its `__init__`.
+    """Let modules of the package be imported without its `__init__`.
 
     That imports a chat API for Python programs and its dependencies, which takes three times as long. Whoever imports
     the package later gets all of it.

@@ -95,7 +95,7 @@ class Batch:
         return i
 
     def seq_ids(self) -> list[int]:
-        """Of each token."""
+        """Sequence id of each token."""
         ids: list[int] = self._seq[: self.size].tolist()
         return ids
 
@@ -138,7 +138,7 @@ class EmbeddingBatch:
         )
 
     def seq_ids(self) -> list[int]:
-        """Of each cell."""
+        """Sequence id of each cell."""
         ids: list[int] = self._seq.tolist()
         return ids
 

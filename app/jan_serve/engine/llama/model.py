@@ -133,7 +133,7 @@ class LlamaModel:
 
     @property
     def has_encoder(self) -> bool:
-        """T5 and others."""
+        """Whether it encodes its prompt apart (T5 and others)."""
         return bool(lib.llama_model_has_encoder(self.pointer))
 
     @property

@@ -14,7 +14,7 @@ _SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2}  # enum llama_split_mode
 
 
 class _Override(ctypes.Structure):
-    """llama_model_tensor_buft_override."""
+    """Layout of llama_model_tensor_buft_override."""
 
     _fields_ = [("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p)]
 

@@ -17,7 +17,7 @@ _pointer_to: Any = ctypes.POINTER
 
 
 class _Params(ctypes.Structure):
-    """`gguf_init_params`."""
+    """Layout of gguf_init_params."""
 
     _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", _pointer_to(ctypes.c_void_p)))
 

@@ -38,7 +38,7 @@ _TRIES: Final = 64
 
 
 class TextCuts:
-    """For one vocabulary. Immutable; takes some tenths of a second to make for a large one.
+    """Cuts for one vocabulary. Immutable; takes some tenths of a second to make for a large one.
 
     longest: most bytes of a text that one token stands for; None: any number.
     """

@@ -80,7 +80,7 @@ class Vocab:
         return self.tokenize_bytes(text.encode("utf-8"), add_special=add_special, parse_special=parse_special)
 
     def tokenize_bytes(self, data: bytes, *, add_special: bool, parse_special: bool) -> list[int]:
-        """As `tokenize`, of UTF-8. Other threads run meanwhile."""
+        """Tokenise UTF-8 as `tokenize` does. Other threads run meanwhile."""
         # Every token covers at least one byte, except BOS, EOS and a leading space that the vocabulary may add.
         capacity = len(data) + 8
         while True:

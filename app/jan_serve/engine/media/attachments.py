@@ -19,7 +19,7 @@ def attachments_bytes() -> int:
 
 
 class Attachments:
-    """By request. A request whose data does not fit beside that of others is refused; alone, any fits."""
+    """Data by request. A request whose data does not fit beside that of others is refused; alone, any fits."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -34,7 +34,6 @@ class Attachments:
             return sum(self._sizes.values())
 
     def add(self, part: MediaData) -> None:
-        """Keep the next part."""
         with self._lock:
             if part.id in self._refused:
                 return

@@ -107,7 +107,7 @@ class MediaSteps:
             self._encoder.release(id(sequence), last)
 
     def forget(self, sequence: Sequence) -> None:
-        """It no longer runs."""
+        """Give back all embeddings of a sequence that runs no more."""
         if self._encoder is not None and id(sequence) in self._owners:
             self._owners.discard(id(sequence))
             self._encoder.forget(id(sequence))

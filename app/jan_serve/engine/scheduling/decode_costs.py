@@ -50,7 +50,6 @@ class DecodeCosts:
         self._changes.interrupt()
 
     def observe(self, rows: int, seconds: float) -> None:
-        """Learn from a step."""
         if not 0 < rows <= self.largest or seconds <= 0.0:
             self.interrupt()
             return
@@ -156,7 +155,7 @@ class DecodeCosts:
     def draft_curve(
         self, prefill_token_s: float, num_tokens: int, kept: int = 0, run: float = 0.0
     ) -> Curve | None:
-        """As `curve`, of a step that has `num_tokens` rows without drafts; with any, it is one after a change.
+        """Curve of a step that has `num_tokens` rows without drafts; with drafts it is one after a change.
 
         kept: the step is padded to so many rows. From there, the cost of a change to a larger size is shared by the
         steps of that size that write `run` tokens.

@@ -48,7 +48,7 @@ class StepCosts:
         return self.decode.curve(self.prefill_token_s)
 
     def draft_curve(self, num_tokens: int, kept: int = 0, run: float = 0.0) -> Curve | None:
-        """See DecodeCosts.draft_curve."""
+        """Seconds of a step with drafts, by its rows. See DecodeCosts.draft_curve."""
         return self.decode.draft_curve(self.prefill_token_s, num_tokens, kept, run)
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:

@@ -60,7 +60,7 @@ class OptionJob(msgspec.Struct, eq=False):
         return self.num_done
 
     def pause(self) -> None:
-        """After a finished group, another job comes between: the shared prompt may have to be read again."""
+        """Let another job come between, after a finished group: the shared prompt may have to be read again."""
         self.num_shared_read = None
 
     @property

@@ -122,7 +122,7 @@ class OptionTree:
                     heapq.heappush(self._waiting, (-log_p, next(self._order), next_path))
 
     def result(self) -> tuple[list[float], bool]:
-        """By option the logarithm of its probability, and whether all tokenisations are in it."""
+        """Logarithm of the probability of each option, and whether all tokenisations are in it."""
         missing = _log_add(-negative for negative, _, _ in self._waiting)
         is_exact = not self._canonical_only and missing <= self._total() + math.log(_EXACT)
         sums, removed = (self._all, self._removed) if is_exact else (self._canonical, self._removed_canonical)

@@ -55,7 +55,7 @@ class _Pairs:
         return (yield from self._fitted(document))
 
     def _pair(self, document: str, room: int | None) -> Work[list[int]]:
-        """As llama-server joins a pair: by the template of the model, or by its separators."""
+        """Join a pair as llama-server does: by the template of the model, or by its separators."""
         request = self._request
         if request.template is not None:
             # At once: a query with {document} in it is not a place for the document.

@@ -51,7 +51,7 @@ class Scorer:
         return job.answer()
 
     def interrupt(self, request_id: int) -> None:
-        """As Embedder.interrupt."""
+        """Stop the current decode if it is for this request; see Embedder.interrupt."""
         self._decode.interrupt(request_id)
 
 

@@ -20,7 +20,7 @@ MAX_OPTION_BYTES: Final = 512
 
 
 class ScoringIntake:
-    """For one model."""
+    """Tokenises and checks what one model shall score."""
 
     def __init__(self, tokenizer: TextTokenizer, *, n_ctx: int, has_head: bool, generates: bool) -> None:
         """n_ctx: max tokens of a prompt. has_head: whether the model scores; generates: whether it writes."""
@@ -32,7 +32,7 @@ class ScoringIntake:
         self._pieces: dict[bytes, list[int]] = {}
 
     def rank(self, request: RankRequest) -> Work[EmbedJob | OptionJob]:
-        """Raises InvalidRequest, ContextLengthExceeded, UnsupportedOperation."""
+        """Prepare a ranking. Raises InvalidRequest, ContextLengthExceeded, UnsupportedOperation."""
         rows = yield from pair_rows(self._tokenizer, request, self._n_ctx)
         empty = next((index for index, row in enumerate(rows) if not row), None)
         if empty is not None:

@@ -75,7 +75,7 @@ class ChildProcess:
 
     @classmethod
     async def spawn(cls, command: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """Raises OSError."""
+        """Start the process. Raises OSError."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Protocol(loop),

@@ -88,7 +88,7 @@ class _Open(msgspec.Struct):
 
 
 class WorkerEngineClient:
-    """Event loop only."""
+    """Requests of one worker, and their answers. Event loop only."""
 
     def __init__(
         self, name: str, facts: ModelFacts, worker: WorkerProcess, clock: Callable[[], float] = time.monotonic

@@ -53,11 +53,11 @@ class StderrTail:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The last lines, oldest first."""
+        """Lines kept, oldest first."""
         return tuple(self._lines)
 
     def last_words(self) -> str:
-        """See `crash_reason`."""
+        """The reason of a crash, safe to show; see `crash_reason`."""
         from jan_serve.supervisor.workers.crash_reason import crash_reason  # only ends need it
 
         return crash_reason(self.lines)

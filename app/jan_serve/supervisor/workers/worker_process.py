@@ -323,7 +323,6 @@ class WorkerProcess:
         return True
 
     def _kill(self) -> None:
-        """SIGKILL its process group."""
         if self._process is not None and self._process.returncode is None:
             self._set_ending()
             self._process.kill()
