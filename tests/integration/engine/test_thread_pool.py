@@ -30,7 +30,7 @@ def context_of(model: LlamaModel, threads: ThreadPool) -> LlamaContext:
     return LlamaContext(model, n_ctx=256, n_batch=64, n_ubatch=64, n_seq_max=1, threads=threads)
 
 
-def logits_of(context: LlamaContext, steps: int = 6) -> list[Floats]:
+def logits_of(context: LlamaContext, steps: int = 2) -> list[Floats]:
     """A prompt and some steps after it."""
     batch = Batch(64)
     found: list[Floats] = []
@@ -60,14 +60,14 @@ def test_contexts_share_threads_that_go_with_the_last_of_them(model: LlamaModel)
     process = psutil.Process()
     gc.collect()
     before = process.num_threads()
-    threads = ThreadPool(4)
+    threads = ThreadPool(3)
     first, second = context_of(model, threads), context_of(model, threads)
     del threads
     expected = logits_of(first)
-    for _ in range(3):
+    for _ in range(2):
         second.clear()
         np.testing.assert_array_equal(logits_of(second), expected)
-        assert process.num_threads() == before + 3
+        assert process.num_threads() == before + 2
     first.close()
     del first
     second.close()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 MODEL = Path(__file__).resolve().parents[3] / "models" / "builtin" / "jan-tiny.gguf"
 HEAD = Path(__file__).with_name("jan-tiny-head.gguf")
 SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, "prompt_lookup": "off", **EXACT}
-N_PROMPTS = 40
+N_PROMPTS = 12
 
 
 def prompts() -> list[str]:

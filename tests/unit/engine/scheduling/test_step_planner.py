@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from benchmarks.planner_simulation import Request
 from jan_serve.engine.scheduling.step_costs import PART, TILE, StepCosts
 from jan_serve.engine.scheduling.step_planner import (
     JOIN_S,
@@ -18,7 +19,6 @@ from jan_serve.engine.scheduling.step_planner import (
     StepPlanner,
     reading_order,
 )
-from tests.unit.engine.scheduling.simulation import Request
 
 ENDLESS = 1_000_000
 

@@ -239,3 +239,23 @@ def simulate(
             request.write(now)
         running = [request for request in running if len(request.times) < request.answer]
     return Run(all_requests, steps, now)
+
+
+def burst(count: int, prompt: int, answer: int = 64) -> list[Request]:
+    """Clients that ask at almost the same instant: a server begins with the first one."""
+    return [Request(0.003 * number, prompt, answer) for number in range(count)]
+
+
+def warm(policy: Policy, seconds_of: StepSeconds = two_cores) -> Policy:
+    """After one request, as a server that is in use."""
+    simulate([Request(-100.0, 100, 4)], policy, seconds_of)
+    return policy
+
+
+def arrivals(count: int, seed: int, load: float = 0.6) -> list[Request]:
+    """An open loop: Poisson arrivals at this share of what the machine can do, prompts of 100 to 1,000 tokens."""
+    rng = np.random.default_rng(seed)
+    mean_s = (550 * 0.0082 + 64 * 0.026) / load
+    times = np.cumsum(rng.exponential(mean_s, count))
+    prompts = rng.integers(100, 1001, count)
+    return [Request(float(at), int(prompt)) for at, prompt in zip(times, prompts, strict=True)]
