@@ -1,6 +1,6 @@
 """The planner of steps beside other policies, simulated: `python -m benchmarks.planner` prints ratios.
 
-The tables of docs/adr/0035-streams-and-prompts-take-turns.md are made of these rows.
+benchmarks/results/planner.md has tables of these rows.
 """
 
 from __future__ import annotations
