@@ -19,7 +19,7 @@ from jan_serve.chat.detect import FORMATS
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.generation.constraint import catalogue
+from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.catalogues import plain_tools
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help="all, if none is named")
     parser.add_argument("--count", type=int, default=200, help="tools")
     options = parser.parse_args()
-    catalogue.CATALOGUE_S = 600.0  # the machine may be busy
+    compile_tools.TOOLS_S = 600.0  # the machine may be busy
     tools = plain_tools(options.count)
     kib = sum(len(json.dumps(tool.parameters)) for tool in tools) / 1024
     sys.stdout.write(f"{len(tools)} tools, {kib:.0f} KiB of schemas\n")

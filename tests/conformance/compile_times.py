@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.errors import JanServeError
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from tests.conformance.suites import SHARED, VOCABULARY, Case, load_suite
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 20_000)
@@ -44,7 +44,7 @@ def measured(factory: GrammarFactory, case: Case) -> Times:
     """Compile one schema. The calling thread needs `STACK_BYTES` of stack."""
     started = time.thread_time()
     try:
-        grammar = compile_constraint(JsonSchemaConstraint(case.schema))
+        grammar = enforce(JsonSchemaConstraint(case.schema)).compiled()
     except JanServeError as error:
         return Times(case.name, _since(started), refused=f"{error.code}: {error}")
     translation = _since(started)

@@ -22,13 +22,14 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
-from jan_serve.constraint import Recognizer, json_schema_with_memory
 from jan_serve.errors import JanServeError
 from jan_serve.resources import builtin_model
 from models.recipe import fixtures
 from tests.conformance.suites import SHARED, load_suite
 from tests.integration.http.support import CHATS, serving_models
 from tests.support.raw_http import post
+from tests.unit.constraint.grammars import grammar_in_rules
+from tests.unit.constraint.recognizer import Recognizer
 
 MAX_TOKENS = 300
 AT_ONCE = 4
@@ -59,7 +60,7 @@ def generate(url: str, name: str, schema: Any, seed: int, temperature: float = 1
     choice = reply.json()["choices"][0]
     text: str = choice["message"]["content"]
     if choice["finish_reason"] == "length":
-        stopped = Recognizer(json_schema_with_memory(schema)[0]).leaves_at(text)
+        stopped = Recognizer(grammar_in_rules(schema)[0]).leaves_at(text)
         return Written(name, False, None if stopped in (None, len(text)) else f"no beginning: {text[:200]!r}")
     problem = _invalid(schema, text)
     return Written(name, True, problem, problem is None and _repeats(text))
@@ -108,7 +109,7 @@ def accepted(schemas: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     taken: list[tuple[str, Any]] = []
     for name, schema in schemas:
         try:
-            json_schema_with_memory(schema)
+            grammar_in_rules(schema)
         except JanServeError:
             continue
         taken.append((name, schema))

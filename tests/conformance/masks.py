@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
@@ -26,7 +27,6 @@ from jan_serve.engine.constraint.lark_limits import STACK_BYTES
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import JanServeError
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from tests.conformance.suites import SHARED, load_suite
 
 AT_ONCE = 8
@@ -72,7 +72,7 @@ def texts(factory: GrammarFactory, vocab: Vocab, count: int) -> Iterator[Text]:
     for case in cases[:count]:
         valid = [instance for instance, is_valid in case.instances if is_valid]
         try:
-            executor = factory.create(compile_constraint(JsonSchemaConstraint(case.schema)))
+            executor = factory.create(enforce(JsonSchemaConstraint(case.schema)).compiled())
         except JanServeError:
             continue
         if valid:

@@ -20,13 +20,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-from jan_serve.constraint import bundled, json_schema_with_memory, print_gbnf
+from jan_serve.constraint.enforce import enforce
+from jan_serve.constraint.json_schema.bundle import bundled
+from jan_serve.constraint.print_gbnf import print_gbnf
 from jan_serve.core.constraint import JsonSchemaConstraint
-from jan_serve.core.text_memory import TextMemory
-from jan_serve.engine.constraint.json_memory import JsonMemory, State
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import JanServeError
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
+from jan_serve.text.uniqueness.check import State, UniquenessCheck
 from tests.conformance.suites import Case, remotes
+from tests.unit.constraint.grammars import grammar_in_rules
 
 PASS, REFUSED, TOO_NARROW, TOO_WIDE, CRASH, TIMEOUT = (
     "pass",
@@ -115,11 +117,11 @@ class _Judge:
 
 def _serve(pipe: Connection, vocabulary: str) -> None:
     from tests.conformance.llama_cpp_oracle import LlamaCppOracle
-    from tests.conformance.memory_oracle import MemoryOracle
+    from tests.conformance.uniqueness_oracle import UniquenessOracle
 
     # llama.cpp prints grammars that it refuses.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    gbnf, engine = LlamaCppOracle(Path(vocabulary)), MemoryOracle()
+    gbnf, engine = LlamaCppOracle(Path(vocabulary)), UniquenessOracle()
     documents = remotes()
     pipe.send(None)
     while True:
@@ -133,8 +135,8 @@ def _judge(case: Case, schema: Any, oracle: Any) -> Outcome:
     """By the grammar that the engine runs."""
     started = time.process_time()
     try:
-        compiled = compile_constraint(JsonSchemaConstraint(schema))
-        matcher = oracle.compile(compiled.lark, compiled.memory)
+        compiled = enforce(JsonSchemaConstraint(schema)).compiled()
+        matcher = oracle.compile(compiled.lark, compiled.uniqueness)
     except JanServeError as error:
         return Outcome(case.name, REFUSED, f"{error.code}: {error}"[:300], _since(started))
     except ValueError as error:
@@ -151,8 +153,8 @@ def _judge(case: Case, schema: Any, oracle: Any) -> Outcome:
 def _judge_gbnf(case: Case, schema: Any, oracle: Any) -> Outcome | None:
     """What is wrong with the GBNF of a schema; None where there is nothing, or no GBNF."""
     try:
-        grammar, memory = json_schema_with_memory(schema)
-        if memory.places != TextMemory().places:
+        grammar, memory = grammar_in_rules(schema)
+        if memory.locations != Uniqueness().locations:
             return None
         sampler = oracle.compile(print_gbnf(grammar))
     except JanServeError:
@@ -169,9 +171,9 @@ def _judge_gbnf(case: Case, schema: Any, oracle: Any) -> Outcome | None:
         oracle.release(sampler)
 
 
-def _remembers(memory: TextMemory, text: str) -> bool:
+def _remembers(memory: Uniqueness, text: str) -> bool:
     """Whether the memory of names takes the text."""
-    return JsonMemory(memory).written(State(), text.encode()) is not None
+    return UniquenessCheck(memory).written(State(), text.encode()) is not None
 
 
 def _plain(instance: Any) -> str:

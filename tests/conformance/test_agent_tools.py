@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.generation.constraint import catalogue
+from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.compiling import Compiled, CompileRequest
 from tests.support.compiling import translate_inline
@@ -30,7 +30,7 @@ class Counting:
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 async def test_they_are_enforced_and_compiled_once(form: ChatFormat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)  # of a machine that may be busy
+    monkeypatch.setattr(compile_tools, "TOOLS_S", 600.0)  # of a machine that may be busy
     translator = Counting()
     cache = GrammarCache(translator.translate)
     for _ in range(2):

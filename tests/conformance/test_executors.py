@@ -9,23 +9,21 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import (
-    Grammar,
-    Recognizer,
-    json_schema_to_grammar,
-    parse_gbnf,
-    print_gbnf,
-    print_lark,
-    regex_to_grammar,
-)
+from jan_serve.constraint.ast import Grammar
 from jan_serve.constraint.json_schema.strings import Pattern, contains
 from jan_serve.constraint.layout import COMPACT, SPACED, on_one_line
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.constraint.print_gbnf import print_gbnf
+from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.regex.translate import translate as regex_to_grammar
 from models.recipe import fixtures
 from tests.conformance.llama_cpp_oracle import LlamaCppOracle
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.conformance.scoring import PASS, score
 from tests.conformance.suites import Case
+from tests.unit.constraint.grammars import grammar_alone
 from tests.unit.constraint.json_schema.test_translate import CASES
+from tests.unit.constraint.recognizer import Recognizer
 from tests.unit.constraint.sampling import Sampler
 from tests.unit.constraint.test_shipped_grammars import FOLDER, NAMES
 
@@ -107,7 +105,7 @@ def test_large_schemas_hold_in_llama_cpp(vocabulary: Path) -> None:
 
 
 def _grammars() -> list[tuple[str, Grammar]]:
-    schemas = [(case.name, json_schema_to_grammar(case.schema)) for case in CASES]
+    schemas = [(case.name, grammar_alone(case.schema)) for case in CASES]
     patterns = [(pattern, regex_to_grammar(pattern)) for pattern in PATTERNS]
     shipped = [(name, parse_gbnf((FOLDER / f"{name}.gbnf").read_text(encoding="utf-8"))) for name in NAMES]
     return [*schemas, *patterns, *shipped]
@@ -140,7 +138,7 @@ def test_characters_beside_excluded_ones_come_in_parts(vocabulary: Path) -> None
         ("^\\P{Lu}*$", "ÀĀ"),
         ("^[^😀-😆]$", "😀"),
     ):
-        grammar = json_schema_to_grammar({"type": "string", "pattern": pattern})
+        grammar = grammar_alone({"type": "string", "pattern": pattern})
         native, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))
         for c in "\u2061\u2002ê\u00ff\u2027\u200b\u00bf漢😇\U0001f5ff":
             expected = contains(Pattern(pattern), c)
@@ -176,7 +174,7 @@ def test_long_strings_are_counted_to_their_bounds(low: int, high: int | None) ->
         ]
     }
     guidance = LlguidanceOracle()
-    alone, beside = (guidance.compile(print_lark(json_schema_to_grammar(each))) for each in (schema, either))
+    alone, beside = (guidance.compile(print_lark(grammar_alone(each))) for each in (schema, either))
     top = high if high is not None else 40_000
     lengths = {0, 1, 999, 1_000, 1_001, low - 1, low, low + 1, top - 1, top, top + 1}
     for length in sorted(length for length in lengths if length >= 0):
@@ -203,7 +201,7 @@ def test_json_dumps_writes_what_is_accepted(vocabulary: Path) -> None:
         "list": parts,
         "deep": {"a": {"b": [{"c": ""}]}},
     }
-    grammar = json_schema_to_grammar({"type": "object"})
+    grammar = grammar_alone({"type": "object"})
     llama, guidance = LlamaCppOracle(vocabulary), LlguidanceOracle()
     sampler, matcher = llama.compile(print_gbnf(grammar)), guidance.compile(print_lark(grammar))
     forms: tuple[dict[str, Any], ...] = (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from jan_serve.constraint import json_schema_to_gbnf, regex_to_gbnf
+from jan_serve.constraint.enforce import enforce
+from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from tests.page.support import Tab
 from tests.support.raw_http import post
 
@@ -23,7 +24,9 @@ SCHEMA = {
 def test_a_schema_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> None:
     tab.show("Playground")
     tab.page.get_by_role("textbox", name="JSON Schema").fill(json.dumps(SCHEMA))
-    expect(tab.page.locator("pre.code-box").first).to_have_text(json_schema_to_gbnf(SCHEMA).strip())
+    expect(tab.page.locator("pre.code-box").first).to_have_text(
+        enforce(JsonSchemaConstraint(SCHEMA)).gbnf().strip()
+    )
     tab.page.get_by_label("Question").fill("Choose a number.")
     tab.page.get_by_role("button", name="Generate").click()
     expect(tab.page.get_by_text("✓ Valid JSON.")).to_be_visible()
@@ -36,7 +39,9 @@ def test_an_expression_becomes_a_grammar_and_an_answer_follows_it(tab: Tab) -> N
     tab.show("Playground")
     tab.page.get_by_label("Regular expression").check()
     tab.page.get_by_role("textbox", name="Regular expression").fill("[ab]{3}x")
-    expect(tab.page.locator("pre.code-box").first).to_have_text(regex_to_gbnf("[ab]{3}x").strip())
+    expect(tab.page.locator("pre.code-box").first).to_have_text(
+        enforce(RegexConstraint("[ab]{3}x")).gbnf().strip()
+    )
     tab.page.get_by_role("button", name="Generate").click()
     expect(tab.page.get_by_text("✓")).to_be_visible()
 

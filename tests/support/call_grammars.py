@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.constraint.ast import Grammar, RuleRef
+from jan_serve.constraint.enforce import enforce
+from jan_serve.constraint.mode import Mode
 from jan_serve.constraint.transform import rename
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, tool_hole
 from jan_serve.generation.constraint.call_join import JoinedTool, join_calls
-from jan_serve.generation.constraint.constraint_grammar import print_piece, translate_constraint
 from jan_serve.generation.constraint.tool_grammar import (
-    answer_has_tokens,
+    answer_has_terminals,
     tool_arguments,
     tool_grammar,
 )
@@ -36,7 +37,7 @@ def call_grammars(
     answer = (
         None
         if constraint is None
-        else print_piece(translate_constraint(constraint), tokens=answer_has_tokens(form))
+        else enforce(constraint, alone=True, terminals=answer_has_terminals(form)).piece()
     )
     return join_calls(frame, joined, tool_grammar(form, {"type": "object"}).piece, answer)
 
@@ -46,11 +47,11 @@ def call_trees(
 ) -> list[Grammar]:
     """The same as trees: the whole, and what follows each trigger."""
     fillings = {
-        tool_hole(number): tool_arguments(form, tool.parameters)[0].grammar
+        tool_hole(number): tool_arguments(form, tool.parameters)[0].translate(Mode.IN_RULES).grammar
         for number, tool in enumerate(tools)
     }
     if constraint is not None:
-        fillings["answer"] = translate_constraint(constraint)
+        fillings["answer"] = enforce(constraint, alone=True).grammar
     names = [tool.name for tool in tools]
     frames = frame_trees(form, names, parallel=parallel, answer=constraint is not None)
     return [_filled(frame, fillings) for frame in frames]

@@ -50,23 +50,23 @@ class RuleRef(msgspec.Struct, frozen=True):
     name: str
 
 
-class Token(msgspec.Struct, frozen=True):
-    """`item`, known to be a token: none of its texts can be extended by what may follow it, and no other token
-    allowed at the same position starts with one of them. A lexer may read it greedily.
+class Terminal(msgspec.Struct, frozen=True):
+    """`item`, which a lexer may read greedily: none of its texts can be extended by what may follow it, and no other
+    terminal allowed at the same position starts with one of them.
 
     is_free: it is a string of JSON in which any text of `charset.UNESCAPED` may follow the opening quote.
-    is_terminal: only Lark's terminals can read it, since its texts may be read in many ways.
+    lark_only: rules cannot write it, since its texts may be read in many ways.
     """
 
     item: Expr
     is_free: bool = False
-    is_terminal: bool = False
+    lark_only: bool = False
 
 
 class Except(msgspec.Struct, frozen=True):
     """A text of `item` that is none of `words`. There are some.
 
-    Within a `Token`. Only Lark's terminals know it.
+    Within a `Terminal`. Only Lark's terminals know it.
     """
 
     item: Expr
@@ -76,7 +76,7 @@ class Except(msgspec.Struct, frozen=True):
 class Both(msgspec.Struct, frozen=True):
     """A text of `item` that is a text of `other` too. There are some.
 
-    Within a `Token`. Only Lark's terminals know it.
+    Within a `Terminal`. Only Lark's terminals know it.
     """
 
     item: Expr
@@ -136,7 +136,7 @@ Expr: TypeAlias = (
     | Choice
     | Repeat
     | RuleRef
-    | Token
+    | Terminal
     | Except
     | Both
     | Special
@@ -196,9 +196,9 @@ def choice(items: Iterable[Expr]) -> Expr:
     return Choice(tuple(flat))
 
 
-def token(item: Expr, *, is_free: bool = False) -> Expr:
-    """`item` as a token; NEVER stays itself."""
-    return item if item == NEVER else Token(item, is_free)
+def terminal(item: Expr, *, is_free: bool = False) -> Expr:
+    """`item` as a terminal; NEVER stays itself."""
+    return item if item == NEVER else Terminal(item, is_free)
 
 
 def brackets(opening: str, item: Expr, closing: str) -> Expr:

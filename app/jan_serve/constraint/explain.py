@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
-from jan_serve.constraint.enforced import enforced_schema
+from msgspec.structs import replace
+
+from jan_serve.constraint.enforce import Cost, enforce
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
 from jan_serve.constraint.loosen import GIVEN_UP, Change, all_changes, changed, subschemas
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import Explanation, JsonSchemaConstraint
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
 
 MOST_STEPS: Final = 20 * MAX_STEPS
@@ -17,33 +19,17 @@ _SHOWN: Final = 5
 _CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
 
 
-class Cost(NamedTuple):
-    """steps: of the translation, of MAX_STEPS. remembered: places whose items the executor remembers."""
-
-    steps: int
-    rules: int
-    lark_bytes: int
-    remembered: int
-
-    def lines(self) -> list[str]:
-        """For people."""
-        found = [
-            f"translation: {self.steps:,} of {MAX_STEPS:,} steps, about {max(1, self.steps // _STEPS_IN_MS)} ms",
-            f"rules: {self.rules:,} of {MAX_RULES:,}",
-            f"Lark: {self.lark_bytes:,} of {MAX_LARK_BYTES:,} bytes",
-        ]
-        if self.remembered:
-            places = "1 place" if self.remembered == 1 else f"{self.remembered} places"
-            found.append(f"memory beside the grammar: unique items at {places}")
-        return found
-
-
-def cost_of_schema(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT) -> Cost:
-    """Raises as `enforced_schema`."""
-    grammar, memory, lark = enforced_schema(schema, whitespace=whitespace)
-    steps = spent()
-    remembered = sum(place.unique >= 0 for place in memory.places)
-    return Cost(steps, len(grammar.rules), len(lark.text), remembered)
+def cost_lines(cost: Cost) -> list[str]:
+    """For people."""
+    found = [
+        f"translation: {cost.steps:,} of {MAX_STEPS:,} steps, about {max(1, cost.steps // _STEPS_IN_MS)} ms",
+        f"rules: {cost.rules:,} of {MAX_RULES:,}",
+        f"Lark: {cost.lark_bytes:,} of {MAX_LARK_BYTES:,} bytes",
+    ]
+    if cost.unique_arrays:
+        places = "1 place" if cost.unique_arrays == 1 else f"{cost.unique_arrays} places"
+        found.append(f"compared beside the grammar: unique items at {places}")
+    return found
 
 
 def ordered_objects(schema: Any) -> list[str]:
@@ -59,22 +45,18 @@ def ordered_objects(schema: Any) -> list[str]:
 
 
 def smallest_change(
-    schema: Any,
-    refused: InvalidRequest,
-    *,
-    whitespace: Whitespace = Whitespace.CONSISTENT,
-    most_steps: int = MOST_STEPS,
+    constraint: JsonSchemaConstraint, refused: InvalidRequest, *, most_steps: int = MOST_STEPS
 ) -> Change | None:
     """One keyword to change, so that the schema compiles; None where no single one is found within a bounded search.
 
     The keyword that the refusal names comes first, then those that say the least about a value. most_steps: of the
     search.
     """
-    changes = sorted(all_changes(schema), key=lambda change: _rank(change, refused))
+    changes = sorted(all_changes(constraint.schema), key=lambda change: _rank(change, refused))
     steps = 0
     for change in changes[:_MOST_TRIES]:
         try:
-            cost_of_schema(changed(schema, change), whitespace=whitespace)
+            enforce(replace(constraint, schema=changed(constraint.schema, change)))
         except InvalidRequest:
             steps += max(spent(), 1)
             if steps > most_steps:
@@ -91,23 +73,21 @@ def _rank(change: Change, refused: InvalidRequest) -> tuple[bool, bool, int, boo
     return not (named and near), not named, GIVEN_UP.index(change.keyword), change.becomes is None
 
 
-def explain(
-    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT, most_steps: int = MOST_STEPS
-) -> tuple[bool, list[str]]:
-    """Whether the schema compiles, and the lines that say what it costs or what to change."""
+def explain(constraint: JsonSchemaConstraint, *, most_steps: int = MOST_STEPS) -> Explanation:
+    """What a schema costs, or what to change. most_steps: of the search for a change."""
     try:
-        cost = cost_of_schema(schema, whitespace=whitespace)
+        cost = enforce(constraint).cost
     except InvalidRequest as error:
         lines = [f"refused: {error.message}"]
         if isinstance(error, GrammarTooComplex):
             lines.append(f"steps until then: {spent():,} of {MAX_STEPS:,}")
-        change = smallest_change(schema, error, whitespace=whitespace, most_steps=most_steps)
+        change = smallest_change(constraint, error, most_steps=most_steps)
         lines.append(f"it compiles {change.line()}" if change else "no change of a single keyword was found")
-        return False, lines
-    lines = ["compiles", *cost.lines()]
-    ordered = ordered_objects(schema)
+        return Explanation(False, tuple(lines))
+    lines = ["compiles", *cost_lines(cost)]
+    ordered = ordered_objects(constraint.schema)
     if ordered:
         shown = ", ".join(pointer or "/" for pointer in ordered[:_SHOWN])
         more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
         lines.append(f"properties come in the order of `properties`: {shown}{more}")
-    return True, lines
+    return Explanation(True, tuple(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from jan_serve.constraint.components import components
 from jan_serve.constraint.lark_layout import PARAMETER
 from jan_serve.constraint.lark_quoting import LAZY
 from jan_serve.constraint.print_lark import LarkText
+from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import SpecialText
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
@@ -21,16 +22,9 @@ _HASH_BYTES: Final = 8
 _IN_CYCLE: Final = "@"
 
 
-class Definitions(NamedTuple):
-    """bodies: by name, with the mark of a parameter where the rule has one. specials: as in LarkText."""
-
-    root: str
-    bodies: dict[str, str]
-    specials: tuple[SpecialText, ...]
-
-
-def by_content(lark: LarkText) -> Definitions:
-    """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay."""
+def by_content(lark: LarkText) -> GrammarPiece:
+    """The definitions of a text with one a line, which starts at `start`. Names that it does not define stay; those of
+    rules with a parameter have its mark."""
     lines = [line.split(": ", 1) for line in lark.text.splitlines()]
     bodies = {_own_name(header): body for header, body in lines}
     bodies |= {
@@ -49,7 +43,7 @@ def by_content(lark: LarkText) -> Definitions:
         for header, body in lines
         if (name := _own_name(header)) in names
     }
-    return Definitions(
+    return GrammarPiece(
         names["start"],
         _with_named_characters(named),
         tuple(_renamed_special(special, names) for special in lark.specials),

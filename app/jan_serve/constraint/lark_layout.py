@@ -32,6 +32,11 @@ _NO_LINES: Final = f"%if le({_LAYOUT}, {_NUMBERS[SPACED.name]})"
 _LINES: Final = f"%if ge({_LAYOUT}, {_NUMBERS[INDENTED[0].name]})"
 
 
+def is_indented(lark: str) -> bool:
+    """Whether a printed grammar has layouts with lines."""
+    return HELPERS[-1] in lark
+
+
 def first_argument(layout: Layout) -> str:
     """The parameter within the first brackets."""
     return hex(_NUMBERS[layout.name] << 16 | 1)

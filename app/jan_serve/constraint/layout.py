@@ -46,14 +46,14 @@ INDENTED: Final = tuple(
 LAYOUTS: Final = (COMPACT, SPACED, *INDENTED)
 
 
-class Place(NamedTuple):
+class Nesting(NamedTuple):
     """A position in a text of one layout. depth: brackets that are open."""
 
     layout: Layout
     depth: int = 0
 
-    def deeper(self) -> Place:
-        return Place(self.layout, self.depth + 1)
+    def deeper(self) -> Nesting:
+        return Nesting(self.layout, self.depth + 1)
 
     def line(self) -> str:
         """The line break and indentation, where the layout has them."""
@@ -183,7 +183,7 @@ class _Writer:
     """Rewrites rules for one layout."""
 
     def __init__(self, layout: Layout, laid: set[str], taken: dict[str, Expr]) -> None:
-        self._place = Place(layout)
+        self._nesting = Nesting(layout)
         self.names: dict[str, str] = {}
         for name in taken:
             if name in laid:
@@ -196,7 +196,7 @@ class _Writer:
         if isinstance(expr, RuleRef):
             return RuleRef(self.names.get(expr.name, expr.name))
         if isinstance(expr, Mark):
-            return Literal(expr.text + self._place.after(expr))
+            return Literal(expr.text + self._nesting.after(expr))
         if isinstance(expr, Brackets):
             return sequence([Literal(expr.opening), self.write(expr.item), Literal(expr.closing)])
         return _rewritten(expr, self.write)

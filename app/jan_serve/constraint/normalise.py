@@ -28,7 +28,7 @@ _MANY_WORDS = 16
 def normalise(grammar: Grammar) -> Grammar:
     """The same language; `(x?){0,n}` has become `x{0,n}`, and long alternations of literals a trie of rules.
 
-    The grammar holds no `Token`: GBNF writes none.
+    The grammar holds no `Terminal`: GBNF writes none.
     """
     builder = RuleBuilder()
     for name in grammar.rules:

@@ -1,6 +1,6 @@
 """Parses GBNF, as llama.cpp reads it, into the grammar AST, and rejects grammars that would hurt an executor.
 
-Every grammar from a request passes through here before any executor sees it. Token references (`<[id]>`)
+Every grammar from a request passes through here before any executor sees it. Terminal references (`<[id]>`)
 are rejected: a grammar describes text, and has to mean the same for every model.
 """
 

@@ -6,6 +6,8 @@ repetitions become rules over powers of two: O(log n) rules, and at most O(log n
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Rows
+
 from jan_serve.constraint.ast import (
     CharClass,
     Choice,
@@ -16,10 +18,10 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Special,
-    Token,
+    Terminal,
 )
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet, complement
-from jan_serve.constraint.layout import COMPACT, SPACED, has_layouts, on_one_line
+from jan_serve.constraint.layout import COMPACT, SPACED, Layout, has_layouts, on_one_line
 from jan_serve.constraint.limits import MAX_PRINTED_BYTES
 from jan_serve.errors import GrammarTooComplex
 
@@ -40,17 +42,17 @@ _LITERAL_ESCAPES = str.maketrans(
 )
 
 
-def print_gbnf(grammar: Grammar) -> str:
+def print_gbnf(grammar: Grammar, layouts: Rows[Layout] = (COMPACT, SPACED)) -> str:
     """GBNF text of `grammar`, start rule first. It always names its start rule `root`.
 
-    GBNF has no parameters, so layouts are those on one line: compact and as `json.dumps` writes it, or the latter alone
-    where both are too large. Raises GrammarTooComplex above the size limit.
+    layouts: on one line, since GBNF has no parameters; the last one alone where all are too large. Raises
+    GrammarTooComplex above the size limit.
     """
     if has_layouts(grammar):
         try:
-            return _Printer(on_one_line(grammar, (COMPACT, SPACED))).print()
+            return _Printer(on_one_line(grammar, layouts)).print()
         except GrammarTooComplex:
-            grammar = on_one_line(grammar, (SPACED,))
+            grammar = on_one_line(grammar, layouts[-1:])
     return _Printer(grammar).print()
 
 
@@ -138,7 +140,7 @@ class _Printer:
 
     def _expr(self, expr: Expr) -> str:
         """Text of an expression where alternatives need no parentheses."""
-        if type(expr) is Token:
+        if type(expr) is Terminal:
             expr = expr.item
         if type(expr) is Choice:
             return " | ".join([self._sequence(item) for item in expr.items])
@@ -149,13 +151,13 @@ class _Printer:
             if not expr.items:
                 return '""'
             return " ".join([self._part(item) for item in expr.items])
-        if type(expr) is Token:
+        if type(expr) is Terminal:
             return self._sequence(expr.item)
         return self._item(expr)
 
     def _part(self, expr: Expr) -> str:
         """Text of an expression as one part of a sequence."""
-        if type(expr) is Token and type(expr.item) is Sequence:
+        if type(expr) is Terminal and type(expr.item) is Sequence:
             return self._sequence(expr.item)
         return self._item(expr)
 
@@ -174,14 +176,14 @@ class _Printer:
             return text
         if type(expr) is Repeat:
             return self._repeat(expr)
-        if type(expr) is Token:
+        if type(expr) is Terminal:
             return self._item(expr.item)
         return f"({self._expr(expr)})"
 
     def _repeat(self, expr: Repeat) -> str:
         low, high = expr.low, expr.high
         item = self._item(expr.item)
-        if type(expr.item) in (Repeat, Token):
+        if type(expr.item) in (Repeat, Terminal):
             item = f"({item})"
         if high is None and low <= 1:
             return item + ("*" if low == 0 else "+")

@@ -1,9 +1,9 @@
 """Prints a grammar in llguidance's Lark dialect.
 
 llguidance's lexer is greedy: it keeps reading while any terminal that is allowed here can continue. So a terminal of
-several characters is printed only for a `Token`, which promises that greed does no harm; everything else becomes
-terminals of one character, for which greedy reading is exact. Where one token cannot be written as a terminal, no
-token is: the two kinds must not meet in one place.
+several characters is printed only for a `Terminal`, which promises that greed does no harm; everything else becomes
+terminals of one character, for which greedy reading is exact. Where one `Terminal` cannot be written as a
+terminal, none is: the two kinds must not meet in one place.
 
 Rules within a `OneLayout` are printed as parametric rules, and once more for the beginning of compact texts, which may
 be that of spaced ones.
@@ -32,7 +32,7 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Special,
-    Token,
+    Terminal,
     Until,
 )
 from jan_serve.constraint.charset import UNESCAPED, CharSet
@@ -62,7 +62,7 @@ from jan_serve.constraint.layout import (
     LAYOUTS,
     SPACED,
     Layout,
-    Place,
+    Nesting,
     has_layouts,
     laid_rules,
     layout_uses,
@@ -106,32 +106,32 @@ def print_lark(grammar: Grammar) -> str:
 
 
 def print_lark_open(
-    grammar: Grammar, *, tokens: bool = True, holes: Mapping[str, str] | None = None
+    grammar: Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
 ) -> LarkText:
     """As `print_lark`, with the rules of control tokens left to whoever knows the vocabulary.
 
-    tokens: write a `Token` as a terminal; not if free text is allowed there too, since greed would cut it off.
+    terminals: write a `Terminal` as one; not if free text is allowed there too, since greed would cut it off.
     holes: rules that the grammar leaves undefined, and their names in the text.
     A grammar that is too large in all layouts is printed in that of `json.dumps`.
     """
     laid = laid_rules(grammar.rules)
     if has_layouts(grammar):
         try:
-            return _print(_Printer(grammar, holes or {}, LAYOUTS, laid), tokens)
+            return _print(_Printer(grammar, holes or {}, LAYOUTS, laid), terminals)
         except OnlyCharacters:
             raise
         except GrammarTooComplex:
             pass
-    return _print(_Printer(grammar, holes or {}, (SPACED,), laid), tokens)
+    return _print(_Printer(grammar, holes or {}, (SPACED,), laid), terminals)
 
 
-def _print(printer: _Printer, tokens: bool) -> LarkText:
-    if tokens:
+def _print(printer: _Printer, terminals: bool) -> LarkText:
+    if terminals:
         try:
-            return printer.print(tokens=True)
+            return printer.print(terminals=True)
         except NotRegular:
             pass
-    return printer.print(tokens=False)
+    return printer.print(terminals=False)
 
 
 class OnlyCharacters(GrammarTooComplex):
@@ -148,8 +148,8 @@ class _Printer:
         self._laid = laid
         self._layouts = layouts
 
-    def print(self, *, tokens: bool) -> LarkText:
-        self._tokens = tokens
+    def print(self, *, terminals: bool) -> LarkText:
+        self._with_terminals = terminals
         self._writers = self._rule_writers()
         self._terminal_writers = self._writers_of_terminals()
         self._form: _Form = None
@@ -165,7 +165,7 @@ class _Printer:
         self._size = self._terminal_size = 0
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
-        self._tokens_written: dict[int, str] = {}
+        self._greedy_written: dict[int, str] = {}
         self._specials: dict[tuple[str, str], SpecialText] = {}
         self._groups = 0
         while self._todo:
@@ -245,7 +245,7 @@ class _Printer:
         """What writes each kind of expression in a rule."""
         return {
             RuleRef: lambda expr: self._reference(expr.name),
-            Token: self._token if self._tokens else self._characters,
+            Terminal: self._greedy if self._with_terminals else self._characters,
             Mark: self._mark,
             Repeat: lambda expr: self._nested(self._rule, expr.item, "g") + bounds(expr),
             Literal: lambda expr: spelled_out(expr.text),
@@ -258,11 +258,11 @@ class _Printer:
             Brackets: self._brackets,
         }
 
-    def _characters(self, token: Token) -> str:
-        """A token without terminals of several characters."""
-        if token.is_terminal:
+    def _characters(self, expr: Terminal) -> str:
+        """A terminal in rules of single characters."""
+        if expr.lark_only:
             raise OnlyCharacters("the grammar has texts that only terminals can describe")
-        return self._rule_item(token.item)
+        return self._rule_item(expr.item)
 
     def _special(self, text: str) -> str:
         known = self._specials.get((text, ""))
@@ -324,7 +324,7 @@ class _Printer:
 
     def _mark(self, mark: Mark) -> str:
         if isinstance(self._form, Layout):
-            return spelled_out(mark.text + Place(self._form).after(mark))
+            return spelled_out(mark.text + Nesting(self._form).after(mark))
         return mark_rule(mark)
 
     def _brackets(self, expr: Brackets) -> str:
@@ -334,8 +334,8 @@ class _Printer:
         if form is self._layouts[0]:
             item = self._nested(self._rule, expr.item, "g")
             return f"{spelled_out(expr.opening)} {item} {spelled_out(expr.closing)}"
-        place = Place(form)
-        opening, closing = expr.opening + place.deeper().line(), place.line() + expr.closing
+        nesting = Nesting(form)
+        opening, closing = expr.opening + nesting.deeper().line(), nesting.line() + expr.closing
         item = self._inside(expr.item, first_argument(form))
         return f"{spelled_out(opening)} {item} {spelled_out(closing)}"
 
@@ -369,15 +369,15 @@ class _Printer:
         text = quote_class(chars)
         return text if len(text) <= _INLINE else self._named(text, "C")
 
-    def _token(self, token: Token) -> str:
+    def _greedy(self, expr: Terminal) -> str:
         """A terminal. For a free one, a second terminal shows llguidance at once which tokens go on with the string; in
         rules nothing can follow it, so that no text takes it."""
-        text = self._tokens_written.get(id(token))  # the rules hold it: it is written in more than one form
+        text = self._greedy_written.get(id(expr))  # the rules hold it: it is written in more than one form
         if text is None:
-            text = self._named(self._terminal(token.item), "T")
-            if token.is_free:
+            text = self._named(self._terminal(expr.item), "T")
+            if expr.is_free:
                 text = f"({text} | {self._named(_OPENING, 'T')} {NOTHING})"
-            self._tokens_written[id(token)] = text
+            self._greedy_written[id(expr)] = text
         return text
 
     def _named(self, text: str, stem: str) -> str:
@@ -415,7 +415,7 @@ class _Printer:
             Literal: lambda expr: quote_literal(expr.text),
             CharClass: lambda expr: self._class(expr.chars),
             RuleRef: lambda expr: self._terminal_rule(expr.name),
-            Token: lambda expr: self._terminal_item(expr.item),
+            Terminal: lambda expr: self._terminal_item(expr.item),
             Except: lambda expr: self._named(self._except(expr), "T"),
             Both: lambda expr: self._named(self._both(expr), "T"),
             Repeat: lambda expr: (

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from jan_serve.constraint.ast import EMPTY, Choice, Expr, Repeat, RuleRef, Sequence, Token, sequence
+from jan_serve.constraint.ast import EMPTY, Choice, Expr, Repeat, RuleRef, Sequence, Terminal, sequence
 from jan_serve.constraint.transform import references
 
 # Elimination may square the number of coefficients; beyond this a lexer gains nothing.
@@ -65,7 +65,7 @@ def _split(expr: Expr, own: set[str]) -> list[tuple[Expr, str | None]]:
         return [(expr, None)]
     if isinstance(expr, RuleRef):
         return [(EMPTY, expr.name)]
-    if isinstance(expr, Token):
+    if isinstance(expr, Terminal):
         return _split(expr.item, own)
     if isinstance(expr, Choice):
         return [pair for item in expr.items for pair in _split(item, own)]

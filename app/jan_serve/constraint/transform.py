@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from jan_serve.constraint.ast import (
     Repeat,
     RuleRef,
     Sequence,
-    Token,
+    Terminal,
     brackets,
     choice,
     repeat,
@@ -27,19 +27,27 @@ from jan_serve.constraint.ast import (
 )
 
 _WITH_ITEMS = frozenset({Sequence, Choice})
-_WITH_ITEM = frozenset({Repeat, Token, Except, Both, OneLayout, Brackets})
+_WITH_ITEM = frozenset({Repeat, Terminal, Except, Both, OneLayout, Brackets})
 
 
 def references(expr: Expr) -> set[str]:
     """The names of the rules that an expression uses."""
-    found: set[str] = set()
-    todo: list[Expr] = [expr]
+    return {item.name for item in walk([expr]) if item.__class__ is RuleRef}
+
+
+def has_lark_only(grammar: Grammar) -> bool:
+    """Whether some terminal of the grammar cannot be written as rules."""
+    return any(item.__class__ is Terminal and item.lark_only for item in walk(grammar.rules.values()))
+
+
+def walk(exprs: Iterable[Expr]) -> Iterator[Any]:
+    """The expressions, and all that they hold."""
+    todo = [*exprs]
     while todo:
         item: Any = todo.pop()
+        yield item
         kind = item.__class__
-        if kind is RuleRef:
-            found.add(item.name)
-        elif kind in _WITH_ITEMS:
+        if kind in _WITH_ITEMS:
             todo += item.items
         elif kind in _WITH_ITEM:
             todo.append(item.item)
@@ -47,7 +55,6 @@ def references(expr: Expr) -> set[str]:
                 todo.append(item.other)
             elif kind is Except:
                 todo += item.words
-    return found
 
 
 def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
@@ -117,7 +124,7 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
         return any(_completes(item, productive, uses) for item in expr.items)
     if isinstance(expr, Both):
         return _completes(expr.item, productive, uses) and _completes(expr.other, productive, uses)
-    if isinstance(expr, Token | Except | OneLayout | Brackets):
+    if isinstance(expr, Terminal | Except | OneLayout | Brackets):
         return _completes(expr.item, productive, uses)
     if isinstance(expr, Repeat):
         return expr.low == 0 or _completes(expr.item, productive, uses)
@@ -131,7 +138,7 @@ def _without(expr: Expr, lost: set[str]) -> Expr:
         return sequence([_without(item, lost) for item in expr.items])
     if isinstance(expr, Choice):
         return choice([_without(item, lost) for item in expr.items])
-    if isinstance(expr, Token | Except | OneLayout):
+    if isinstance(expr, Terminal | Except | OneLayout):
         item = _without(expr.item, lost)
         return NEVER if item == NEVER else replace(expr, item=item)
     if isinstance(expr, Both):
@@ -164,7 +171,7 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
         return Sequence(tuple([rename(item, names) for item in expr.items]))
     if isinstance(expr, Choice):
         return Choice(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Token | OneLayout):
+    if isinstance(expr, Terminal | OneLayout):
         return replace(expr, item=rename(expr.item, names))
     if isinstance(expr, Except):
         return Except(rename(expr.item, names), tuple([rename(word, names) for word in expr.words]))

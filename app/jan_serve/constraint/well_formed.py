@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.constraint.ast import Choice, Expr, Repeat, RuleRef, Sequence, Token
+from jan_serve.constraint.ast import Choice, Expr, Repeat, RuleRef, Sequence, Terminal
 from jan_serve.constraint.limits import MAX_LEFT_CHAIN
 from jan_serve.constraint.transform import references
 from jan_serve.errors import InvalidGrammar
@@ -42,7 +42,7 @@ def is_nullable(expr: Expr, rules: set[str]) -> bool:
         return all(is_nullable(item, rules) for item in expr.items)
     if isinstance(expr, Choice):
         return any(is_nullable(item, rules) for item in expr.items)
-    if isinstance(expr, Token):
+    if isinstance(expr, Terminal):
         return is_nullable(expr.item, rules)
     return isinstance(expr, Repeat) and (expr.low == 0 or is_nullable(expr.item, rules))
 
@@ -53,7 +53,7 @@ def _leading(expr: Expr, nullable: set[str]) -> set[str]:
         return {expr.name}
     if isinstance(expr, Choice):
         return set[str]().union(*(_leading(item, nullable) for item in expr.items))
-    if isinstance(expr, Repeat | Token):
+    if isinstance(expr, Repeat | Terminal):
         return _leading(expr.item, nullable)
     found: set[str] = set()
     if isinstance(expr, Sequence):

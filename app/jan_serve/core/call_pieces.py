@@ -6,7 +6,7 @@ import msgspec
 
 from jan_serve.core.constraint import SpecialText
 from jan_serve.core.text_bounds import CallMarks
-from jan_serve.core.text_memory import CallPlaces, TextMemory
+from jan_serve.core.uniqueness import CallLocations, Uniqueness
 
 
 class GrammarPiece(msgspec.Struct, frozen=True, tag="piece"):
@@ -23,19 +23,19 @@ class GrammarPiece(msgspec.Struct, frozen=True, tag="piece"):
 
 class ToolGrammar(msgspec.Struct, frozen=True, tag="tool"):
     """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name. most:
-    characters of texts that are counted beside the grammar, by their keys. memory: of JSON arguments."""
+    characters of texts that are counted beside the grammar, by their keys. uniqueness: of JSON arguments."""
 
     piece: GrammarPiece
     warnings: tuple[str, ...] = ()
     most: dict[str, int] = {}
-    memory: TextMemory = TextMemory()
+    uniqueness: Uniqueness = Uniqueness()
 
 
 class CallFrame(msgspec.Struct, frozen=True, tag="frame"):
     """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
 
     tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one. marks: of
-    raw texts, and starts: `TextBounds.start` after each trigger, where the format has such texts. places: of JSON
+    raw texts, and starts: `TextBounds.start` after each trigger, where the format has such texts. locations: of JSON
     arguments, in the whole and after each trigger, where the format has them; without `roots`.
     """
 
@@ -45,4 +45,4 @@ class CallFrame(msgspec.Struct, frozen=True, tag="frame"):
     answer: str | None = None
     marks: CallMarks | None = None
     starts: tuple[str, ...] = ()
-    places: tuple[CallPlaces, ...] = ()
+    locations: tuple[CallLocations, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from jan_serve.core.text_bounds import TextBounds
-from jan_serve.core.text_memory import TextMemory
+from jan_serve.core.uniqueness import Uniqueness
 
 
 class Whitespace(Enum):
@@ -75,12 +75,12 @@ class CompiledGrammar(msgspec.Struct, frozen=True, tag="grammar"):
     """A parsed and checked grammar for the engine.
 
     lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.
-    specials: the rules that `lark` leaves undefined. memory, bounds: what the text must obey beside the
+    specials: the rules that `lark` leaves undefined. uniqueness, bounds: what the text must obey beside the
     grammar; one of them at most.
     """
 
     gbnf: str
     lark: str
     specials: tuple[SpecialText, ...] = ()
-    memory: TextMemory | None = None
+    uniqueness: Uniqueness | None = None
     bounds: TextBounds | None = None

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import json_schema_to_gbnf, parse_gbnf, regex_to_gbnf
+from jan_serve.constraint.enforce import enforce
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client
 
@@ -20,10 +22,16 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
     [
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
-            json_schema_to_gbnf(SCHEMA),
+            enforce(JsonSchemaConstraint(SCHEMA)).gbnf(),
         ),
-        ({"response_format": {"type": "json_object"}}, json_schema_to_gbnf({"type": "object"})),
-        ({"response_format": {"type": "regex", "value": "[ab]{2}"}}, regex_to_gbnf("[ab]{2}")),
+        (
+            {"response_format": {"type": "json_object"}},
+            enforce(JsonSchemaConstraint({"type": "object"})).gbnf(),
+        ),
+        (
+            {"response_format": {"type": "regex", "value": "[ab]{2}"}},
+            enforce(RegexConstraint("[ab]{2}")).gbnf(),
+        ),
     ],
 )
 async def test_a_constraint_becomes_gbnf_without_a_model(body: dict[str, Any], expected: str) -> None:
@@ -75,12 +83,11 @@ CLOSED_ITEMS: dict[str, Any] = {
     ("schema", "compiles", "first", "last"),
     [
         ({"type": "integer"}, True, "compiles", "Lark: "),
-        # GBNF has no memory, and a generation has one.
         (
             {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
             True,
             "compiles",
-            "memory beside",
+            "compared beside the grammar",
         ),
         (CLOSED_ITEMS, False, "refused: unsupported JSON Schema", "it compiles without `uniqueItems` at /"),
         ({"type": "objekt"}, False, "refused: ", "no change of a single keyword was found"),

@@ -17,7 +17,7 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Special,
-    Token,
+    Terminal,
     Until,
 )
 
@@ -46,7 +46,7 @@ def _ends(expr: Expr, text: str, at: int, rules: dict[str, Expr]) -> set[int]:
         return {at + 1} if inside else set()
     if isinstance(expr, RuleRef):
         return _ends(rules[expr.name], text, at, rules)
-    if isinstance(expr, Token):
+    if isinstance(expr, Terminal):
         return _ends(expr.item, text, at, rules)
     if isinstance(expr, Until):
         opening, closing = expr.section or ("", "")
@@ -89,7 +89,7 @@ def _expressions(leaves: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         return st.one_of(
             st.builds(Sequence, st.lists(inner, max_size=3).map(tuple)),
             st.builds(Choice, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-            st.builds(Token, inner),
+            st.builds(Terminal, inner),
             st.builds(_repeat, inner, st.integers(0, 2), st.none() | st.integers(0, 2)),
         )
 

@@ -17,10 +17,10 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Special,
-    Token,
+    Terminal,
     Until,
 )
-from jan_serve.constraint.layout import LAYOUTS, Layout, Place
+from jan_serve.constraint.layout import LAYOUTS, Layout, Nesting
 
 _FAR = 10**9
 
@@ -31,8 +31,8 @@ class Sampler:
     def __init__(self, grammar: Grammar, *, depth: int = 25, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
         self._grammar = grammar
         self._depth = depth
-        self._places = [Place(layout) for layout in layouts]
-        self._place = self._places[0]
+        self._nestings = [Nesting(layout) for layout in layouts]
+        self._nesting = self._nestings[0]
         self._heights = dict.fromkeys(grammar.rules, _FAR)
         changed = True
         while changed:
@@ -53,7 +53,7 @@ class Sampler:
         """How many rules deep the shallowest text is."""
         if isinstance(expr, RuleRef):
             return self._heights[expr.name]
-        if isinstance(expr, Token | OneLayout | Brackets):
+        if isinstance(expr, Terminal | OneLayout | Brackets):
             return self._height(expr.item)
         if isinstance(expr, Repeat):
             return self._height(expr.item) if expr.low else 0
@@ -81,18 +81,18 @@ class Sampler:
             parts.append(written + expr.stop)
         elif isinstance(expr, RuleRef):
             self._write(self._grammar.rules[expr.name], random, depth + 1, parts)
-        elif isinstance(expr, Token):
+        elif isinstance(expr, Terminal):
             self._write(expr.item, random, depth, parts)
         elif isinstance(expr, OneLayout):
-            self._place = random.choice(self._places)
+            self._nesting = random.choice(self._nestings)
             self._write(expr.item, random, depth, parts)
         elif isinstance(expr, Mark):
-            parts.append(expr.text + self._place.after(expr))
+            parts.append(expr.text + self._nesting.after(expr))
         elif isinstance(expr, Brackets):
-            outer, self._place = self._place, self._place.deeper()
-            parts.append(expr.opening + self._place.line())
+            outer, self._nesting = self._nesting, self._nesting.deeper()
+            parts.append(expr.opening + self._nesting.line())
             self._write(expr.item, random, depth, parts)
-            self._place = outer
+            self._nesting = outer
             parts.append(outer.line() + expr.closing)
         elif isinstance(expr, Sequence):
             for item in expr.items:

@@ -16,12 +16,12 @@ from jan_serve.constraint.ast import (
     Repeat,
     RuleRef,
     Sequence,
-    Token,
+    Terminal,
     choice,
     optional,
     repeat,
     sequence,
-    token,
+    terminal,
 )
 from tests.unit.constraint.matching import EXPRESSIONS, language
 
@@ -45,8 +45,8 @@ SIMPLIFIED: dict[str, tuple[Expr, Expr]] = {
     "nothing, once": (repeat(NEVER, 1, 3), NEVER),
     "exactly once": (repeat(A, 1, 1), A),
     "optional": (optional(A), Repeat(A, 0, 1)),
-    "an impossible token": (token(NEVER), NEVER),
-    "a token": (token(A), Token(A)),
+    "an impossible token": (terminal(NEVER), NEVER),
+    "a token": (terminal(A), Terminal(A)),
 }
 
 

@@ -6,32 +6,41 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint.explain import cost_of_schema, explain, smallest_change
+from jan_serve.constraint.enforce import Cost, enforce
+from jan_serve.constraint.explain import explain, smallest_change
 from jan_serve.constraint.limits import MAX_STEPS
 from jan_serve.constraint.loosen import Change
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 
 TEXT: dict[str, Any] = {"type": "string"}
 CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}
 OBJECTS: dict[str, Any] = {"type": "array", "items": CLOSED, "uniqueItems": True}
 
 
+def cost_of(schema: Any) -> Cost:
+    return enforce(JsonSchemaConstraint(schema)).cost
+
+
+def explained(schema: Any) -> tuple[bool, tuple[str, ...]]:
+    found = explain(JsonSchemaConstraint(schema))
+    return found.compiles, found.lines
+
+
 def test_a_schema_that_compiles_says_what_it_costs() -> None:
     schema = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["b"]}
-    compiles, lines = explain(schema)
+    compiles, lines = explained(schema)
     assert compiles and lines[0] == "compiles"
     assert lines[-1] == "properties come in the order of `properties`: /"
 
 
 def test_the_costs_grow_with_the_schema() -> None:
-    small = cost_of_schema(TEXT)
-    large = cost_of_schema({"type": "object", "properties": {f"p{n}": {"enum": [n, "x"]} for n in range(50)}})
+    small = cost_of(TEXT)
+    large = cost_of({"type": "object", "properties": {f"p{n}": {"enum": [n, "x"]} for n in range(50)}})
     assert small.steps < large.steps < MAX_STEPS
     assert small.rules < large.rules and small.lark_bytes < large.lark_bytes
-    assert small.remembered == 0
-    assert cost_of_schema({"type": "array", "items": TEXT, "uniqueItems": True}).remembered == 1
+    assert small.unique_arrays == 0
+    assert cost_of({"type": "array", "items": TEXT, "uniqueItems": True}).unique_arrays == 1
 
 
 @pytest.mark.parametrize(
@@ -53,11 +62,11 @@ def test_the_costs_grow_with_the_schema() -> None:
 )
 def test_the_smallest_change(schema: Any, change: Change | None) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        cost_of_schema(schema)
-    found = smallest_change(schema, refused.value)
+        cost_of(schema)
+    found = smallest_change(JsonSchemaConstraint(schema), refused.value)
     assert found is not None
     assert change is None or found == change
-    compiles, lines = explain(schema)
+    compiles, lines = explained(schema)
     assert not compiles and lines[0].startswith("refused: ") and lines[-1] == f"it compiles {found.line()}"
 
 
@@ -70,7 +79,7 @@ def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
         "required": ["a"],
         "additionalProperties": others,
     }
-    compiles, lines = explain(schema)
+    compiles, lines = explained(schema)
     assert compiles
     assert lines[-1].endswith("`properties`: /, /properties/b/items, /properties/a, /additionalProperties")
 
@@ -80,7 +89,7 @@ def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
     [{"a": OBJECTS, "b": OBJECTS}, {"a/properties/b": OBJECTS, "a": {"properties": {"b": OBJECTS}}}],
 )
 def test_no_single_change_is_said_too(properties: dict[str, Any]) -> None:
-    compiles, lines = explain({"type": "object", "properties": properties})
+    compiles, lines = explained({"type": "object", "properties": properties})
     assert not compiles and lines[-1] == "no change of a single keyword was found"
 
 
@@ -94,5 +103,5 @@ def test_no_single_change_is_said_too(properties: dict[str, Any]) -> None:
     ],
 )
 def test_what_the_server_takes_is_not_refused(schema: dict[str, Any]) -> None:
-    assert compile_constraint(JsonSchemaConstraint(schema)).lark
-    assert explain(schema)[0]
+    assert enforce(JsonSchemaConstraint(schema)).compiled().lark
+    assert explained(schema)[0]

@@ -1,4 +1,4 @@
-"""Definitions are named by their content."""
+"""GrammarPiece are named by their content."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import re
 
 import pytest
 
-from jan_serve.constraint import json_schema_to_grammar, print_lark_open
 from jan_serve.constraint.ast import Grammar, Literal, Sequence, Until
-from jan_serve.constraint.lark_definitions import Definitions, by_content
+from jan_serve.constraint.lark_definitions import by_content
 from jan_serve.constraint.lark_quoting import LAZY
-from jan_serve.constraint.print_lark import LarkText
+from jan_serve.constraint.print_lark import LarkText, print_lark_open
+from jan_serve.core.call_pieces import GrammarPiece
 from jan_serve.core.constraint import SpecialText
+from tests.unit.constraint.grammars import grammar_alone
 
 CYCLE = 'start: {0}\n{0}: "x" | "(" {1} ")"\n{1}: {0} "," {0}\n'
 
 
-def definitions(schema: object) -> Definitions:
-    return by_content(print_lark_open(json_schema_to_grammar(schema)))
+def definitions(schema: object) -> GrammarPiece:
+    return by_content(print_lark_open(grammar_alone(schema)))
 
 
 def test_names_do_not_depend_on_the_names_before() -> None:
@@ -29,21 +30,21 @@ def test_names_do_not_depend_on_the_names_before() -> None:
 def test_another_body_anywhere_below_is_another_name() -> None:
     one = by_content(LarkText(CYCLE.format("a", "b"), ()))
     other = by_content(LarkText(CYCLE.format("a", "b").replace('","', '";"'), ()))
-    shared = one.bodies.keys() & other.bodies.keys()
-    assert {one.bodies[name] for name in shared} == {'"x"', '"("', '")"'}
+    shared = one.definitions.keys() & other.definitions.keys()
+    assert {one.definitions[name] for name in shared} == {'"x"', '"("', '")"'}
 
 
 def test_texts_that_look_like_names_stay() -> None:
     found = by_content(LarkText('start: "aa" a /[a-b]/\na: "b"\n', ()))
-    assert found.bodies[found.root].startswith('"aa" r_')
-    assert found.bodies[found.root].endswith("/[a-b]/")
+    assert found.definitions[found.root].startswith('"aa" r_')
+    assert found.definitions[found.root].endswith("/[a-b]/")
 
 
 @pytest.mark.parametrize("character", ['"a"', '"\\""', '"\\\\"', '"\\n"', '"\\u00e9"', '"😀"'])
 def test_a_character_in_rules_has_a_name(character: str) -> None:
     found = by_content(LarkText(f"start: {character} {character} T\nT: {character} /x/\n", ()))
-    [name] = [name for name, body in found.bodies.items() if body == character]
-    bodies = sorted(body for body in found.bodies.values() if body != character)
+    [name] = [name for name, body in found.definitions.items() if body == character]
+    bodies = sorted(body for body in found.definitions.values() if body != character)
     assert bodies[0] == f"{character} /x/" and bodies[1].startswith(f"{name} {name} T_")
 
 
@@ -54,7 +55,7 @@ def test_control_tokens_are_named_by_their_text() -> None:
 
 
 def test_texts_before_a_control_token_are_named_by_their_content() -> None:
-    def printed(item: Until, *before: Until) -> Definitions:
+    def printed(item: Until, *before: Until) -> GrammarPiece:
         return by_content(print_lark_open(Grammar({"root": Sequence((*before, Literal("a"), item))})))
 
     item, other = Until(0, 5, "<|a|>", "<|a|>"), Until(0, 6, "<|a|>", "<|a|>")
@@ -63,15 +64,15 @@ def test_texts_before_a_control_token_are_named_by_their_content() -> None:
     for special in both.specials:
         body = special.with_token.removesuffix("?") or special.spelled
         used = {name for name in re.findall(r"\w+", body) if name[:2] in ("r_", "T_")}
-        assert used <= {name.removesuffix(LAZY) for name in both.bodies}
+        assert used <= {name.removesuffix(LAZY) for name in both.definitions}
 
 
 def test_schemas_share_what_they_have_in_common() -> None:
     a = definitions({"type": "object", "properties": {"a": {}}, "additionalProperties": False})
     b = definitions({"type": "object", "properties": {"b": {}}, "additionalProperties": False})
     assert a.root != b.root
-    own = "\n".join(a.bodies[name] for name in a.bodies.keys() - b.bodies.keys())
+    own = "\n".join(a.definitions[name] for name in a.definitions.keys() - b.definitions.keys())
     assert (
-        len(a.bodies.keys() - b.bodies.keys()) == 7
+        len(a.definitions.keys() - b.definitions.keys()) == 7
     )  # two of members, one of each layout but the first, and the root
     assert own.count('"\\"a\\""') == 2

@@ -11,20 +11,33 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import Grammar, Recognizer, json_schema_to_grammar, print_gbnf, print_lark
-from jan_serve.constraint.ast import CharClass, Literal, Mark, OneLayout, RuleRef, brackets, repeat, sequence
+from jan_serve.constraint.ast import (
+    CharClass,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    RuleRef,
+    brackets,
+    repeat,
+    sequence,
+)
 from jan_serve.constraint.layout import (
     COMPACT,
     LAYOUTS,
     SPACED,
-    Place,
+    Nesting,
     has_layouts,
     laid_rules,
     on_one_line,
     with_optional_spaces,
 )
+from jan_serve.constraint.print_gbnf import print_gbnf
+from jan_serve.constraint.print_lark import print_lark
 from jan_serve.core.constraint import Whitespace
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import Recognizer
 
 FORMS: dict[str, dict[str, Any]] = {
     "compact": {"separators": (",", ":")},
@@ -97,7 +110,7 @@ def with_another_space(text: str, random: Random) -> str:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_all_white_space_is_of_one_layout(name: str) -> None:
-    random, (reference, executor) = Random(3), judges(json_schema_to_grammar(SCHEMAS[name]))
+    random, (reference, executor) = Random(3), judges(grammar_alone(SCHEMAS[name]))
     accepted = 0
     for _ in range(60):
         item = value(random, 5)
@@ -126,7 +139,7 @@ def test_lines_are_indented_at_any_depth(depth: int) -> None:
     nested: Any = 7
     for _ in range(depth):
         nested = [nested]
-    (_, executor) = judges(json_schema_to_grammar(True))
+    (_, executor) = judges(grammar_alone(True))
     for text in forms(nested):
         assert executor(text)
     lines = json.dumps(nested, indent=2).split("\n")
@@ -145,12 +158,12 @@ def test_each_kind_of_white_space(whitespace: Whitespace) -> None:
         '{"a":  [1,2]}': False,
         '{"a" : [1,2]}': False,
     }
-    for judge in judges(json_schema_to_grammar({"type": "object"}, whitespace=whitespace)):
+    for judge in judges(grammar_alone({"type": "object"}, whitespace=whitespace)):
         assert {text: judge(text) for text in texts} == texts
 
 
 def test_gbnf_has_the_layouts_on_one_line() -> None:
-    grammar = json_schema_to_grammar(SCHEMAS["recursive"])
+    grammar = grammar_alone(SCHEMAS["recursive"])
     random, recognizer = Random(5), Recognizer(on_one_line(grammar, (COMPACT, SPACED)))
     for _ in range(200):
         item = value(random, 4)
@@ -162,7 +175,7 @@ def test_gbnf_has_the_layouts_on_one_line() -> None:
 
 
 def test_what_is_too_large_in_all_layouts_is_as_json_dumps_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    grammar = json_schema_to_grammar(SCHEMAS["recursive"])
+    grammar = grammar_alone(SCHEMAS["recursive"])
     whole = len(print_lark(grammar))
     shown = len(print_gbnf(grammar))
     monkeypatch.setattr(modules["jan_serve.constraint.print_lark"], "MAX_LARK_BYTES", whole * 3 // 4)
@@ -192,7 +205,7 @@ def test_layouts_of_parts_are_chosen_apart() -> None:
 
 
 def test_a_place_writes_its_white_space() -> None:
-    written = {layout.name: Place(layout).deeper() for layout in LAYOUTS}
+    written = {layout.name: Nesting(layout).deeper() for layout in LAYOUTS}
     assert [written[name].line() for name in FORMS] == ["", "", "\n  ", "\n    ", "\n\t"]
     assert [written[name].after(Mark(",")) for name in FORMS] == ["", " ", "\n  ", "\n    ", "\n\t"]
     assert [written[name].after(Mark(":")) for name in FORMS] == ["", " ", " ", " ", " "]
@@ -201,7 +214,7 @@ def test_a_place_writes_its_white_space() -> None:
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_with_optional_spaces_is_every_text_on_one_line(schema: Any) -> None:
     random = Random(5)
-    grammar = json_schema_to_grammar(schema)
+    grammar = grammar_alone(schema)
     one_line = with_optional_spaces(grammar)
     assert not has_layouts(one_line) and len(one_line.rules) == len(grammar.rules) + 2
     laid_out, judged = judges(grammar), judges(one_line)

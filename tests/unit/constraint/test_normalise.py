@@ -13,7 +13,7 @@ from jan_serve.constraint.ast import (
     Repeat,
     RuleRef,
     Sequence,
-    Token,
+    Terminal,
     choice,
     optional,
     repeat,
@@ -30,7 +30,7 @@ def _gbnf(grammar: Grammar) -> Grammar:
     """The grammar as GBNF can say it, without tokens."""
 
     def plain(expr: Expr) -> Expr:
-        if isinstance(expr, Token):
+        if isinstance(expr, Terminal):
             return plain(expr.item)
         if isinstance(expr, Sequence | Choice):
             return type(expr)(tuple(plain(item) for item in expr.items))

@@ -6,9 +6,12 @@ import time
 
 import pytest
 
-from jan_serve.constraint import Recognizer, parse_gbnf, print_gbnf, print_lark
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.constraint.print_gbnf import print_gbnf
+from jan_serve.constraint.print_lark import print_lark
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.recognizer import Recognizer
 
 ACCEPTED = {
     "alternatives over lines": ('root ::= "a" |\n  "b" # comment\n\n', ["a", "b"], ["", "ab"]),

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint import Recognizer, parse_gbnf, print_gbnf
 from jan_serve.constraint.ast import CharClass, Grammar, Literal, RuleRef, Special, sequence
 from jan_serve.constraint.charset import ANY, MAX_CODE_POINT, CharSet, char_set, complement, of_chars
 from jan_serve.constraint.limits import MAX_PRINTED_BYTES
-from jan_serve.constraint.print_gbnf import quote_class, quote_literal
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.constraint.print_gbnf import print_gbnf, quote_class, quote_literal
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.matching import GRAMMARS, belongs, texts
+from tests.unit.constraint.recognizer import Recognizer
 
 CODES = st.one_of(st.integers(1, 0x100), st.integers(1, 0xD7FF), st.integers(0xE000, MAX_CODE_POINT))
 

@@ -9,19 +9,13 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import (
-    Grammar,
-    OnlyCharacters,
-    json_schema_to_grammar,
-    json_schema_with_memory,
-    parse_gbnf,
-    print_lark,
-    print_lark_open,
-    regex_to_grammar,
-)
-from jan_serve.constraint.ast import CharClass, Literal, Repeat, Sequence, Token
+from jan_serve.constraint.ast import CharClass, Grammar, Literal, Repeat, Sequence, Terminal
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.constraint.print_lark import OnlyCharacters, print_lark, print_lark_open
+from jan_serve.constraint.regex.translate import translate as regex_to_grammar
 from jan_serve.engine.constraint.lark_limits import check_lark
 from jan_serve.errors import GrammarTooComplex
+from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 
 STACK_BYTES = 16 << 20
 COMPILE = f"""
@@ -73,27 +67,27 @@ DEEP: dict[str, tuple[Grammar, list[str], list[str]]] = {
     "groups": (parse_gbnf(f"root ::= {nested(60)}"), ["", "a", "b" * 60 + "c", "bba"], ["b" * 59 + "c", "d"]),
     "groups of a token": (regex_to_grammar("(a|b" * 90 + "c" + ")?" * 90), ["a", "b" * 90 + "c"], ["c"]),
     "optional properties": (
-        json_schema_to_grammar(names(500, {"type": "integer"})),
+        grammar_alone(names(500, {"type": "integer"})),
         ["{}", '{"p499": 3}', '{"p7": 1, "p400": 2, "q": 4}'],
         ['{"p499": "x"}', '{"p400": 2, "p7": 1}'],
     ),
     "recursive properties": (
-        json_schema_to_grammar(names(400, {"$ref": "#"})),
+        grammar_alone(names(400, {"$ref": "#"})),
         ['{"p3": {"p399": {"p3": {}}}}'],
         ['{"p3": {"p399": 1}}', '{"p399": 1}'],
     ),
     "fewest properties": (
-        json_schema_with_memory({"type": "object", "minProperties": 3900})[0],
+        grammar_in_rules({"type": "object", "minProperties": 3900})[0],
         ["{" + ", ".join(f'"{i}": 1' for i in range(3900)) + "}"],
         ["{}", "{" + ", ".join(f'"{i}": 1' for i in range(3899)) + "}"],
     ),
     "most properties": (
-        json_schema_to_grammar({"type": "object", "maxProperties": 3900}),
+        grammar_alone({"type": "object", "maxProperties": 3900}),
         ["{}", '{"a": 1}'],
         ["[]"],
     ),
     "positional items": (
-        json_schema_to_grammar({"type": "array", "prefixItems": [{"type": "integer"}] * 5000}),
+        grammar_alone({"type": "array", "prefixItems": [{"type": "integer"}] * 5000}),
         ["[]", "[1, 2]", json.dumps([7] * 300)],
         ['["a"]', json.dumps([7] * 300 + ["a"])],
     ),
@@ -115,21 +109,19 @@ def test_deep_text_is_compiled_on_a_small_stack(name: str) -> None:
 @pytest.mark.parametrize("count", [1000, 1700, 1900, 2500, 3300, 5000])
 def test_groups_count_for_the_depth_of_what_is_printed(count: int) -> None:
     """A rule for every five items, and five groups around the reference to the next: few rules are deep, too."""
-    check_lark(
-        print_lark(json_schema_to_grammar({"type": "array", "prefixItems": [{"type": "integer"}] * count}))
-    )
+    check_lark(print_lark(grammar_alone({"type": "array", "prefixItems": [{"type": "integer"}] * count})))
 
 
 def test_long_cycles_are_refused() -> None:
     """Multiples of 2999 by digits: each of thousands of remainders leads to ten others."""
-    grammar = json_schema_to_grammar({"type": "integer", "multipleOf": 2999})
+    grammar = grammar_alone({"type": "integer", "multipleOf": 2999})
     with pytest.raises(GrammarTooComplex, match="1000 levels"):
         print_lark(grammar)
 
 
 def test_compact_texts_have_rules_of_their_own_up_to_the_first_mark() -> None:
     inner = {"type": "object", "properties": {"b": {"type": "null"}}, "additionalProperties": False}
-    grammar = json_schema_to_grammar(
+    grammar = grammar_alone(
         {"type": "object", "properties": {"a": inner, "c": inner}, "additionalProperties": False}
     )
     lines = print_lark(grammar).splitlines()
@@ -139,10 +131,10 @@ def test_compact_texts_have_rules_of_their_own_up_to_the_first_mark() -> None:
 
 
 def test_what_only_terminals_describe_is_not_written_as_characters() -> None:
-    string = Token(
-        Sequence((Literal('"'), Repeat(CharClass(((97, 99),)), 0, None), Literal('"'))), is_terminal=True
+    string = Terminal(
+        Sequence((Literal('"'), Repeat(CharClass(((97, 99),)), 0, None), Literal('"'))), lark_only=True
     )
     grammar = Grammar({"root": string})
     assert print_lark_open(grammar).text.startswith("start: T")
     with pytest.raises(OnlyCharacters):
-        print_lark_open(grammar, tokens=False)
+        print_lark_open(grammar, terminals=False)

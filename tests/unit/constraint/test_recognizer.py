@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint import Recognizer, parse_gbnf, print_lark
-from jan_serve.constraint.ast import Grammar, Literal, RuleRef, Sequence, Token, Until, choice, sequence
-from jan_serve.constraint.recognizer import matches
+from jan_serve.constraint.ast import Grammar, Literal, RuleRef, Sequence, Terminal, Until, choice, sequence
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.constraint.print_lark import print_lark
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.matching import EXPRESSIONS, GRAMMARS, belongs, language, texts
+from tests.unit.constraint.recognizer import Recognizer, matches
 from tests.unit.constraint.sampling import Sampler
 
 
@@ -24,7 +25,7 @@ def test_it_accepts_the_texts_of_the_grammar(grammar: Grammar) -> None:
 
 
 @given(EXPRESSIONS, EXPRESSIONS, st.sampled_from("ab"))
-def test_recursive_rules(item: Token, end: Token, opening: str) -> None:
+def test_recursive_rules(item: Terminal, end: Terminal, opening: str) -> None:
     """`root ::= opening root item | end`: a text nests to any depth."""
     nested = sequence([parse_gbnf(f'root ::= "{opening}"').rules["root"], RuleRef("root"), item])
     grammar = Grammar({"root": choice([nested, Sequence((end,))])})

@@ -13,7 +13,7 @@ from jan_serve.constraint.ast import (
     Grammar,
     Literal,
     RuleRef,
-    Token,
+    Terminal,
     choice,
     optional,
     repeat,
@@ -63,7 +63,7 @@ NESTED: dict[str, dict[str, Expr]] = {
     "a choice before the rule": {"root": choice([sequence([choice([A, B]), RuleRef("root")]), A])},
     "a choice at the end": {"root": sequence([A, choice([RuleRef("root"), B])])},
     "an optional rule": {"root": sequence([A, optional(RuleRef("root"))])},
-    "a token": {"root": Token(sequence([A, optional(RuleRef("root"))]))},
+    "a token": {"root": Terminal(sequence([A, optional(RuleRef("root"))]))},
     "a rule alone": {"root": RuleRef("r"), "r": choice([B, sequence([A, RuleRef("root")])])},
 }
 

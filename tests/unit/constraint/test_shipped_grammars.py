@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.constraint import Recognizer, parse_gbnf, print_gbnf, print_lark
+from jan_serve.constraint.parse_gbnf import parse_gbnf
+from jan_serve.constraint.print_gbnf import print_gbnf
+from jan_serve.constraint.print_lark import print_lark
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.recognizer import Recognizer
 
 FOLDER = Path(__file__).resolve().parents[3] / "grammars"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.gbnf"))

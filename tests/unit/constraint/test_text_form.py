@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jan_serve.constraint.ast import EMPTY, Grammar, Literal
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import ANY, MAX_CODE_POINT, CharSet, char_set, contains
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.constraint.text_form import JsonText, PlainText
+from tests.unit.constraint.recognizer import Recognizer
 
 SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 CODES = st.one_of(

@@ -12,7 +12,7 @@ from jan_serve.constraint.ast import (
     Repeat,
     RuleRef,
     Sequence,
-    Token,
+    Terminal,
     choice,
     optional,
     sequence,
@@ -21,7 +21,7 @@ from jan_serve.constraint.transform import prune, references, rename
 from tests.unit.constraint.matching import GRAMMARS, language
 
 A, B = Literal("a"), Literal("b")
-NESTED = Sequence((A, Choice((RuleRef("x"), Repeat(Token(RuleRef("y")), 0, 2))), RuleRef("x")))
+NESTED = Sequence((A, Choice((RuleRef("x"), Repeat(Terminal(RuleRef("y")), 0, 2))), RuleRef("x")))
 
 
 def test_references_are_found_at_any_depth() -> None:
@@ -51,7 +51,7 @@ PRUNED: dict[str, tuple[Grammar, dict[str, object] | None]] = {
         {"root": B},
     ),
     "a token of it": (
-        Grammar({"root": Choice((B, Token(RuleRef("loop")))), "loop": LOOP}),
+        Grammar({"root": Choice((B, Terminal(RuleRef("loop")))), "loop": LOOP}),
         {"root": B},
     ),
     "rules that only lead there": (

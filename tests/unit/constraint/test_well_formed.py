@@ -10,7 +10,7 @@ from jan_serve.constraint.ast import (
     Grammar,
     Literal,
     RuleRef,
-    Token,
+    Terminal,
     choice,
     optional,
     repeat,
@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[dict[str, Expr], int, str]] = {
     "not defined": ({"root": A, "b": sequence([A, RuleRef("c")])}, 2, "'c' is not defined"),
     "itself": ({"root": choice([A, sequence([SELF, A])])}, 1, "'root' starts with itself"),
     "itself after a repetition": ({"root": sequence([repeat(A, 0, None), SELF])}, 1, "starts with itself"),
-    "itself in a token": ({"root": choice([A, Token(sequence([SELF, A]))])}, 1, "starts with itself"),
+    "itself in a token": ({"root": choice([A, Terminal(sequence([SELF, A]))])}, 1, "starts with itself"),
     "itself repeated": ({"root": repeat(SELF, 2, 3)}, 1, "starts with itself"),
     "through a rule that may be empty": (
         {"root": sequence([RuleRef("x"), RuleRef("y")]), "x": optional(A), "y": choice([A, SELF])},

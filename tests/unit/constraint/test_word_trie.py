@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from jan_serve.constraint.ast import Expr, Grammar
 from jan_serve.constraint.automata.dfa import Dfa, of_length
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.text_form import JsonText, PlainText
 from jan_serve.constraint.transform import prune
 from jan_serve.constraint.word_trie import OtherWords, words_expr
 from tests.unit.constraint.matching import texts
+from tests.unit.constraint.recognizer import Recognizer
 
 WORDS = st.lists(st.text("ab", max_size=4), max_size=20, unique=True)
 LANGUAGES = {pattern: regex_dfa(full_regex(pattern)) for pattern in (".*", "a*b?", "(ab|b)+", "a{1,3}")}

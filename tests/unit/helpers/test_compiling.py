@@ -14,6 +14,7 @@ import pytest
 
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import (
     CompiledGrammar,
     GbnfConstraint,
@@ -32,11 +33,6 @@ from jan_serve.errors import (
     UnsupportedSchema,
 )
 from jan_serve.generation.constraint.call_frame import call_frame
-from jan_serve.generation.constraint.constraint_grammar import (
-    compile_constraint,
-    print_piece,
-    translate_constraint,
-)
 from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from jan_serve.helpers.compiling import (
     COMPILING,
@@ -59,10 +55,11 @@ TOOL = Tool(name="add", parameters={"type": "object", "properties": {"n": {"cons
 # The child's end as it is, with a compiler that does what a constraint's text says.
 SCRIPTED = """
 import dataclasses, os, signal, sys, time
+from types import SimpleNamespace
 sys.path.insert(0, {app!r})
 import jan_serve.helpers.work.compiling as worker
 from jan_serve.core.constraint import CompiledGrammar
-def compiled(constraint, with_gbnf=False):
+def compiled(constraint):
     text, _, place = constraint.text.partition(" ")
     if text == "once":
         try:
@@ -83,7 +80,7 @@ def compiled(constraint, with_gbnf=False):
     if text == "recurse":
         return compiled(constraint)
     return CompiledGrammar(text, "")
-worker.compile_constraint = compiled
+worker.enforce = lambda constraint: SimpleNamespace(compiled=lambda with_gbnf: compiled(constraint))
 worker.COMPILING = dataclasses.replace(worker.COMPILING, cpu_limit_s=0.2)
 sys.exit(worker.main())
 """
@@ -114,7 +111,7 @@ async def test_grammars_are_those_of_the_translator() -> None:
     async with compilers() as pool:
         assert children() == [], "a server that only chats needs none"
         for constraint in cases:
-            assert await pool.ask(asked(constraint)) == compile_constraint(constraint)
+            assert await pool.ask(asked(constraint)) == enforce(constraint).compiled()
         assert len(children()) == 1
 
 
@@ -133,7 +130,7 @@ async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() 
         assert made == call_frame(HERMES, (TOOL.name,), parallel=False, answer=True)
         answer = CompileAnswer(form=HERMES.name, constraint=SMALL)
         made = await pool.ask(answer)
-        assert made == print_piece(translate_constraint(SMALL), tokens=True)
+        assert made == enforce(SMALL, alone=True, terminals=True).piece()
 
 
 async def test_refusals_come_back_as_they_are() -> None:
@@ -188,7 +185,7 @@ async def test_an_idle_process_that_was_killed_is_replaced() -> None:
         await pool.ask(asked(SMALL))
         [process] = children()
         process.send_signal(signal.SIGKILL)
-        assert await pool.ask(asked(SMALL)) == compile_constraint(SMALL)
+        assert await pool.ask(asked(SMALL)) == enforce(SMALL).compiled()
 
 
 async def test_a_command_that_cannot_be_started_is_our_fault() -> None:

@@ -12,12 +12,18 @@ import typer
 from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.output import Output
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import (
+    Constraint,
+    GbnfConstraint,
+    JsonSchemaConstraint,
+    RegexConstraint,
+    Whitespace,
+)
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import shipped_grammars
 
 if TYPE_CHECKING:
-    from jan_serve.constraint import Grammar
+    from jan_serve.constraint.enforce import Enforced
 
 _CONTEXT: Final = 30
 
@@ -48,64 +54,44 @@ def grammar(
     ] = Whitespace.CONSISTENT,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
-    from jan_serve.constraint import (
-        json_schema_to_grammar,
-        parse_gbnf,
-        print_gbnf,
-        print_lark,
-        regex_to_grammar,
-    )
+    from jan_serve.constraint.enforce import enforce
 
     if (source is None) == (regex is None):
         raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
-    text = "" if source is None else _text(source)
-    is_schema = source is not None and "::=" not in text
-    schema = _schema(source or "", text) if is_schema else None
+    constraint = _constraint(source, whitespace) if source is not None else RegexConstraint(regex or "")
+    output = Output()
     if explain:
-        if not is_schema:
+        if not isinstance(constraint, JsonSchemaConstraint):
             raise CommandError("--explain is for a JSON Schema", "See `jan-serve grammar --help`.", WRONG_USE)
-        _explain(schema, whitespace, Output())
+        _explain(constraint, output)
         return
     try:
-        if is_schema and lark and check is None:
-            printed = _enforced(schema, whitespace)
-        else:
-            if is_schema:
-                found = json_schema_to_grammar(schema, whitespace=whitespace)
-            else:
-                found = parse_gbnf(text) if regex is None else regex_to_grammar(regex)
-            printed = print_lark(found) if lark else print_gbnf(found)
-            if check is not None:
-                _check(found, check, Output())
-                return
+        found = enforce(constraint)
+        if check is not None:
+            _check(found, check, output)
+            return
+        printed = found.lark.text if lark else found.gbnf()
     except InvalidRequest as error:
-        raise CommandError(error.message, _hint(schema, whitespace), FAILED) from None
+        hint = "docs/grammar-support.md lists the supported features."
+        raise CommandError(error.message, hint, FAILED) from None
     sys.stdout.write(printed.rstrip("\n") + "\n")
 
 
-def _enforced(schema: Any, whitespace: Whitespace) -> str:
-    """The Lark text that the server runs. Raises as `enforced_schema`."""
-    from jan_serve.constraint import enforced_schema
-
-    return enforced_schema(schema, whitespace=whitespace).lark.text
-
-
-def _hint(schema: Any, whitespace: Whitespace) -> str:
-    try:
-        _enforced(schema, whitespace)
-    except InvalidRequest:
-        return "docs/grammar-support.md lists the supported features."
-    return "The server takes this schema, in a form that GBNF lacks: --lark prints it."
-
-
-def _explain(schema: Any, whitespace: Whitespace, output: Output) -> None:
+def _explain(constraint: JsonSchemaConstraint, output: Output) -> None:
     from jan_serve.constraint.explain import explain
 
-    compiles, lines = explain(schema, whitespace=whitespace)
-    for line in lines:
+    explanation = explain(constraint)
+    for line in explanation.lines:
         output.data(line)
-    if not compiles:
+    if not explanation.compiles:
         raise typer.Exit(FAILED)
+
+
+def _constraint(source: str, whitespace: Whitespace) -> Constraint:
+    text = _text(source)
+    if "::=" in text:
+        return GbnfConstraint(text)
+    return JsonSchemaConstraint(_schema(source, text), whitespace)
 
 
 def _schema(source: str, text: str) -> Any:
@@ -128,10 +114,10 @@ def _text(source: str) -> str:
     return names[source]
 
 
-def _check(found: Grammar, text: str, output: Output) -> None:
-    from jan_serve.constraint import Recognizer
+def _check(found: Enforced, text: str, output: Output) -> None:
+    from jan_serve.constraint.check import leaves_at
 
-    at = Recognizer(found).leaves_at(text)
+    at = leaves_at(found, text)
     if at is None:
         output.data("the text belongs to the grammar")
         return

@@ -19,7 +19,6 @@ from jan_serve.constraint.ast import (
     NEVER,
     CharClass,
     Expr,
-    Grammar,
     Literal,
     Special,
     choice,
@@ -29,7 +28,7 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.document import Document
-from jan_serve.constraint.json_schema.emit import Emitter
+from jan_serve.constraint.json_schema.emit import ValueEmitter
 from jan_serve.constraint.json_schema.emit_bare_keys import BareKeyEmitter, is_bare
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, plain_members
 from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
@@ -47,8 +46,8 @@ from jan_serve.constraint.json_schema.strings import NO_STRING, StringSet
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.text_form import PlainText
 from jan_serve.constraint.transform import prune
+from jan_serve.constraint.translated import Translated
 from jan_serve.core.constraint import Whitespace
-from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import UnsupportedSchema
 
 _NAME = repeat(
@@ -91,25 +90,17 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     section: tuple[str, str] | None = None
 
 
-class ArgumentsGrammar(msgspec.Struct, frozen=True):
-    """most: characters of raw texts that the grammar does not count, by their keys. memory: of JSON."""
-
-    grammar: Grammar
-    most: dict[str, int]
-    memory: TextMemory = TextMemory()
-
-
 def translate_arguments(
     schema: Any,
     notation: ArgumentNotation,
     *,
     whitespace: Whitespace = Whitespace.CONSISTENT,
     readings: Readings | None = None,
-) -> ArgumentsGrammar:
+) -> Translated:
     """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them. readings: None where a reader
     knows which names have strings only.
 
-    Raises as `json_schema_to_grammar`.
+    Raises as `enforce`, alone.
     """
     with budget(), placed(TRUE):
         document = Document(schema)
@@ -118,20 +109,20 @@ def translate_arguments(
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
         grammar = prune(emitter.grammar_of(root), emitter.rules.complete)
-        if emitter.needs_memory is not None:
-            raise emitter.needs_memory
+        if emitter.needs_comparison is not None:
+            raise emitter.needs_comparison
     if grammar is None:
         reason = "no JSON object satisfies the schema"
         if writer.unwritten:
             reason = f"this model's notation cannot hold the name {writer.unwritten[0]!r}"
         raise UnsupportedSchema("", "type", reason)
     most = {name: most for name, most in writer.most.items() if most is not None}
-    return ArgumentsGrammar(grammar, most)
+    return Translated(grammar, None, most)
 
 
-def _emitter(expander: Expander, notation: ArgumentNotation, whitespace: Whitespace) -> Emitter:
+def _emitter(expander: Expander, notation: ArgumentNotation, whitespace: Whitespace) -> ValueEmitter:
     if notation.quote is None:
-        return Emitter(expander, whitespace=whitespace)
+        return ValueEmitter(expander, whitespace=whitespace)
     if notation.stop is None:
         raise ValueError("raw strings need a stop")
     return BareKeyEmitter(expander, quote=notation.quote, stop=notation.stop)
@@ -145,7 +136,7 @@ class _Closing(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, emitter: Emitter, notation: ArgumentNotation, readings: Readings | None) -> None:
+    def __init__(self, emitter: ValueEmitter, notation: ArgumentNotation, readings: Readings | None) -> None:
         self._emit = emitter
         self._names = strings.Pattern(notation.names)
         kinds = (ArgumentSlot.JSON_TYPE, ArgumentSlot.IS_STRING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,20 +12,18 @@ from jan_serve.constraint.ast import (
     Expr,
     Literal,
     RuleRef,
-    Token,
+    Terminal,
     choice,
     optional,
     repeat,
     sequence,
 )
 from jan_serve.constraint.json_schema import numbers, strings
+from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, TypeSets
-from jan_serve.constraint.json_schema.unique_items import remembered_items
+from jan_serve.constraint.json_schema.unique_items import compared_items
 from jan_serve.constraint.limits import spend
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-
-if TYPE_CHECKING:
-    from jan_serve.constraint.json_schema.emit import Emitter
 
 _MAX_UNIQUE_VALUES = 8
 _MAX_STATES = 3000
@@ -198,14 +195,14 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
         sets = emit.expander.expand(conj)
         found = _finite_values(emit, sets, hint)
         if found is None:
-            if emit.remembers_items:
-                return _remembered(emit, spec, hint)
+            if emit.compares_items:
+                return _compared(emit, spec, hint)
             raise UnsupportedSchema(
                 _place(conj), "uniqueItems", "only decidable where the items have few possible values"
             )
         keys.update(found)
-    if len(keys) > _MAX_UNIQUE_VALUES and emit.remembers_items:
-        return _remembered(emit, spec, hint)
+    if len(keys) > _MAX_UNIQUE_VALUES and emit.compares_items:
+        return _compared(emit, spec, hint)
     if len(keys) > _MAX_UNIQUE_VALUES:
         raise UnsupportedSchema(
             _place(spec.rest),
@@ -242,8 +239,8 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     return start
 
 
-def _remembered(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
-    items, emit.unique[spec] = remembered_items(emit, spec, hint, _place(spec.rest))
+def _compared(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+    items, emit.unique[spec] = compared_items(emit, spec, hint, _place(spec.rest))
     return items
 
 
@@ -257,10 +254,10 @@ def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, Exp
         return None
     found: dict[object, Expr] = {}
     if sets.null:
-        found["null", None] = Token(Literal("null"))
+        found["null", None] = Terminal(Literal("null"))
     for bit, text in ((1, "false"), (2, "true")):
         if sets.boolean & bit:
-            found["boolean", text] = Token(Literal(text))
+            found["boolean", text] = Terminal(Literal(text))
     for spec in sets.number:
         values = _finite_numbers(spec)
         if values is None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from jan_serve.constraint.ast import Expr, Literal, Special, choice, sequence
 from jan_serve.constraint.json_schema import strings
-from jan_serve.constraint.json_schema.emit import Emitter
+from jan_serve.constraint.json_schema.emit import ValueEmitter
 from jan_serve.constraint.json_schema.emit_strings import RawStop, raw_text, text_until
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
@@ -20,7 +20,7 @@ def is_bare(name: str) -> bool:
     return strings.contains(_BARE, name)
 
 
-class BareKeyEmitter(Emitter):
+class BareKeyEmitter(ValueEmitter):
     """On one line. A name that does not read as one word stands between quotes."""
 
     def __init__(self, expander: Expander, *, quote: Expr, stop: str) -> None:

@@ -1,14 +1,12 @@
 """Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
 the last one that must be there, so no name is less certain before it.
 
-A name that is not listed may repeat: no grammar can remember it. An executor with a memory sees to it that none does;
-without one, what needs different names is refused. With a memory, optional properties come in any order too, where
-other names do: no name is certain there. Where other names may run out, they come last and are counted.
+A name that is not listed may repeat: no grammar can compare names. The engine sees to it that none does; in a grammar
+alone, what needs different names is refused. With the engine, optional properties come in any order too, where other
+names do: no name is certain there. Where other names may run out, they come last and are counted.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,6 +24,7 @@ from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import count_words
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import TRUE, NameRule, ObjectSpec
 from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unlisted_names import (
@@ -35,9 +34,6 @@ from jan_serve.constraint.json_schema.unlisted_names import (
     names_that_run_out,
 )
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-
-if TYPE_CHECKING:
-    from jan_serve.constraint.json_schema.emit import Emitter
 
 _MAX_STATES = 4000
 _MAX_NAMES = 10_000
@@ -139,8 +135,8 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     shape = Shape(fields, extra, wanted, len(spec.exists), spec.low, spec.high)
     if extra == NEVER:
         return shape
-    if not emit.remembers:
-        emit.needs_memory = emit.needs_memory or _needs_memory(spec)
+    if not emit.mode.compares:
+        emit.needs_comparison = emit.needs_comparison or _needs_comparison(spec)
         return shape
     emit.names_repeat = True
     names = names_that_run_out(expander, spec)
@@ -156,7 +152,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     )
 
 
-def _needs_memory(spec: ObjectSpec) -> UnsupportedSchema | None:
+def _needs_comparison(spec: ObjectSpec) -> UnsupportedSchema | None:
     """Why the names of an object must differ. A reader keeps one value of a name that is there twice: so the other
     names count as one, and none of them settles a condition on its value."""
     if spec.low > len(set(spec.required)) + 1:

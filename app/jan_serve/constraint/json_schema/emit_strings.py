@@ -15,12 +15,12 @@ from jan_serve.constraint.ast import (
     Except,
     Expr,
     Literal,
-    Token,
+    Terminal,
     Until,
     choice,
     repeat,
     sequence,
-    token,
+    terminal,
 )
 from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
@@ -57,26 +57,26 @@ _FEW: Final = 64
 _PLAIN: Final = PlainText()
 
 
-def string_token(
-    allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str, *, terminals: bool = False
+def string_terminal(
+    allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str, *, lark_only: bool = False
 ) -> Expr:
-    """Every string of the set, in quotes. NEVER where the set is empty. terminals: it may have what only terminals can
-    describe."""
+    """Every string of the set, in quotes. NEVER where the set is empty. lark_only: it may have
+    what only Lark's terminals describe."""
     found = long_string(allowed, form, rules)
     if found is not None:
         return found
     found, is_free = _structured(allowed, form, rules, hint), False
-    if found is None and terminals and (whole := _in_a_terminal(allowed, form, rules, hint)) is not None:
+    if found is None and lark_only and (whole := _in_a_terminal(allowed, form, rules, hint)) is not None:
         return whole
     if found is None:
         writer = DfaWriter(strings.string_dfa(allowed), form, rules, hint)
         found, is_free = writer.start(), writer.begins_with_any(charset.UNESCAPED)
-    return token(sequence([Literal('"'), found]), is_free=is_free)
+    return terminal(sequence([Literal('"'), found]), is_free=is_free)
 
 
 def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr | None:
-    """As `string_token`, of a set that has a string: an expression in its own structure, or a combination of sets. None
-    where only an automaton describes it."""
+    """As `string_terminal`, of a set that has a string: an expression in its own structure, or a combination of sets.
+    None where only an automaton describes it."""
     regex = strings.plain_regex(allowed)
     if regex is not None:
         is_free = _begins_with_any(regex)
@@ -88,14 +88,14 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
         is_free = DfaWriter(strings.string_dfa(allowed), form, rules, hint).begins_with_any(charset.UNESCAPED)
     else:
         return None
-    whole = Token(_combined(allowed, form, rules, hint), is_free=is_free, is_terminal=True)
+    whole = Terminal(_combined(allowed, form, rules, hint), is_free=is_free, lark_only=True)
     if (regex is not None and not _repeats_loops(regex)) or can_be_followed(whole, rules.rules):
         return whole
     if (parts := strings.counted(allowed)) is None:
         return None
     # An automaton of all but the length: it has few states where lookaheads combine.
     pattern = sequence([Literal('"'), dfa_to_expr(strings.string_dfa(parts[0]), form, rules, hint)])
-    whole = Token(Both(pattern, _combined(parts[1], form, rules, hint)), is_terminal=True)
+    whole = Terminal(Both(pattern, _combined(parts[1], form, rules, hint)), lark_only=True)
     return whole if can_be_followed(whole, rules.rules) else None
 
 
@@ -237,11 +237,14 @@ def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr 
         return None
     item = form.chars(chars)
     whole = repeat(item, _PIECE, _PIECE)
-    first, more = Token(sequence([Literal('"'), whole])), rules.define("piece", Token(whole), complete=True)
+    first, more = (
+        Terminal(sequence([Literal('"'), whole])),
+        rules.define("piece", Terminal(whole), complete=True),
+    )
 
     def last(opening: str, least: int, most: int | None) -> Expr:
         begin = [Literal(opening)] if opening else []
-        return Token(sequence([*begin, repeat(item, least, most), form.tail]))
+        return Terminal(sequence([*begin, repeat(item, least, most), form.tail]))
 
     options: list[Expr] = []
     for fewest, most, least_rest, most_rest in _counted_in_pieces(low, high):

@@ -4,41 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from jan_serve.constraint.ast import Grammar
 from jan_serve.constraint.json_schema.document import Document
-from jan_serve.constraint.json_schema.emit import Emitter
+from jan_serve.constraint.json_schema.emit import ValueEmitter
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, placed
 from jan_serve.constraint.json_schema.json_value import as_object
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
-from jan_serve.constraint.json_schema.memory_places import text_memory
+from jan_serve.constraint.json_schema.unique_locations import uniqueness_of
 from jan_serve.constraint.limits import budget
+from jan_serve.constraint.mode import Mode
 from jan_serve.constraint.transform import prune
+from jan_serve.constraint.translated import Translated
 from jan_serve.core.constraint import Whitespace
-from jan_serve.core.text_memory import TextMemory
 from jan_serve.errors import UnsupportedSchema
 
 
-def translate(
-    schema: Any, *, whitespace: Whitespace, remembers: bool = False, complements: bool = False
-) -> tuple[Grammar, TextMemory]:
-    """The grammar of the JSON texts that satisfy `schema`, if they also obey the memory.
-
-    remembers: whether a memory is allowed; without, the grammar needs none. complements: whether it may have
-    `Except` and `Both`.
-    """
+def translate(schema: Any, *, whitespace: Whitespace, mode: Mode) -> Translated:
+    """The grammar of the JSON texts that satisfy `schema`, if they also obey the uniqueness."""
     with budget(), placed(TRUE):
         document = Document(schema)
         expander = Expander(document)
-        emitter = Emitter(expander, whitespace=whitespace, remembers=remembers, complements=complements)
+        emitter = ValueEmitter(expander, whitespace=whitespace, mode=mode)
         root = expander.terms.positive(document.root)
         grammar = prune(emitter.grammar(root), emitter.rules.complete)
-        if emitter.needs_memory is not None:
-            raise emitter.needs_memory
-        memory = text_memory(expander, root, emitter)
+        if emitter.needs_comparison is not None:
+            raise emitter.needs_comparison
+        uniqueness = uniqueness_of(expander, root, emitter)
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
-    return grammar, memory
+    return Translated(grammar, uniqueness)
 
 
 def _culprit(schema: Any) -> str:

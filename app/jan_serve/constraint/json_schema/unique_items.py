@@ -1,4 +1,4 @@
-"""Items that must differ and that no grammar can tell apart: each scalar in one spelling, for the executor to remember.
+"""Items that must differ and that no grammar can tell apart: each scalar in one spelling, for the executor to compare.
 
 Equal scalars have equal texts, so the executor compares texts; it knows from the automata which beginnings of an item
 are left. Arrays and objects are compared when they end. One that is there already has to go on, so only those are
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.ast import NEVER, Expr, Literal, Token, choice, repeat, sequence, token
+from jan_serve.constraint.ast import NEVER, Expr, Literal, Terminal, choice, repeat, sequence, terminal
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import SURROGATES, all_words, count_words, is_endless
 from jan_serve.constraint.automata.dfa import Dfa
@@ -22,6 +22,7 @@ from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.assertions import with_types
 from jan_serve.constraint.json_schema.emit_strings import string_expr
+from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import NO_VALUE, TRUE, ArraySpec, ObjectSpec, TypeSets
 from jan_serve.constraint.json_schema.number_text import number_dfa
 from jan_serve.constraint.json_schema.strings import ANY_STRING
@@ -29,11 +30,8 @@ from jan_serve.constraint.json_schema.unlisted_names import has_value, name_clas
 from jan_serve.constraint.limits import spend
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.text_form import OneSpelling, PlainText
-from jan_serve.core.text_memory import Automaton, ItemTexts
+from jan_serve.core.uniqueness import Automaton, ItemTexts
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-
-if TYPE_CHECKING:
-    from jan_serve.constraint.json_schema.emit import Emitter
 
 MAX_EDGES: Final = 20_000
 """Of the automata of one array."""
@@ -41,7 +39,7 @@ MAX_ITEMS: Final = 10_000
 """In an array whose items are of a finite set."""
 
 
-def remembered_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) -> tuple[Expr, ItemTexts]:
+def compared_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) -> tuple[Expr, ItemTexts]:
     """One item or more, and the texts that may not repeat. Raises UnsupportedSchema, GrammarTooComplex."""
     if spec.prefix:
         raise UnsupportedSchema(pointer, "uniqueItems", "together with items by position, of large sets")
@@ -91,10 +89,10 @@ def _item(emit: Emitter, sets: TypeSets, numbers: Dfa, hint: str) -> Expr:
         body: Expr = sequence([repeat(form.chars(charset.ANY), 0, None), form.tail])
     else:
         body = string_expr(sets.string, form, emit.rules, hint)
-    options = [token(sequence([Literal('"'), body]))]
+    options = [terminal(sequence([Literal('"'), body]))]
     if numbers.accepting:
-        options.append(token(dfa_to_expr(numbers, PlainText(), emit.rules, f"{hint}-number")))
-    options += [Token(Literal(text)) for text in _literals(sets)]
+        options.append(terminal(dfa_to_expr(numbers, PlainText(), emit.rules, f"{hint}-number")))
+    options += [Terminal(Literal(text)) for text in _literals(sets)]
     if sets.array or sets.object:
         options.append(emit.alternatives(with_types(NO_VALUE, array=sets.array, object=sets.object), hint))
     return choice(option for option in options if option != NEVER)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import is_endless
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec
 from jan_serve.constraint.json_schema.strings import ANY_STRING, Length, NotIn, OneOfStrings, StringSet
 from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-
-if TYPE_CHECKING:
-    from jan_serve.constraint.json_schema.expand import Expander
 
 MAX_NAME_CLASSES: Final = 64
 _MAX_DEPTH: Final = 4

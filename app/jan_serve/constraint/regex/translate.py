@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.constraint.ast import Grammar, Token, sequence
+from jan_serve.constraint.ast import Grammar, Terminal, sequence
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.limits import budget
@@ -25,10 +25,10 @@ def _translate(pattern: str) -> Grammar:
     rules.reserve("root")
     pieces = flat_pieces(regex)
     if pieces is not None:
-        rules.fill("root", Token(sequence([*pieces_expr(pieces, form), form.tail])))
+        rules.fill("root", Terminal(sequence([*pieces_expr(pieces, form), form.tail])))
         return rules.grammar("root")
     dfa = regex_dfa(regex)
     if dfa.is_empty():
         raise UnsupportedPattern(0, "no text matches the expression")
-    rules.fill("root", Token(dfa_to_expr(dfa, form, rules, "state")))
+    rules.fill("root", Terminal(dfa_to_expr(dfa, form, rules, "state")))
     return rules.grammar("root")

@@ -11,14 +11,14 @@ import msgspec
 from jan_serve.core.constraint import CompiledGrammar, SpecialText
 from jan_serve.core.guide import Guide
 from jan_serve.core.text_bounds import TextBounds
-from jan_serve.core.text_memory import TextMemory
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.engine.constraint.counting_executor import CountingExecutor, TokenSizes
 from jan_serve.engine.constraint.early_tables import EarlyTables
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.lark_limits import check_lark
-from jan_serve.engine.constraint.remembering_executor import RememberingExecutor, Tokens
 from jan_serve.engine.constraint.token_tables import TokenTables
+from jan_serve.engine.constraint.uniqueness_executor import Tokens, UniquenessExecutor
 from jan_serve.engine.llama.vocab import Vocab
 
 _MAX_KEPT: Final = 16
@@ -35,7 +35,7 @@ class GrammarFactory:
     def __init__(self, vocab: Vocab, early: EarlyTables | None = None) -> None:
         self._vocab = vocab
         self.tables = TokenTables(vocab, early)
-        self._remembered_tokens: Tokens | None = None
+        self._unique_tokens: Tokens | None = None
         self._token_sizes: TokenSizes | None = None
         self._kept: OrderedDict[str, GrammarExecutor] = OrderedDict()
         """At their start, by Lark text and a hash of what stands beside it, the least recently used first. Only the
@@ -48,7 +48,7 @@ class GrammarFactory:
         """
         lark = self._with_specials(grammar)
         key = lark + "".join(
-            _hash(beside) for beside in (grammar.memory, grammar.bounds) if beside is not None
+            _hash(beside) for beside in (grammar.uniqueness, grammar.bounds) if beside is not None
         )
         kept = self._kept.get(key)
         if kept is None:
@@ -63,16 +63,18 @@ class GrammarFactory:
 
     def _made(self, lark: str, grammar: CompiledGrammar) -> GrammarExecutor:
         tokenizer = self.tables.tokenizer()
-        if grammar.memory is not None:
-            return RememberingExecutor(tokenizer, lark, self._vocab, grammar.memory, self._tokens_of_memories)
+        if grammar.uniqueness is not None:
+            return UniquenessExecutor(
+                tokenizer, lark, self._vocab, grammar.uniqueness, self._tokens_of_uniqueness
+            )
         if grammar.bounds is not None:
             return CountingExecutor(tokenizer, lark, self._vocab, grammar.bounds, self._sizes_of_tokens)
         return GrammarExecutor(tokenizer, lark, self._vocab)
 
-    def _tokens_of_memories(self) -> Tokens:
-        if self._remembered_tokens is None:
-            self._remembered_tokens = Tokens(self.tables.pieces(), self.tables.search)
-        return self._remembered_tokens
+    def _tokens_of_uniqueness(self) -> Tokens:
+        if self._unique_tokens is None:
+            self._unique_tokens = Tokens(self.tables.pieces(), self.tables.search)
+        return self._unique_tokens
 
     def _sizes_of_tokens(self) -> TokenSizes:
         if self._token_sizes is None:
@@ -109,5 +111,5 @@ class GrammarFactory:
         return '""' if self._vocab.is_eog(token) else f"<[{token}]>"
 
 
-def _hash(beside: TextMemory | TextBounds) -> str:
+def _hash(beside: Uniqueness | TextBounds) -> str:
     return sha256(msgspec.msgpack.encode(beside)).hexdigest()

@@ -11,12 +11,13 @@ from typing import Final
 
 from jan_serve.chat.call_layout import CALL_ID_PATTERN, INDEX_PATTERN, JsonArguments, Parts, Slot
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.constraint import regex_to_grammar
 from jan_serve.constraint.ast import EMPTY, Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
 from jan_serve.constraint.compose import Composer
+from jan_serve.constraint.enforce import print_open
+from jan_serve.constraint.lark_definitions import by_content
+from jan_serve.constraint.regex.translate import translate
 from jan_serve.core.call_pieces import CallFrame
-from jan_serve.generation.constraint.call_marks import call_marks, call_places, starts
-from jan_serve.generation.constraint.constraint_grammar import print_piece
+from jan_serve.generation.constraint.call_marks import call_locations, call_marks, starts
 from jan_serve.generation.constraint.format_texts import spelled_texts
 from jan_serve.generation.constraint.tool_grammar import has_free_text
 
@@ -31,9 +32,9 @@ def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool,
     """
     holes = tuple(map(tool_hole, range(len(names))))
     named = dict.fromkeys((*holes, _ANSWER))
-    tokens = not has_free_text(chat_format)
+    terminals = not has_free_text(chat_format)
     whole, *triggered = (
-        print_piece(tree, tokens=tokens, holes={name: lark_hole(name) for name in named})
+        by_content(print_open(tree, terminals=terminals, holes={name: lark_hole(name) for name in named}))
         for tree in frame_trees(chat_format, names, parallel=parallel, answer=answer)
     )
     return CallFrame(
@@ -41,9 +42,9 @@ def call_frame(chat_format: ChatFormat, names: Sequence[str], *, parallel: bool,
         tuple(triggered),
         tuple(map(lark_hole, holes)),
         lark_hole(_ANSWER) if answer else None,
-        None if tokens else call_marks(chat_format.calls),
-        () if tokens else starts(chat_format.calls),
-        call_places(chat_format.calls) if isinstance(chat_format.calls.arguments, JsonArguments) else (),
+        None if terminals else call_marks(chat_format.calls),
+        () if terminals else starts(chat_format.calls),
+        call_locations(chat_format.calls) if isinstance(chat_format.calls.arguments, JsonArguments) else (),
     )
 
 
@@ -148,9 +149,9 @@ class _CallWriter:
                 case str():
                     yield from self._text(part)
                 case Slot.INDEX:
-                    yield self.composer.embed(regex_to_grammar(INDEX_PATTERN), "index")
+                    yield self.composer.embed(translate(INDEX_PATTERN), "index")
                 case Slot.CALL_ID:
-                    yield self.composer.embed(regex_to_grammar(CALL_ID_PATTERN), "id")
+                    yield self.composer.embed(translate(CALL_ID_PATTERN), "id")
                 case _:
                     raise ValueError(f"{part} stands outside of arguments")
 

@@ -12,7 +12,7 @@ from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.text_bounds import TextBounds
-from jan_serve.core.text_memory import CallPlaces, TextMemory, joined_memory
+from jan_serve.core.uniqueness import CallLocations, Uniqueness, joined_uniqueness
 from jan_serve.errors import GrammarTooComplex
 
 MAX_COST: Final = 45_000
@@ -33,7 +33,7 @@ TOO_MANY: Final = any_object("the schemas of all tools together are too large fo
 
 
 class JoinedTool:
-    """A tool of a catalogue. may_be_loosened: not a tool with `strict`."""
+    """A tool of a request. may_be_loosened: not a tool with `strict`."""
 
     __slots__ = ("grammar", "may_be_loosened", "name")
 
@@ -46,7 +46,7 @@ class JoinedTool:
 def join_calls(
     frame: CallFrame, tools: Sequence[JoinedTool], loosened: GrammarPiece, answer: GrammarPiece | None
 ) -> CallGrammars:
-    """The grammars of a catalogue, with the largest schemas `loosened` where all are too large for one grammar.
+    """The grammars of the tools of a request, the largest schemas `loosened` where all are too large for one grammar.
 
     Raises GrammarTooComplex where those that may not be loosened are.
     """
@@ -59,14 +59,14 @@ def join_calls(
         fillings[frame.answer] = answer
     most = {tool.name: part.most for tool, part in zip(tools, chosen, strict=True) if part.most}
     starts = ("", *(frame.starts or ("",) * len(frame.triggered)))
-    places = frame.places or (None,) * len(starts)
-    memories = {tool.name: part.memory for tool, part in zip(tools, chosen, strict=True)}
+    locations = frame.locations or (None,) * len(starts)
+    parts = {tool.name: part.uniqueness for tool, part in zip(tools, chosen, strict=True)}
     whole, *triggered = (
-        _joined(piece, fillings, _bounds(frame, most, start), _memory(memories, calls))
-        for piece, start, calls in zip((frame.whole, *frame.triggered), starts, places, strict=True)
+        _joined(piece, fillings, _bounds(frame, most, start), _uniqueness(parts, calls))
+        for piece, start, calls in zip((frame.whole, *frame.triggered), starts, locations, strict=True)
     )
-    if not frame.places:
-        chosen = [_unremembered(part) for part in chosen]
+    if not frame.locations:
+        chosen = [_uncompared(part) for part in chosen]
     return CallGrammars(whole, tuple(triggered), _warnings(tools, chosen))
 
 
@@ -74,15 +74,15 @@ def _bounds(frame: CallFrame, most: dict[str, dict[str, int]], start: str) -> Te
     return TextBounds(frame.marks, most, start) if most and frame.marks is not None else None
 
 
-def _unremembered(part: ToolGrammar) -> ToolGrammar:
-    repeats = (ITEMS_REPEAT,) if part.memory.unique else ()
+def _uncompared(part: ToolGrammar) -> ToolGrammar:
+    repeats = (ITEMS_REPEAT,) if part.uniqueness.unique else ()
     return msgspec.structs.replace(part, warnings=(*part.warnings, *repeats))
 
 
-def _memory(memories: Mapping[str, TextMemory], calls: CallPlaces | None) -> TextMemory | None:
+def _uniqueness(parts: Mapping[str, Uniqueness], calls: CallLocations | None) -> Uniqueness | None:
     """None where nothing can repeat."""
-    memory = None if calls is None else joined_memory(memories, calls)
-    return memory if memory is not None and (memory.names_repeat or memory.unique) else None
+    uniqueness = None if calls is None else joined_uniqueness(parts, calls)
+    return uniqueness if uniqueness is not None and (uniqueness.names_repeat or uniqueness.unique) else None
 
 
 def _within_limit(
@@ -141,7 +141,7 @@ def _joined(
     frame: GrammarPiece,
     fillings: Mapping[str, GrammarPiece],
     bounds: TextBounds | None,
-    memory: TextMemory | None,
+    uniqueness: Uniqueness | None,
 ) -> CompiledGrammar:
     definitions = dict(frame.definitions)
     specials = {special.rule: special for special in frame.specials}
@@ -153,7 +153,7 @@ def _joined(
     lines += [f"{name}: {body}" for name, body in definitions.items()]
     lark = "\n".join(lines) + "\n"
     return CompiledGrammar(
-        gbnf="", lark=lark, specials=tuple(specials.values()), memory=memory, bounds=bounds
+        gbnf="", lark=lark, specials=tuple(specials.values()), uniqueness=uniqueness, bounds=bounds
     )
 
 

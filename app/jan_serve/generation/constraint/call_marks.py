@@ -16,7 +16,7 @@ from jan_serve.chat.call_layout import (
     TaggedArguments,
 )
 from jan_serve.core.text_bounds import CallMarks
-from jan_serve.core.text_memory import CallPlaces
+from jan_serve.core.uniqueness import CallLocations
 
 _WORDS: Final = {
     Slot.IS_STRING: "(?:true|false)",
@@ -47,14 +47,14 @@ def starts(layout: CallLayout) -> tuple[str, ...]:
     return tuple(re.escape(text) or "(?:)" for text in texts)
 
 
-def call_places(layout: CallLayout) -> tuple[CallPlaces, ...]:
+def call_locations(layout: CallLayout) -> tuple[CallLocations, ...]:
     """Where a layout has JSON arguments: in the whole text, and in what follows each trigger."""
     name, arguments = layout.call.index(Slot.NAME), layout.call.index(Slot.ARGUMENTS)
     before = _around_name(layout.call)[0]
     between = _pattern(layout.call[name + 1 : arguments])
     left = (_around_name(layout.after(trigger))[0] for trigger in layout.triggers)
     begun = (before[: max(len(before) - len(text), 0)] for text in left)
-    return tuple(CallPlaces(re.escape(before), between, text) for text in ("", *begun))
+    return tuple(CallLocations(re.escape(before), between, text) for text in ("", *begun))
 
 
 def _pattern(parts: Parts) -> str:

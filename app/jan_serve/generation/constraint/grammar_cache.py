@@ -26,7 +26,7 @@ from jan_serve.core.constraint import (
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
-from jan_serve.generation.constraint.catalogue import catalogue_digest, compile_catalogue
+from jan_serve.generation.constraint.compile_tools import compile_tools, tools_digest
 from jan_serve.generation.ports import ConstraintTranslator
 from jan_serve.helpers.compiling import (
     COMPILING,
@@ -127,7 +127,7 @@ class GrammarCache:
         if constraint is not None:
             constraint = self._settled(constraint)
         documents = await self._read()
-        digest = catalogue_digest(
+        digest = tools_digest(
             chat_format.name,
             tools,
             parallel=parallel,
@@ -137,7 +137,7 @@ class GrammarCache:
         key = documents.key(digest)
         known = self._joined.get(key)
         if known is None:
-            known, complete = await compile_catalogue(
+            known, complete = await compile_tools(
                 lambda request: self._get(request, documents),
                 chat_format.name,
                 tools,
@@ -222,7 +222,7 @@ class _Documents(NamedTuple):
 
 def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRequest:
     """With those of the documents that its schema needs."""
-    from jan_serve.constraint import bundled  # few servers have such documents
+    from jan_serve.constraint.json_schema.bundle import bundled  # few servers have such documents
 
     replace = msgspec.structs.replace
     match request:

@@ -6,7 +6,7 @@ Pure and slow (milliseconds a tool): runs in the compiling process; the server c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -21,20 +21,23 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.schema_types import property_schema, types_of
-from jan_serve.constraint import json_schema_with_memory
 from jan_serve.constraint.ast import Grammar, Literal, sequence
 from jan_serve.constraint.compose import Composer
+from jan_serve.constraint.enforce import Enforced, enforce_translation
 from jan_serve.constraint.json_schema.arguments import (
     ArgumentNotation,
-    ArgumentsGrammar,
     ArgumentSlot,
     translate_arguments,
 )
+from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.constraint.layout import has_layouts, with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent
 from jan_serve.constraint.loosen import loosened
-from jan_serve.core.call_pieces import GrammarPiece, ToolGrammar
+from jan_serve.constraint.mode import Mode
+from jan_serve.constraint.translated import Translated
+from jan_serve.core.call_pieces import ToolGrammar
 from jan_serve.core.constraint import Whitespace
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidRequest,
@@ -43,10 +46,7 @@ from jan_serve.errors import (
     UnsupportedSchema,
 )
 from jan_serve.generation.constraint.call_join import any_object
-from jan_serve.generation.constraint.constraint_grammar import print_piece
 from jan_serve.generation.constraint.format_texts import spelled_texts
-
-T = TypeVar("T")
 
 _PLACED: Final = (UnsupportedSchema, InvalidSchema, GrammarTooComplex)
 _REFUSALS: Final = (*_PLACED, UnsupportedPattern)
@@ -80,21 +80,8 @@ def tool_grammar(
     whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
     InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
-    tokens = not has_free_text(chat_format)
-
-    def printed(schema: Any) -> tuple[GrammarPiece, ArgumentsGrammar]:
-        complements = isinstance(chat_format.calls.arguments, JsonArguments)
-        made = _translated(chat_format, schema, whitespace, complements)
-        try:
-            return print_piece(made.grammar, tokens=tokens), made
-        except GrammarTooComplex:  # as terminals, without which there are no complements
-            if not complements:
-                raise
-        made = _translated(chat_format, schema, whitespace, False)
-        return print_piece(made.grammar, tokens=tokens), made
-
-    (piece, made), warnings = _enforced(chat_format, parameters, strict, printed)
-    return ToolGrammar(piece, warnings, made.most, made.memory)
+    made, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
+    return ToolGrammar(made.piece(), warnings, made.most, made.uniqueness or Uniqueness())
 
 
 def tool_arguments(
@@ -103,18 +90,23 @@ def tool_arguments(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
-) -> tuple[ArgumentsGrammar, tuple[str, ...]]:
-    """The grammar of `tool_grammar`, not printed."""
+) -> tuple[Enforced, tuple[str, ...]]:
+    """The constraint of `tool_grammar`, not yet a part of a larger grammar."""
+    is_json = isinstance(chat_format.calls.arguments, JsonArguments)
 
-    def translated(schema: Any) -> ArgumentsGrammar:
-        return _translated(chat_format, schema, whitespace, complements=False)
+    def enforced(schema: Any) -> Enforced:
+        return enforce_translation(
+            lambda mode: _on_one_line(chat_format, schema, whitespace, mode),
+            mode=Mode.ENFORCED if is_json else Mode.ALONE,
+            terminals=not has_free_text(chat_format),
+        )
 
-    return _enforced(chat_format, parameters, strict, translated)
+    return _enforced(chat_format, parameters, strict, enforced)
 
 
 def _enforced(
-    chat_format: ChatFormat, parameters: dict[str, Any], strict: bool, make: Callable[[Any], T]
-) -> tuple[T, tuple[str, ...]]:
+    chat_format: ChatFormat, parameters: dict[str, Any], strict: bool, make: Callable[[Any], Enforced]
+) -> tuple[Enforced, tuple[str, ...]]:
     """What `make` makes of the schema, or of as much of it as can be enforced, and the warnings."""
     schema = _object_schema(parameters)
     bounds = () if isinstance(chat_format.calls.arguments, JsonArguments) else BOUNDS
@@ -176,7 +168,7 @@ def has_free_text(chat_format: ChatFormat) -> bool:
     return not isinstance(chat_format.calls.arguments, JsonArguments | PythonArguments)
 
 
-def answer_has_tokens(chat_format: ChatFormat) -> bool:
+def answer_has_terminals(chat_format: ChatFormat) -> bool:
     """Whether an answer beside calls may be written with terminals of several characters.
 
     Not where a call may have unquoted strings, or no mark at its start: `{"name` would be read as the answer's key.
@@ -186,25 +178,21 @@ def answer_has_tokens(chat_format: ChatFormat) -> bool:
     return not has_free_text(chat_format) and not first.startswith("{")
 
 
-def _translated(
-    chat_format: ChatFormat, schema: Any, whitespace: Whitespace, complements: bool
-) -> ArgumentsGrammar:
-    made = _in_any_layout(chat_format, schema, whitespace, complements)
+def _on_one_line(chat_format: ChatFormat, schema: Any, whitespace: Whitespace, mode: Mode) -> Translated:
+    made = _translated(chat_format, schema, whitespace, mode)
     if not has_layouts(made.grammar):
         return made
     # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
     return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar))
 
 
-def _in_any_layout(
-    chat_format: ChatFormat, schema: Any, whitespace: Whitespace, complements: bool
-) -> ArgumentsGrammar:
+def _translated(chat_format: ChatFormat, schema: Any, whitespace: Whitespace, mode: Mode) -> Translated:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
-        grammar, memory = json_schema_with_memory(schema, whitespace=whitespace, complements=complements)
+        made = translate(schema, whitespace=whitespace, mode=mode)
         if schema["type"] != "object":
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
-        return ArgumentsGrammar(grammar, {}, memory)
+        return made
     notation = _notation(syntax, chat_format.special_tokens)
 
     def readings(name: str) -> frozenset[str]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.chat.detect import FORMATS
+from jan_serve.constraint.enforce import enforce
+from jan_serve.constraint.limits import MAX_STEPS
 from jan_serve.errors import GrammarTooComplex, ProtocolError
 from jan_serve.generation.constraint.call_frame import call_frame
-from jan_serve.generation.constraint.constraint_grammar import (
-    compile_constraint,
-    explained,
-    print_piece,
-    translate_constraint,
-)
-from jan_serve.generation.constraint.tool_grammar import answer_has_tokens, tool_grammar
+from jan_serve.generation.constraint.tool_grammar import answer_has_terminals, tool_grammar
 from jan_serve.helpers.child import serve
 from jan_serve.helpers.compiling import (
     COMPILING,
@@ -27,6 +23,8 @@ from jan_serve.helpers.compiling import (
 )
 
 _FORMATS: Final = {form.name: form for form in FORMATS}
+_MOST_STEPS: Final = 2 * MAX_STEPS
+"""To look for a change: the process has a limit of CPU time."""
 
 
 def main() -> int:
@@ -44,9 +42,11 @@ def compiled(request: CompileRequest) -> Compiled:
 
 def _compiled(request: CompileRequest) -> Compiled:
     if isinstance(request, CompileConstraint):
-        return compile_constraint(request.constraint, with_gbnf=request.with_gbnf)
+        return enforce(request.constraint).compiled(with_gbnf=request.with_gbnf)
     if isinstance(request, ExplainSchema):
-        return explained(request.constraint)
+        from jan_serve.constraint.explain import explain  # only people ask for it
+
+        return explain(request.constraint, most_steps=_MOST_STEPS)
     form = _FORMATS.get(request.form)
     if form is None:
         raise ProtocolError(f"no chat format is named {request.form!r}")
@@ -56,5 +56,5 @@ def _compiled(request: CompileRequest) -> Compiled:
         case CompileFrame(names=names, parallel=parallel, answer=answer):
             return call_frame(form, names, parallel=parallel, answer=answer)
         case CompileAnswer(constraint=constraint):
-            tokens = answer_has_tokens(form)
-            return print_piece(translate_constraint(constraint), tokens=tokens)
+            terminals = answer_has_terminals(form)
+            return enforce(constraint, alone=True, terminals=terminals).piece()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cli.main import main
-from jan_serve.constraint import parse_gbnf
+from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.resources import shipped_grammars
 
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}

@@ -12,10 +12,10 @@ from jan_serve.constraint.automata.dfa import Dfa, from_words
 from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.text_form import JsonText, PlainText
 from tests.unit.constraint.matching import texts
+from tests.unit.constraint.recognizer import Recognizer
 
 STATES = 5
 

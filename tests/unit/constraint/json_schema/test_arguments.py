@@ -8,8 +8,8 @@ import pytest
 
 from jan_serve.constraint.ast import Literal
 from jan_serve.constraint.json_schema.arguments import ArgumentNotation, ArgumentSlot, translate_arguments
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.errors import UnsupportedSchema
+from tests.unit.constraint.recognizer import Recognizer
 
 KEY, VALUE, KIND, IS_STRING = (
     ArgumentSlot.KEY,

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import Recognizer, json_schema_to_grammar, matches
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.bounded_uri import SHORTEST
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import Recognizer, matches
 from tests.unit.constraint.sampling import Sampler
 
 FORMATS = ("uri", "uri-reference", "iri", "iri-reference")
@@ -25,7 +26,7 @@ def schema_of(high: int, low: int = 1, form: str = "uri") -> dict[str, Any]:
 @pytest.mark.parametrize("high", [SHORTEST, 255, 999, 1_000, 2_083])
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_text_is_a_uri_of_that_length(high: int, form: str) -> None:
-    sampler, random = Sampler(json_schema_to_grammar(schema_of(high, 4, form))), Random(high)
+    sampler, random = Sampler(grammar_alone(schema_of(high, 4, form))), Random(high)
     for _ in range(60):
         text = json.loads(sampler.text(random))
         assert 4 <= len(text) <= high
@@ -34,7 +35,7 @@ def test_every_text_is_a_uri_of_that_length(high: int, form: str) -> None:
 
 @pytest.mark.parametrize("high", [SHORTEST, 255, 1_000])
 def test_the_longest_text_is_within_the_bound(high: int) -> None:
-    recognizer = Recognizer(json_schema_to_grammar(schema_of(high)))
+    recognizer = Recognizer(grammar_alone(schema_of(high)))
     longest = 0
     for escape in ("p", "%20"):
         taken = '"'
@@ -67,7 +68,7 @@ def _begins(recognizer: Recognizer, text: str) -> bool:
     ],
 )
 def test_usual_uris(text: str, high: int, valid: bool) -> None:
-    grammar = json_schema_to_grammar(schema_of(high), whitespace=Whitespace.COMPACT)
+    grammar = grammar_alone(schema_of(high), whitespace=Whitespace.COMPACT)
     assert matches(grammar, json.dumps(text)) == valid
 
 
@@ -76,11 +77,11 @@ def test_beside_others_as_pydantic_writes_it() -> None:
         "type": "object",
         "properties": {"url": {"anyOf": [schema_of(2_083), {"type": "null"}], "default": None}},
     }
-    grammar = json_schema_to_grammar(schema)
+    grammar = grammar_alone(schema)
     assert matches(grammar, '{"url": "https://a.org/"}') and matches(grammar, '{"url": null}')
 
 
 @pytest.mark.parametrize("schema", [schema_of(255, 20), {"not": schema_of(255), "type": "string"}])
 def test_what_is_not_of_that_form_is_refused_as_before(schema: dict[str, Any]) -> None:
     with pytest.raises(GrammarTooComplex):
-        json_schema_to_grammar(schema)
+        grammar_alone(schema)

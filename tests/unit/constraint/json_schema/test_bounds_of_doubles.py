@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jan_serve.constraint import enforced_schema, json_schema_to_grammar, matches
+from jan_serve.constraint.enforce import enforce
+from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import matches
 
 ENDS = (
     *(
@@ -85,7 +88,7 @@ def is_valid(schema: Any, text: str) -> bool:
 @given(KEYWORDS, st.lists(NUMBERS, min_size=12, max_size=12))
 def test_bounds_are_judged_as_jsonschema_judges_them(schema: dict[str, Any], numbers: list[float]) -> None:
     try:
-        grammar = json_schema_to_grammar({"type": "number", **schema})
+        grammar = grammar_alone({"type": "number", **schema})
     except UnsupportedSchema as error:
         assert "no JSON value" in error.reason
         return
@@ -109,7 +112,7 @@ def test_a_number_within_bounds_is_accepted_as_python_writes_it(
     least, most = min(low, high), max(low, high)
     schema: dict[str, Any] = {"type": "number", "minimum": least, "maximum": most}
     try:
-        grammar = json_schema_to_grammar(schema)
+        grammar = grammar_alone(schema)
     except InvalidSchema:
         assert least == float("inf") or most == -float("inf")
         return
@@ -130,7 +133,7 @@ def test_bounds_beside_multiples_accept_nothing_invalid(
 ) -> None:
     schema = {"type": "number", **schema, **({} if factor is None else {"multipleOf": factor})}
     try:
-        grammar = json_schema_to_grammar(schema)
+        grammar = grammar_alone(schema)
     except (UnsupportedSchema, InvalidSchema):
         return
     for number in numbers:
@@ -153,7 +156,7 @@ def test_a_bound_of_the_size_of_a_double_compiles(end: str, factor: float | None
             {"exclusiveMaximum": high},
             {"minimum": low, "maximum": high},
         ):
-            enforced_schema({"type": "object", "properties": {"a": base | bounds}})
+            enforce(JsonSchemaConstraint({"type": "object", "properties": {"a": base | bounds}}))
 
 
 LARGE = [
@@ -168,12 +171,12 @@ def test_two_bounds_of_many_digits_compile(kind: str, low: float, high: float) -
     """Of either sign and either kind, wherever they lie."""
     for least, most in ((low, high), (-high, -low), (-high, low), (-low, low)):
         for names in (("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum")):
-            json_schema_to_grammar({"type": kind, **dict(zip(names, (least, most), strict=True))})
+            grammar_alone({"type": kind, **dict(zip(names, (least, most), strict=True))})
 
 
 def test_integers_between_two_bounds_of_many_digits_are_compared_to_the_last() -> None:
     schema = {"type": "integer", "exclusiveMinimum": 1e100, "maximum": 1.7976931348623157e308}
-    grammar = json_schema_to_grammar(schema)
+    grammar = grammar_alone(schema)
     most = int(Fraction("1.7976931348623157e308"))
     for number, is_within in (
         *((10**100, False), (10**100 + 1, True), (10**99, False), (2 * 10**100, True)),
@@ -217,7 +220,7 @@ def test_integers_between_two_bounds_of_many_digits_are_compared_to_the_last() -
 def test_a_bound_is_compared_where_it_is_written(
     schema: dict[str, Any], accepted: list[str], refused: list[str]
 ) -> None:
-    grammar = json_schema_to_grammar({"type": "number", **schema})
+    grammar = grammar_alone({"type": "number", **schema})
     assert [text for text in (*accepted, *refused) if matches(grammar, text)] == accepted
 
 
@@ -246,14 +249,14 @@ def test_a_bound_is_compared_where_it_is_written(
 def test_what_a_reader_with_doubles_takes_for_an_excluded_number_is_refused(
     schema: dict[str, Any], accepted: list[str], refused: list[str]
 ) -> None:
-    grammar = json_schema_to_grammar({"type": "number", **schema})
+    grammar = grammar_alone({"type": "number", **schema})
     assert [text for text in (*accepted, *refused) if matches(grammar, text)] == accepted
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.floats(-1e18, 1e18), st.integers(0, 20))
 def test_a_decimal_that_is_no_integer_is_none_as_a_double(number: float, digits: int) -> None:
-    grammar = json_schema_to_grammar({"type": "number", "not": {"type": "integer"}})
+    grammar = grammar_alone({"type": "number", "not": {"type": "integer"}})
     for text in (
         f"{number:.{digits}f}",
         f"{round(number)}.{'0' * digits}1",

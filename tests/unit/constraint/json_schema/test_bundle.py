@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import bundled, json_schema_to_grammar, matches
+from jan_serve.constraint.json_schema.bundle import bundled
 from jan_serve.errors import UnsupportedSchema
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import matches
 
 DOCUMENTS: dict[str, Any] = {
     "address.json": {
@@ -65,7 +67,7 @@ CASES: tuple[tuple[Any, tuple[str, ...], tuple[str, ...]], ...] = (
 def test_documents_are_found_by_their_uri(
     schema: Any, valid: tuple[str, ...], invalid: tuple[str, ...]
 ) -> None:
-    grammar = json_schema_to_grammar(bundled(schema, DOCUMENTS))
+    grammar = grammar_alone(bundled(schema, DOCUMENTS))
     assert [text for text in valid if not matches(grammar, text)] == []
     assert [text for text in invalid if matches(grammar, text)] == []
 
@@ -80,4 +82,4 @@ def test_a_schema_that_needs_no_document_is_itself(schema: Any) -> None:
 @pytest.mark.parametrize("name", ["draft4.json", "nowhere.json", "unused.json"])
 def test_what_is_not_there_or_of_another_draft_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedSchema, match="outside this document"):
-        json_schema_to_grammar(bundled({"$ref": name}, DOCUMENTS))
+        grammar_alone(bundled({"$ref": name}, DOCUMENTS))

@@ -8,8 +8,9 @@ import jsonschema
 import pytest
 from jsonschema.protocols import Validator
 
-from jan_serve.constraint import Recognizer, json_schema_to_grammar
 from jan_serve.errors import InvalidSchema
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import Recognizer
 
 _2020 = "https://json-schema.org/draft/2020-12/schema"
 _LIST = {
@@ -56,7 +57,7 @@ VALUES: tuple[Any, ...] = (
 
 def _agrees(schema: dict[str, Any], kind: type[Validator], values: tuple[Any, ...]) -> None:
     judge = kind(schema)
-    recognizer = Recognizer(json_schema_to_grammar(schema))
+    recognizer = Recognizer(grammar_alone(schema))
     for value in values:
         assert recognizer.matches(json.dumps(value)) is judge.is_valid(value), value
 
@@ -108,4 +109,4 @@ def test_a_dynamic_anchor_twice_in_one_resource_is_refused() -> None:
     other = {"$id": "other", "$dynamicAnchor": "a"}
     schema = {"$ref": "#/$defs/0", "$defs": {"0": {"$dynamicRef": "#a"}, "1": other}, "allOf": parts}
     with pytest.raises(InvalidSchema, match="twice"):
-        json_schema_to_grammar(schema)
+        grammar_alone(schema)

@@ -11,12 +11,13 @@ import pytest
 from jan_serve.constraint.ast import NEVER, Expr, Literal, choice
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, object_expr, plain_members
-from jan_serve.constraint.recognizer import Recognizer
+from jan_serve.constraint.mode import Mode
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.json_schema.emitting import emitter_of, recognizer_of
 from tests.unit.constraint.json_schema.schemas import is_valid
 from tests.unit.constraint.matching import texts
+from tests.unit.constraint.recognizer import Recognizer
 
 OBJECTS = [
     dict(zip(names, values, strict=True))
@@ -79,7 +80,7 @@ def test_objects_of_a_schema(name: str) -> None:
 def test_objects_beside_a_memory(name: str) -> None:
     """Where names are remembered, any order of a valid object may be written, and nothing else."""
     schema = {"type": "object", **SCHEMAS[name][1]}
-    emit, sets = emitter_of(schema, remembers=True)
+    emit, sets = emitter_of(schema, mode=Mode.IN_RULES)
     recognizer = recognizer_of(emit, choice([object_expr(emit, spec, "thing") for spec in sets.object]))
     assert recognizer is not None
     for members in OBJECTS:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.ast import NEVER, Both, Repeat, Sequence, Token
+from jan_serve.constraint.ast import NEVER, Both, Repeat, Sequence, Terminal
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema import strings
-from jan_serve.constraint.json_schema.emit_strings import string_expr, string_token
+from jan_serve.constraint.json_schema.emit_strings import string_expr, string_terminal
 from jan_serve.constraint.json_schema.strings import (
     NO_STRING,
     AllOf,
@@ -22,10 +22,10 @@ from jan_serve.constraint.json_schema.strings import (
     Pattern,
     StringSet,
 )
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.constraint.text_form import JsonText, PlainText
 from tests.unit.constraint.json_schema.type_sets import in_set
 from tests.unit.constraint.matching import texts
+from tests.unit.constraint.recognizer import Recognizer
 
 TEXTS = [*texts("ab", 4), 'a"', "é", "ab\n", "\\a"]
 LEAVES: st.SearchStrategy[StringSet] = st.one_of(
@@ -127,8 +127,8 @@ def test_no_word_of_a_long_tail_is_within_the_bound() -> None:
 )
 def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: bool) -> None:
     rules = RuleBuilder()
-    found = string_token(allowed, JsonText(rules), rules, "text")
-    assert isinstance(found, Token) and found.is_free is is_free
+    found = string_terminal(allowed, JsonText(rules), rules, "text")
+    assert isinstance(found, Terminal) and found.is_free is is_free
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_bounds_beside_other_sets_are_counted_apart(
     allowed: StringSet, bounds: tuple[int, int | None] | None
 ) -> None:
     rules = RuleBuilder()
-    found = string_token(allowed, JsonText(rules), rules, "text", terminals=True)
-    assert isinstance(found, Token) and isinstance(found.item, Both) is (bounds is not None)
+    found = string_terminal(allowed, JsonText(rules), rules, "text", lark_only=True)
+    assert isinstance(found, Terminal) and isinstance(found.item, Both) is (bounds is not None)
     if isinstance(found.item, Both):
         assert isinstance(found.item.other, Sequence)
         assert [(p.low, p.high) for p in found.item.other.items if isinstance(p, Repeat)] == [bounds]
-    plain = string_token(allowed, JsonText(rules), rules, "text") if bounds else found
-    assert isinstance(plain, Token) and not isinstance(plain.item, Both)
+    plain = string_terminal(allowed, JsonText(rules), rules, "text") if bounds else found
+    assert isinstance(plain, Terminal) and not isinstance(plain.item, Both)
 
 
 @given(SETS, st.integers(0, 3), st.none() | st.integers(64, 70))

@@ -9,8 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jan_serve.constraint import json_schema_to_grammar, matches
 from jan_serve.constraint.limits import MAX_STEPS, spent
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import matches
 
 
 def alternative(kind: dict[str, Any], **properties: Any) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def alternative(kind: dict[str, Any], **properties: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("keyword", ["oneOf", "anyOf"])
 def test_hundreds_of_them_are_enforced(keyword: str) -> None:
     kinds = [alternative({"const": f"k{n}"}, v={"type": "integer", "minimum": n}) for n in range(250)]
-    grammar = json_schema_to_grammar({keyword: kinds})
+    grammar = grammar_alone({keyword: kinds})
     assert spent() < MAX_STEPS
     assert matches(grammar, '{"kind": "k0", "v": 0}')
     assert matches(grammar, '{"kind": "k249", "v": 249}')
@@ -44,7 +45,7 @@ def test_hundreds_of_them_are_enforced(keyword: str) -> None:
 def test_some_of_them_may_overlap(keyword: str, extra: Any) -> None:
     kinds: list[Any] = [alternative({"enum": [f"k{n}"]}, v={"type": "integer"}) for n in range(10)]
     schema = {keyword: [*kinds, extra]}
-    grammar = json_schema_to_grammar(schema)
+    grammar = grammar_alone(schema)
     validator: Any = jsonschema.Draft202012Validator(schema)
     values = [{"kind": kind, "v": v} for kind, v in product(("k0", "k1", "k2", "x"), (1, 4, True, "a"))]
     for value in [*values, {"kind": "k2"}, {}, "text", 5]:

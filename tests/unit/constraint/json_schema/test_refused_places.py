@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import bundled, json_schema_to_grammar
+from jan_serve.constraint.enforce import enforce
+from jan_serve.constraint.json_schema.bundle import bundled
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, InvalidSchema, UnsupportedSchema
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from tests.conformance.suites import SHARED, SUITES, load_suite, remotes
+from tests.unit.constraint.grammars import grammar_alone
 
 CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}
 STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -96,9 +97,9 @@ def refusal(schema: Any, *, with_memory: bool = True) -> InvalidRequest | None:
     """Why the server refuses a schema; None if it does not."""
     try:
         if with_memory:
-            compile_constraint(JsonSchemaConstraint(schema))
+            enforce(JsonSchemaConstraint(schema)).compiled()
         else:
-            json_schema_to_grammar(schema)
+            grammar_alone(schema)
     except InvalidRequest as error:
         return error
     return None

@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import Recognizer, enforced_schema, json_schema_to_grammar, print_lark
+from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.number_text import MAX_FRACTION, MAX_WHOLE
+from jan_serve.constraint.print_lark import print_lark
+from jan_serve.core.constraint import JsonSchemaConstraint
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.recognizer import Recognizer
 
 NUMBER = {"type": "number"}
 INTEGER = {"type": "integer"}
@@ -33,7 +37,7 @@ RUNS: dict[str, tuple[dict[str, Any], str, str, int]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_have_an_end(name: str) -> None:
     schema, opening, unit, most = RUNS[name]
-    grammar = json_schema_to_grammar(schema)
+    grammar = grammar_alone(schema)
     recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
     matcher = oracle.compile(print_lark(grammar))
     for count in (1, most, most + 1, 3 * most):
@@ -57,7 +61,7 @@ def test_digits_before_the_point_have_an_end_where_the_server_runs_it(
 ) -> None:
     """As automata they would need a state for each digit."""
     oracle = LlguidanceOracle()
-    matcher = oracle.compile(enforced_schema(schema).lark.text)
+    matcher = oracle.compile(enforce(JsonSchemaConstraint(schema)).lark.text)
     sign = "-" if "exclusiveMaximum" in schema else ""
     for count in (1, 20, MAX_WHOLE, MAX_WHOLE + 1, 400):
         text = sign + "1" * count + rest
@@ -82,7 +86,7 @@ def test_digits_before_the_point_have_an_end_where_the_server_runs_it(
     ],
 )
 def test_values_stay(schema: Any, value: Any) -> None:
-    recognizer = Recognizer(json_schema_to_grammar(schema))
+    recognizer = Recognizer(grammar_alone(schema))
     for ascii_only in (True, False):
         text = json.dumps(value, ensure_ascii=ascii_only)
         assert recognizer.matches(text), text
@@ -97,7 +101,7 @@ def test_multiples_of_round_numbers(divisor: int) -> None:
         {**INTEGER, "not": {"multipleOf": divisor}},
     ]
     for schema in schemas:
-        recognizer = Recognizer(json_schema_to_grammar(schema))
+        recognizer = Recognizer(grammar_alone(schema))
         low, high = schema.get("minimum", -(10**12)), schema.get("maximum", 10**12)
         for _ in range(200):
             value = random.choice(
@@ -115,9 +119,7 @@ def test_multiples_of_round_numbers(divisor: int) -> None:
 
 
 def test_fractions_that_are_no_multiple_of_a_round_number() -> None:
-    recognizer = Recognizer(
-        json_schema_to_grammar({**NUMBER, "multipleOf": 0.5, "not": {"multipleOf": 1000}})
-    )
+    recognizer = Recognizer(grammar_alone({**NUMBER, "multipleOf": 0.5, "not": {"multipleOf": 1000}}))
     for text in ("500.5", "1001", "1000.5", "10.00", "100.0"):
         assert recognizer.matches(text), text
     for text in ("0", "-0", "1000", "1000.0", "-2000.00"):

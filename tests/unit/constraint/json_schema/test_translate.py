@@ -7,16 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from jan_serve.constraint import (
-    Recognizer,
-    json_schema_to_grammar,
-    json_schema_with_memory,
-    print_lark,
-    print_lark_open,
-)
+from jan_serve.constraint.mode import Mode
+from jan_serve.constraint.print_lark import print_lark, print_lark_open
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
+from tests.unit.constraint.recognizer import Recognizer
 
 
 class Case(NamedTuple):
@@ -335,7 +332,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_texts_of_a_schema(case: Case) -> None:
-    grammar = json_schema_to_grammar(case.schema)
+    grammar = grammar_alone(case.schema)
     recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
     matcher = oracle.compile(print_lark(grammar))
     for expected, values in ((True, case.accept), (False, case.reject)):
@@ -352,7 +349,7 @@ def test_texts_of_a_schema(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_compact_grammars_have_no_whitespace(case: Case) -> None:
-    recognizer = Recognizer(json_schema_to_grammar(case.schema, whitespace=Whitespace.COMPACT))
+    recognizer = Recognizer(grammar_alone(case.schema, whitespace=Whitespace.COMPACT))
     for value in case.accept:
         compact, spaced = json.dumps(value, separators=(",", ":")), json.dumps(value)
         assert recognizer.matches(compact)
@@ -373,13 +370,13 @@ def test_compact_grammars_have_no_whitespace(case: Case) -> None:
 def test_what_needs_different_names_is_refused_without_a_memory(schema: Any) -> None:
     """`{"x": 1, "x": 2}` is read as one property."""
     with pytest.raises(UnsupportedSchema, match=r"where (names|they) may repeat"):
-        json_schema_to_grammar(schema)
-    _, memory = json_schema_with_memory(schema)
+        grammar_alone(schema)
+    _, memory = grammar_in_rules(schema)
     assert memory.names_repeat
 
 
 def test_listed_properties_come_in_their_order_and_once() -> None:
-    recognizer = Recognizer(json_schema_to_grammar({"type": "object", "properties": {"b": {}, "a": {}}}))
+    recognizer = Recognizer(grammar_alone({"type": "object", "properties": {"b": {}, "a": {}}}))
     assert recognizer.matches('{"b": 1, "a": 2, "c": 3}')
     assert recognizer.matches('{"d": 0, "b": 1, "c": 2, "a": 3}')
     for text in (
@@ -423,7 +420,7 @@ def test_listed_values_have_only_the_escapes_that_they_need(
 ) -> None:
     """Characters beyond printable ASCII also as `\\u…`: a model that writes ASCII only needs it."""
     written = json.dumps(schema).replace('"VALUE"', json.dumps(value))
-    grammar = json_schema_to_grammar(json.loads(written))
+    grammar = grammar_alone(json.loads(written))
     recognizer, oracle = Recognizer(grammar), LlguidanceOracle()
     matcher = oracle.compile(print_lark(grammar))
     for text, is_taken in (*((text, True) for text in spelled), *((text, False) for text in others)):
@@ -433,7 +430,7 @@ def test_listed_values_have_only_the_escapes_that_they_need(
 
 @pytest.mark.parametrize("text", ["10e308", "1e309", "9.9e308", "100e300"])
 def test_exponents_stay_within_a_double(text: str) -> None:
-    assert not Recognizer(json_schema_to_grammar({"type": "number"})).matches(text)
+    assert not Recognizer(grammar_alone({"type": "number"})).matches(text)
 
 
 @pytest.mark.parametrize(
@@ -441,7 +438,7 @@ def test_exponents_stay_within_a_double(text: str) -> None:
     ['"\\ud83d"', '"\\ude00\\ud83d"', '"\t"', '"\\x"', '"', "'a'", '"a" ', "01", "1.", "+1", "NaN", "[1,]"],
 )
 def test_nothing_that_is_not_json_is_a_value(text: str) -> None:
-    assert not Recognizer(json_schema_to_grammar(True)).matches(text)
+    assert not Recognizer(grammar_alone(True)).matches(text)
 
 
 LEFT_OUT: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
@@ -470,12 +467,12 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_terminals_leave_out_the_same_names_as_rules(name: str) -> None:
     schema, others, not_others = LEFT_OUT[name]
-    found, _ = json_schema_with_memory(schema, complements=True)
+    found, _ = grammar_in_rules(schema, mode=Mode.ENFORCED)
     text = print_lark(found)
     assert "~" in text
     oracle = LlguidanceOracle()
     terminals = oracle.compile(text)
-    recognizer = Recognizer(json_schema_with_memory(schema)[0])
+    recognizer = Recognizer(grammar_in_rules(schema)[0])
     for is_other in (True, False):
         for key in others if is_other else not_others:
             document = json.dumps({key: 4}, ensure_ascii=False)
@@ -484,6 +481,6 @@ def test_terminals_leave_out_the_same_names_as_rules(name: str) -> None:
 
 
 def test_rules_know_no_complement() -> None:
-    found, _ = json_schema_with_memory({"properties": {"a": {}}}, complements=True)
+    found, _ = grammar_in_rules({"properties": {"a": {}}}, mode=Mode.ENFORCED)
     with pytest.raises(GrammarTooComplex):
-        print_lark_open(found, tokens=False)
+        print_lark_open(found, terminals=False)

@@ -10,16 +10,18 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jan_serve.constraint import Grammar, Recognizer, json_schema_to_grammar
+from jan_serve.constraint.ast import Grammar
 from jan_serve.errors import InvalidRequest
+from tests.unit.constraint.grammars import grammar_alone
 from tests.unit.constraint.json_schema.schemas import NAMES, SCHEMAS, VALUES, is_valid
+from tests.unit.constraint.recognizer import Recognizer
 from tests.unit.constraint.sampling import Sampler
 
 
 def _grammar(schema: Any) -> Grammar | None:
     """The grammar, or None where the schema is refused."""
     try:
-        return json_schema_to_grammar(schema)
+        return grammar_alone(schema)
     except InvalidRequest:
         return None
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import json_schema_to_grammar
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
+from tests.unit.constraint.grammars import grammar_alone
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -68,7 +68,7 @@ COMPLEX: tuple[Any, ...] = (
 @pytest.mark.parametrize(("schema", "pointer", "keyword"), UNSUPPORTED)
 def test_unsupported_schema_names_its_place(schema: Any, pointer: str, keyword: str) -> None:
     with pytest.raises(UnsupportedSchema) as caught:
-        json_schema_to_grammar(schema)
+        grammar_alone(schema)
     assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
     assert caught.value.reason
 
@@ -76,7 +76,7 @@ def test_unsupported_schema_names_its_place(schema: Any, pointer: str, keyword: 
 @pytest.mark.parametrize(("schema", "pointer"), INVALID)
 def test_invalid_schema_names_its_place(schema: Any, pointer: str) -> None:
     with pytest.raises(InvalidSchema) as caught:
-        json_schema_to_grammar(schema)
+        grammar_alone(schema)
     assert caught.value.pointer == pointer
 
 
@@ -84,7 +84,7 @@ def test_invalid_schema_names_its_place(schema: Any, pointer: str) -> None:
 def test_expensive_schema_is_refused_in_bounded_time(schema: Any) -> None:
     started = time.process_time()
     with pytest.raises(GrammarTooComplex):
-        json_schema_to_grammar(schema)
+        grammar_alone(schema)
     assert time.process_time() - started < 5
 
 
@@ -103,4 +103,4 @@ def test_expensive_schema_is_refused_in_bounded_time(schema: Any) -> None:
 )
 def test_negated_keywords_of_other_drafts_leave_nothing(schema: Any) -> None:
     with pytest.raises(UnsupportedSchema, match="no JSON value"):
-        json_schema_to_grammar(schema)
+        grammar_alone(schema)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import Recognizer, json_schema_to_grammar, json_schema_with_memory, matches
 from jan_serve.constraint.json_schema.unique_items import MAX_ITEMS
 from jan_serve.core.constraint import Whitespace
-from jan_serve.core.text_memory import NOWHERE
+from jan_serve.core.uniqueness import NOWHERE
 from jan_serve.errors import UnsupportedSchema
+from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
+from tests.unit.constraint.recognizer import Recognizer, matches
 
 TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 
@@ -33,7 +34,7 @@ def array(items: Any, **others: Any) -> dict[str, Any]:
     ],
 )
 def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list[str]) -> None:
-    grammar, _ = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
+    grammar, _ = grammar_in_rules(array(items), whitespace=Whitespace.COMPACT)
     for text in spelled:
         assert matches(grammar, f"[{text}]"), text
     for text in others:
@@ -53,7 +54,7 @@ def test_each_item_has_one_spelling(items: Any, spelled: list[str], others: list
     ],
 )
 def test_how_many_items_there_may_be(items: Any, endless: bool, most: int | None) -> None:
-    grammar, memory = json_schema_with_memory(array(items), whitespace=Whitespace.COMPACT)
+    grammar, memory = grammar_in_rules(array(items), whitespace=Whitespace.COMPACT)
     assert memory.unique[0].endless == endless
     if most is not None and most < 100:
         recognizer = Recognizer(grammar)
@@ -64,7 +65,7 @@ def test_how_many_items_there_may_be(items: Any, endless: bool, most: int | None
 
 def test_more_items_than_values_are_unsatisfiable() -> None:
     with pytest.raises(UnsupportedSchema, match="no JSON value"):
-        json_schema_with_memory(array({"type": "string", "pattern": "^[a-l]$"}, minItems=13))
+        grammar_in_rules(array({"type": "string", "pattern": "^[a-l]$"}, minItems=13))
 
 
 def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
@@ -73,11 +74,11 @@ def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
         "properties": {"tags": TEXTS, "name": {"type": "string"}, "next": {"$ref": "#"}},
         "additionalProperties": {"type": "array", "items": TEXTS},
     }
-    _, memory = json_schema_with_memory(schema)
-    root = memory.places[0]
+    _, memory = grammar_in_rules(schema)
+    root = memory.locations[0]
     assert root.names["name"] == NOWHERE and root.names["next"] == 0
-    assert memory.places[root.names["tags"]].unique == 0
-    assert memory.places[memory.places[root.other].items].unique == 0
+    assert memory.locations[root.names["tags"]].unique == 0
+    assert memory.locations[memory.locations[root.other].items].unique == 0
     assert len(memory.unique) == 1
 
 
@@ -105,23 +106,23 @@ def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
 )
 def test_what_cannot_be_remembered_is_refused(schema: Any, reason: str | None) -> None:
     if reason is None:
-        assert json_schema_with_memory(schema)[1] is not None
+        assert grammar_in_rules(schema)[1] is not None
         return
     with pytest.raises(UnsupportedSchema, match=reason) as refused:
-        json_schema_with_memory(schema)
+        grammar_in_rules(schema)
     assert refused.value.keyword == "uniqueItems"
 
 
 def test_without_a_memory_and_with_flexible_white_space_it_is_refused() -> None:
     for translate in (
-        lambda: json_schema_to_grammar(TEXTS),
-        lambda: json_schema_with_memory(TEXTS, whitespace=Whitespace.FLEXIBLE),
+        lambda: grammar_alone(TEXTS),
+        lambda: grammar_in_rules(TEXTS, whitespace=Whitespace.FLEXIBLE),
     ):
         with pytest.raises(UnsupportedSchema, match="few possible values"):
             translate()
 
 
 def test_of_few_values_nothing_is_remembered() -> None:
-    _, memory = json_schema_with_memory(array({"enum": ["a", "b"]}))
+    _, memory = grammar_in_rules(array({"enum": ["a", "b"]}))
     assert memory.unique == memory.unlisted == ()
     assert not memory.names_repeat

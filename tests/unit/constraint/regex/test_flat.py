@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Grammar, Literal, Repeat, sequence
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.constraint.regex.flat import flat_pieces, pieces_expr
 from jan_serve.constraint.regex.language import full_regex
 from jan_serve.constraint.text_form import PlainText
 from tests.unit.constraint.matching import texts
+from tests.unit.constraint.recognizer import Recognizer
 
 Counts: TypeAlias = tuple[int, int | None]
 COUNTS: st.SearchStrategy[Counts] = st.sampled_from([(1, 1), (2, 2), (0, 1), (1, 2), (0, None), (2, None)])

@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 from jan_serve.constraint.ast import Literal, sequence
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema.formats import FORMATS, format_regex
-from jan_serve.constraint.recognizer import Recognizer
 from jan_serve.constraint.regex.ast import Assertion, Regex
 from jan_serve.constraint.regex.language import has_assertions, regex_dfa, search_regex
 from jan_serve.constraint.regex.structure import structure_expr
 from jan_serve.constraint.text_form import JsonText, PlainText
+from tests.unit.constraint.recognizer import Recognizer
 from tests.unit.constraint.regex.patterns import PATTERNS, TEXTS
 
 

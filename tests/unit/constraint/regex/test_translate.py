@@ -7,9 +7,11 @@ import time
 import pytest
 from hypothesis import given, settings
 
-from jan_serve.constraint import Recognizer, print_lark, regex_to_grammar
+from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.regex.translate import translate as regex_to_grammar
 from jan_serve.errors import GrammarTooComplex, UnsupportedPattern
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.recognizer import Recognizer
 from tests.unit.constraint.regex.patterns import PATTERNS, TEXTS, python
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.constraint import matches, regex_to_grammar
+from jan_serve.constraint.regex.translate import translate as regex_to_grammar
 from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,
@@ -23,6 +23,7 @@ from jan_serve.dialects.openai.responses.store import ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.errors import InvalidRequest
 from tests.support.openai_requests import chat, completion
+from tests.unit.constraint.recognizer import matches
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {}}}
 

@@ -14,11 +14,13 @@ from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.constraint.ast import Grammar, Literal, Until, sequence
+from jan_serve.constraint.enforce import enforce_translation
+from jan_serve.constraint.mode import Mode
+from jan_serve.constraint.translated import Translated
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.generation.constraint.constraint_grammar import print_grammar
 from jan_serve.generation.constraint.tool_grammar import has_free_text
 from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
@@ -67,7 +69,7 @@ def test_text_until_a_control_token(before: str, special: str, low: int, high: i
     """With the token, the stop ends with it; without, it is spelled. Both agree with the definition."""
     stop = before + special
     grammar = Grammar({"root": sequence([Literal("."), Until(low, high, stop, special), Literal(".")])})
-    printed = print_grammar(grammar)
+    printed = enforce_translation(lambda _: Translated(grammar), mode=Mode.ALONE).compiled()
     has, lacks = Writer(special), Writer()
     with_token, spelled = has.made(printed), lacks.made(printed)
     for words in product(sorted({*before, "a", "<", special}), repeat=4):

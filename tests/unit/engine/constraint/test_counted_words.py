@@ -8,11 +8,11 @@ import re
 import pytest
 
 from jan_serve.constraint import trial
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from jan_serve.lark_matcher import made_matcher
-from tests.conformance.memory_oracle import MemoryOracle
+from tests.conformance.uniqueness_oracle import UniquenessOracle
 
 PATTERNS = (
     *(
@@ -51,7 +51,7 @@ def test_a_length_beside_a_pattern_never_ends_an_answer(pattern: str, length: di
     """Neither where the text begins nor further on; a schema that would is refused when it is compiled."""
     schema = {"type": "string", "pattern": pattern, **length}
     try:
-        compiled = compile_constraint(JsonSchemaConstraint({"type": "object", "properties": {"a": schema}}))
+        compiled = enforce(JsonSchemaConstraint({"type": "object", "properties": {"a": schema}})).compiled()
     except (GrammarTooComplex, UnsupportedSchema) as error:
         assert error.pointer == "/properties/a"
         return
@@ -70,12 +70,12 @@ def test_a_length_beside_a_pattern_never_ends_an_answer(pattern: str, length: di
 @pytest.mark.parametrize("pattern", PATTERNS[:-2])
 @pytest.mark.parametrize("most", [70, 300, 700])
 def test_a_length_beside_a_pattern_is_judged_right(pattern: str, most: int) -> None:
-    compiled = compile_constraint(
+    compiled = enforce(
         JsonSchemaConstraint({"type": "string", "pattern": pattern, "minLength": 3, "maxLength": most})
-    )
-    oracle = MemoryOracle()
-    assert compiled.memory is not None
-    judge = oracle.compile(compiled.lark, compiled.memory)
+    ).compiled()
+    oracle = UniquenessOracle()
+    assert compiled.uniqueness is not None
+    judge = oracle.compile(compiled.lark, compiled.uniqueness)
     draw = random.Random(most)
     # As ECMA-262 has it, where `$` is the end only.
     expected = re.compile(pattern.replace("$", r"\Z"), re.ASCII)

@@ -8,11 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from tests.conformance.memory_oracle import MemoryOracle
+from tests.conformance.uniqueness_oracle import UniquenessOracle
 
-ORACLE = MemoryOracle()
+ORACLE = UniquenessOracle()
 STRING = {"type": "string"}
 # Each with texts that are invalid, and texts that are valid.
 CASES: list[tuple[dict[str, Any], list[str], list[str]]] = [
@@ -55,9 +55,9 @@ CASES: list[tuple[dict[str, Any], list[str], list[str]]] = [
 def test_what_is_excluded_is_excluded_in_every_spelling(
     schema: dict[str, Any], invalid: list[str], valid: list[str]
 ) -> None:
-    compiled = compile_constraint(JsonSchemaConstraint(schema))
-    assert compiled.memory is not None
-    matcher = ORACLE.compile(compiled.lark, compiled.memory)
+    compiled = enforce(JsonSchemaConstraint(schema)).compiled()
+    assert compiled.uniqueness is not None
+    matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
     validator: Any = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
     for texts, is_valid in ((invalid, False), (valid, True)):
         for text in texts:

@@ -10,11 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from jan_serve.constraint import json_schema_to_grammar
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint, print_grammar
-from tests.unit.engine.constraint.test_remembering_executor import FACTORY, LOGITS, PIECES
+from tests.unit.engine.constraint.test_uniqueness_executor import FACTORY, LOGITS, PIECES
 
 STRINGS: dict[str, dict[str, Any]] = {
     "a word": {"pattern": "ok"},
@@ -27,7 +26,7 @@ STRINGS: dict[str, dict[str, Any]] = {
 
 def executors(schema: dict[str, Any]) -> tuple[GrammarExecutor, GrammarExecutor]:
     """Of the grammar, and of it without the terminals of beginnings."""
-    grammar = compile_constraint(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE))
+    grammar = enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)).compiled()
     lark, count = re.subn(r" \| T\w* /\[\^\\s\\S\]/", "", grammar.lark)
     assert count
     return FACTORY.create(grammar), FACTORY.create(msgspec.structs.replace(grammar, lark=lark))
@@ -68,8 +67,10 @@ def test_masks_are_those_of_the_grammar_without_it(name: str, place: str, seed: 
 def test_great_bounds_have_the_masks_of_an_automaton(string: dict[str, Any], seed: int) -> None:
     random, schema = Random(seed), {"type": "string", **string}
     constraint = JsonSchemaConstraint(schema, Whitespace.FLEXIBLE)
-    counted = FACTORY.create(compile_constraint(constraint))
-    automaton = FACTORY.create(print_grammar(json_schema_to_grammar(schema, whitespace=Whitespace.FLEXIBLE)))
+    counted = FACTORY.create(enforce(constraint).compiled())
+    automaton = FACTORY.create(
+        enforce(JsonSchemaConstraint(schema, Whitespace.FLEXIBLE), alone=True).compiled()
+    )
     for _ in range(90):
         masks = [np.isfinite(executor.mask(LOGITS)) for executor in (counted, automaton)]
         assert (masks[0] == masks[1]).all()

@@ -13,13 +13,13 @@ from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.stream_parser import StreamParser
-from jan_serve.constraint import matches
 from jan_serve.constraint.ast import Grammar
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.events import TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.errors import UnsupportedSchema
 from tests.support.call_grammars import call_grammars, call_trees
+from tests.unit.constraint.recognizer import matches
 from tests.unit.constraint.sampling import Sampler
 
 TOOLS = (

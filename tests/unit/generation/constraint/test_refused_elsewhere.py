@@ -9,11 +9,11 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.constraint import matches
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint.tool_grammar import long_bounds
 from tests.support.call_grammars import call_grammars, call_trees
 from tests.support.catalogues import HARD, Hard
+from tests.unit.constraint.recognizer import matches
 
 EASY = Tool(name="easy", parameters={"type": "object", "properties": {"x": {"type": "string"}}})
 

@@ -1,4 +1,4 @@
-"""Remembers the names and items of a JSON text that is being written, and says what may not follow: one that is there
+"""Compares the names and items of a JSON text that is being written, and says what may not follow: one that is there
 already, and a beginning that only such ones complete.
 
 States are immutable: a token is tried by writing it to a copy.
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.text_memory import ELSEWHERE, NOWHERE, ItemTexts, Place, TextMemory
-from jan_serve.engine.constraint.call_search import CallSearch
-from jan_serve.engine.constraint.escape_runs import NO_RUN, EscapeRun
-from jan_serve.engine.constraint.json_texts import (
+from jan_serve.core.uniqueness import ELSEWHERE, NOWHERE, ItemTexts, Location, Uniqueness
+from jan_serve.text.uniqueness.call_search import CallSearch
+from jan_serve.text.uniqueness.escape_runs import NO_RUN, EscapeRun
+from jan_serve.text.uniqueness.spellings import (
     ALL,
     end_of_string,
     is_closed,
@@ -25,7 +25,7 @@ from jan_serve.engine.constraint.json_texts import (
     partly_decoded,
     spelled,
 )
-from jan_serve.engine.constraint.used_words import beginning_with, is_left, is_used
+from jan_serve.text.uniqueness.used_words import beginning_with, is_left, is_used
 
 _SPACE: Final = b" \t\n\r"
 ENDS: Final = b",]} \t\n\r"
@@ -57,13 +57,13 @@ class _Parts(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """An open bracket. place: of the array or object. used: sorted keys of items or names. lead: the white space before
-    the first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept. name: of
-    the next member."""
+    """An open bracket. location: of the array or object. used: sorted keys of items or names. lead: the white space
+    before the first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept.
+    name: of the next member."""
 
     parent: _Frame | None
     is_object: bool
-    place: int
+    location: int
     used: tuple[str, ...] = ()
     lead: bytes = b""
     is_item: bool = False
@@ -75,25 +75,25 @@ class _Frame(NamedTuple):
 
 
 class State(NamedTuple):
-    """text: of the string, name or scalar that is being written. place: of the next value. run: in a string or name."""
+    """text: of the string, name or scalar that is written. location: of the next value. run: in a string or name."""
 
     frame: _Frame | None = None
     mode: Mode = Mode.VALUE
     text: bytes = b""
-    place: int = 0
+    location: int = 0
     run: EscapeRun = NO_RUN
 
 
-class JsonMemory:
-    """The rules of one memory; all methods are functions of the states."""
+class UniquenessCheck:
+    """What one Uniqueness forbids; all methods are functions of the states."""
 
-    def __init__(self, memory: TextMemory) -> None:
-        self._memory = memory
-        self.has_items = bool(memory.unique)
-        self.has_containers = any(items.containers for items in memory.unique)
-        self.has_few_names = bool(memory.unlisted)
-        self.names_repeat = memory.names_repeat
-        self._calls = None if memory.calls is None else CallSearch(memory.calls)
+    def __init__(self, uniqueness: Uniqueness) -> None:
+        self._uniqueness = uniqueness
+        self.has_items = bool(uniqueness.unique)
+        self.has_containers = any(items.containers for items in uniqueness.unique)
+        self.has_few_names = bool(uniqueness.unlisted)
+        self.names_repeat = uniqueness.names_repeat
+        self._calls = None if uniqueness.calls is None else CallSearch(uniqueness.calls)
         self.start = State() if self._calls is None else self._outside(self._calls.begun)
 
     def items(self, state: State) -> ItemTexts | None:
@@ -101,8 +101,8 @@ class JsonMemory:
         frame = state.frame
         if frame is None or frame.is_object:
             return None
-        unique = self._place(frame.place).unique
-        return None if unique == NOWHERE else self._memory.unique[unique]
+        unique = self._location(frame.location).unique
+        return None if unique == NOWHERE else self._uniqueness.unique[unique]
 
     def may_repeat(self, state: State) -> bool:
         """Whether an item that is an array or object may repeat another one when it ends."""
@@ -145,13 +145,13 @@ class JsonMemory:
         if at < 0:
             return self._outside((text + data[position:])[-self._calls.longest :]), len(data)
         text += data[position:at]
-        place = self._calls.place(text)
-        if place is None:
+        location = self._calls.location(text)
+        if location is None:
             return self._outside((text + b"{")[-self._calls.longest :]), at + 1
-        return State(place=place), at
+        return State(location=location), at
 
-    def _place(self, number: int) -> Place:
-        return ELSEWHERE if number == NOWHERE else self._memory.places[number]
+    def _location(self, number: int) -> Location:
+        return ELSEWHERE if number == NOWHERE else self._uniqueness.locations[number]
 
     def _closed(self, state: State, text: bytes) -> State | None:
         """After more of a string or name, which may be its end."""
@@ -165,18 +165,18 @@ class JsonMemory:
             return self._with_item(state._replace(text=text))
         frame = state.frame
         assert frame is not None
-        place, name = self._place(frame.place), json.loads(text)
+        location, name = self._location(frame.location), json.loads(text)
         key = '"' + name
         if is_used(frame.used, key):
             return None
         frame = _with_used(frame, [key])
         if frame.is_item:
             frame = frame._replace(name=name)
-        return State(frame, Mode.VALUE, b"", place.member(name))
+        return State(frame, Mode.VALUE, b"", location.member(name))
 
     def _next(self, state: State, byte: bytes) -> State | None:
         """After one byte outside of strings."""
-        frame, mode, text, place, _ = state
+        frame, mode, text, location, _ = state
         if mode is Mode.SCALAR:
             if byte not in ENDS:
                 return state._replace(text=text + byte)
@@ -195,17 +195,17 @@ class JsonMemory:
                 return state
             if frame.is_object:
                 return State(frame, Mode.KEY)
-            return State(frame, Mode.VALUE, b"", self._place(frame.place).items)
+            return State(frame, Mode.VALUE, b"", self._location(frame.location).items)
         if mode is Mode.KEY:
             return State(frame, Mode.NAME, byte)
         if byte in b"{[":
             items = self.items(state)
             is_item = frame is not None and (frame.is_item or (items is not None and items.containers))
-            opened = _Frame(frame, byte == b"{", place, is_item=is_item)
+            opened = _Frame(frame, byte == b"{", location, is_item=is_item)
             if opened.is_object:
                 return State(opened, Mode.KEY)
-            return State(opened, Mode.VALUE, b"", self._place(place).items)
-        return State(frame, Mode.STRING if byte == b'"' else Mode.SCALAR, byte, place)
+            return State(opened, Mode.VALUE, b"", self._location(location).items)
+        return State(frame, Mode.STRING if byte == b'"' else Mode.SCALAR, byte, location)
 
     def _with_item(self, state: State) -> State | None:
         """After the whole of a scalar."""
@@ -235,7 +235,7 @@ class JsonMemory:
 
     def _is_unique(self, frame: _Frame) -> bool:
         """Whether the items of an array may not repeat."""
-        return not frame.is_object and self._place(frame.place).unique != NOWHERE
+        return not frame.is_object and self._location(frame.location).unique != NOWHERE
 
     def _repeats(self, frame: _Frame) -> bool:
         """Whether an array or object is an item that is there already, if it ends here."""
@@ -262,13 +262,13 @@ class JsonMemory:
     def _can_end_name(self, state: State) -> bool:
         frame = state.frame
         assert frame is not None
-        place = self._place(frame.place)
-        if place.unlisted == NOWHERE:
+        location = self._location(frame.location)
+        if location.unlisted == NOWHERE:
             return True
         text, chars = partly_decoded(state.text[1:])
         if chars is ALL and not text:
             return True  # the grammar counts the members
-        return is_left(self._memory.unlisted[place.unlisted], text, chars, '"' + text, frame.used)
+        return is_left(self._uniqueness.unlisted[location.unlisted], text, chars, '"' + text, frame.used)
 
     def rests(self, state: State) -> Iterator[tuple[bytes, bool]]:
         """What would complete items that are there already, and whether that is a string. In an array of such items."""

@@ -21,7 +21,7 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
-from jan_serve.generation.constraint import call_join, catalogue
+from jan_serve.generation.constraint import call_join, compile_tools
 from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.compiling import Compiled, CompileRequest, CompileTool
@@ -78,7 +78,7 @@ def test_joined_grammars_take_the_texts_of_their_trees(form: ChatFormat) -> None
 
 
 async def test_a_changed_tool_is_the_only_one_that_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)
+    monkeypatch.setattr(compile_tools, "TOOLS_S", 600.0)
     translator = Counting()
     cache = GrammarCache(translator.translate)
     tools = [tool(number) for number in range(20)]
@@ -139,12 +139,12 @@ def test_the_largest_schemas_of_too_many_tools_are_loosened(
 async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catalogue, "CATALOGUE_S", 0.0)
+    monkeypatch.setattr(compile_tools, "TOOLS_S", 0.0)
     cache = GrammarCache(translate_inline)
     tools = [tool(number) for number in range(12)]
     first = await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
     assert "waits for the next request" in first.warnings[0]
-    monkeypatch.setattr(catalogue, "CATALOGUE_S", 600.0)
+    monkeypatch.setattr(compile_tools, "TOOLS_S", 600.0)
     second = await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
     assert second == call_grammars(HERMES, tools, parallel=True)
 
@@ -170,5 +170,5 @@ async def test_beside_an_answer_that_is_no_json_arguments_have_no_memory(constra
         (constraint, False, (f"tool tag: {ITEMS_REPEAT}",)),
     ]:
         calls = await cache.compile_calls(HERMES, tools, parallel=True, constraint=other)
-        assert (calls.whole.memory is not None) is memory
+        assert (calls.whole.uniqueness is not None) is memory
         assert calls.warnings == warnings

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.engine.constraint.escape_runs import MOST, NO_RUN, EscapeRun
-from tests.unit.engine.constraint.test_remembering_executor import PIECES, allowed, cuts, executor_of, takes
+from jan_serve.text.uniqueness.escape_runs import MOST, NO_RUN, EscapeRun
+from tests.unit.engine.constraint.test_uniqueness_executor import PIECES, allowed, cuts, executor_of, takes
 
 TEXTS = (
     "a",

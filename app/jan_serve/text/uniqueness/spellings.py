@@ -1,5 +1,4 @@
-"""Strings and numbers of a JSON text as a memory compares them: what they decode to, and the spelling that a grammar
-allows."""
+"""Strings and numbers of a JSON text as they are compared: what they decode to, and the spelling a grammar allows."""
 
 from __future__ import annotations
 

@@ -22,19 +22,19 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Special,
-    Token,
+    Terminal,
     Until,
 )
-from jan_serve.constraint.layout import LAYOUTS, Place
+from jan_serve.constraint.layout import LAYOUTS, Nesting
 from jan_serve.errors import GrammarTooComplex
 
 _MAX_CONFIGURATIONS = 200_000
 _FOR_EACH_CHARACTER = 20
 """Counting the characters of a long string takes about ten."""
 
-# A continuation is a linked list of the expressions still to match, innermost first, each with its place in a layout.
+# A continuation is a linked list of the expressions still to match, innermost first, each with its nesting.
 # Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
-_Cell: TypeAlias = tuple["Expr | _Open", Place | None, int]
+_Cell: TypeAlias = tuple["Expr | _Open", Nesting | None, int]
 
 
 class _Open(NamedTuple):
@@ -113,8 +113,8 @@ class Recognizer:
             return frozenset()
         return self._closure(self._cell(_Open(until, written, end, opening), None, rest))
 
-    def _cell(self, expr: Expr | _Open, place: Place | None, rest: int) -> int:
-        key = (expr, place, rest)
+    def _cell(self, expr: Expr | _Open, nesting: Nesting | None, rest: int) -> int:
+        key = (expr, nesting, rest)
         known = self._ids.get(key)
         if known is None:
             known = self._ids[key] = len(self._cells)
@@ -136,24 +136,24 @@ class Recognizer:
             if cell < 0:
                 found.add(cell)
                 continue
-            expr, place, rest = self._cells[cell]
+            expr, nesting, rest = self._cells[cell]
             if isinstance(expr, CharClass | _Open) or (isinstance(expr, Literal) and expr.text):
                 found.add(cell)
                 continue
-            for target in self._unfold(expr, place, rest):
+            for target in self._unfold(expr, nesting, rest):
                 if target not in seen:
                     seen.add(target)
                     todo.append(target)
         result = self._closures[state] = frozenset(found)
         return result
 
-    def _unfold(self, expr: Expr, place: Place | None, rest: int) -> list[int]:
+    def _unfold(self, expr: Expr, nesting: Nesting | None, rest: int) -> list[int]:
         if isinstance(expr, Literal):  # the empty one
             return [rest]
         if isinstance(expr, RuleRef):
-            return [self._cell(self._grammar.rules[expr.name], place, rest)]
-        if isinstance(expr, Token):
-            return [self._cell(expr.item, place, rest)]
+            return [self._cell(self._grammar.rules[expr.name], nesting, rest)]
+        if isinstance(expr, Terminal):
+            return [self._cell(expr.item, nesting, rest)]
         if isinstance(expr, Special):
             return [self._cell(Literal(expr.text), None, rest)]
         if isinstance(expr, Until):
@@ -164,29 +164,29 @@ class Recognizer:
             section = Sequence((Literal(opening), Until(0, None, closing), Literal(expr.stop)))
             return [plain, self._cell(section, None, rest)]
         if isinstance(expr, Choice):
-            return [self._cell(item, place, rest) for item in expr.items]
+            return [self._cell(item, nesting, rest) for item in expr.items]
         if isinstance(expr, Sequence):
             for item in reversed(expr.items):
-                rest = self._cell(item, place, rest)
+                rest = self._cell(item, nesting, rest)
             return [rest]
         if isinstance(expr, OneLayout):
-            return [self._cell(expr.item, Place(layout), rest) for layout in LAYOUTS]
+            return [self._cell(expr.item, Nesting(layout), rest) for layout in LAYOUTS]
         if isinstance(expr, Mark | Brackets):
-            return [self._laid_out(expr, place, rest)]
+            return [self._laid_out(expr, nesting, rest)]
         assert isinstance(expr, Repeat)
         low, high = max(expr.low - 1, 0), None if expr.high is None else expr.high - 1
         targets = [rest] if expr.low == 0 else []
         if high is None or high >= 0:
-            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), place, rest)
-            targets.append(self._cell(expr.item, place, again))
+            again = rest if high == 0 else self._cell(Repeat(expr.item, low, high), nesting, rest)
+            targets.append(self._cell(expr.item, nesting, again))
         return targets
 
-    def _laid_out(self, expr: Mark | Brackets, place: Place | None, rest: int) -> int:
-        assert place is not None
+    def _laid_out(self, expr: Mark | Brackets, nesting: Nesting | None, rest: int) -> int:
+        assert nesting is not None
         if isinstance(expr, Mark):
-            return self._cell(Literal(expr.text + place.after(expr)), None, rest)
-        inner = place.deeper()
-        closing = self._cell(Literal(place.line() + expr.closing), None, rest)
+            return self._cell(Literal(expr.text + nesting.after(expr)), None, rest)
+        inner = nesting.deeper()
+        closing = self._cell(Literal(nesting.line() + expr.closing), None, rest)
         item = self._cell(expr.item, inner, closing)
         return self._cell(Literal(expr.opening + inner.line()), None, item)
 

@@ -10,12 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jan_serve.constraint import json_schema_to_grammar, json_schema_with_memory, matches
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, Whitespace
-from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
+from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from jan_serve.errors import UnsupportedSchema
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
-from tests.unit.engine.constraint.test_remembering_executor import (
+from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
+from tests.unit.constraint.recognizer import matches
+from tests.unit.engine.constraint.test_uniqueness_executor import (
     FACTORY,
     PIECES,
     allowed,
@@ -194,11 +195,11 @@ IN_ANY_ORDER: dict[str, Any] = {
 def test_optional_properties_come_in_any_order_where_others_may(
     others: dict[str, Any], text: str, valid: bool
 ) -> None:
-    executor = FACTORY.create(compile_constraint(JsonSchemaConstraint(IN_ANY_ORDER | others)))
-    if isinstance(executor, RememberingExecutor):
+    executor = FACTORY.create(enforce(JsonSchemaConstraint(IN_ANY_ORDER | others)).compiled())
+    if isinstance(executor, UniquenessExecutor):
         assert takes(executor, text, Random(7)) is valid, text
     else:
-        assert others is CLOSED and not matches(json_schema_with_memory(IN_ANY_ORDER | others)[0], text)
+        assert others is CLOSED and not matches(grammar_in_rules(IN_ANY_ORDER | others)[0], text)
 
 
 @pytest.mark.parametrize("others", [{}, {"required": ["r"]}, {"patternProperties": {"^z.": False}}])
@@ -225,8 +226,8 @@ def test_properties_in_any_order_are_never_stuck(others: dict[str, Any]) -> None
 )
 @pytest.mark.parametrize("whitespace", [Whitespace.CONSISTENT, Whitespace.FLEXIBLE])
 def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whitespace) -> None:
-    executor = FACTORY.create(compile_constraint(JsonObjectConstraint(whitespace)))
-    assert isinstance(executor, RememberingExecutor)
+    executor = FACTORY.create(enforce(JsonObjectConstraint(whitespace)).compiled())
+    assert isinstance(executor, UniquenessExecutor)
     assert takes(executor, text, Random(1)) is valid
 
 
@@ -243,7 +244,7 @@ def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whi
     ],
 )
 def test_what_cannot_repeat_is_not_remembered(schema: Any) -> None:
-    memory = json_schema_with_memory({"type": "object", "properties": {"x": schema}, **CLOSED})[1]
+    memory = grammar_in_rules({"type": "object", "properties": {"x": schema}, **CLOSED})[1]
     assert (memory is not None and memory.names_repeat) is ("patternProperties" in schema)
 
 
@@ -284,11 +285,11 @@ def test_what_cannot_repeat_is_not_remembered(schema: Any) -> None:
 )
 def test_names_that_may_run_out_undecided_are_refused(schema: Any, reason: str) -> None:
     with pytest.raises(UnsupportedSchema, match=reason) as refused:
-        json_schema_with_memory(schema)
+        grammar_in_rules(schema)
     assert refused.value.keyword == "patternProperties"
-    json_schema_to_grammar({"type": "array"})
+    grammar_alone({"type": "array"})
 
 
 def test_without_a_memory_names_may_repeat() -> None:
-    grammar = json_schema_to_grammar({"type": "object"})
+    grammar = grammar_alone({"type": "object"})
     assert matches(grammar, '{"a": 1, "a": 1}') and matches(grammar, '{"\\u0061": 1}')

@@ -1,50 +1,49 @@
-"""Where in a document the arrays are whose items the executor remembers, and the objects whose names may run out: an
-automaton over names and items."""
+"""Where a document has arrays whose items must differ, and objects whose names may run out: an automaton over names and
+items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import endless_states
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.emitter import Emitter
+from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec
 from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.constraint.json_schema.unique_items import automaton_of
 from jan_serve.constraint.json_schema.unlisted_names import name_classes, names_that_run_out
 from jan_serve.constraint.limits import spend
-from jan_serve.core.text_memory import NOWHERE, Automaton, ItemTexts, Place, TextMemory
+from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
-if TYPE_CHECKING:
-    from jan_serve.constraint.json_schema.emit import Emitter
-    from jan_serve.constraint.json_schema.expand import Expander
-
-MAX_PLACES: Final = 2_000
+MAX_LOCATIONS: Final = 2_000
 _IN_PARTS: Final = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, charset.MAX_CODE_POINT))
 """Characters that a token may hold only a part of."""
 
 
-def text_memory(expander: Expander, root: Conj, emitter: Emitter) -> TextMemory:
-    """The memory of a document, whose grammar is written.
+def uniqueness_of(expander: Expander, root: Conj, emitter: Emitter) -> Uniqueness:
+    """What must be unique in the documents of a schema, whose grammar is written.
 
-    Raises UnsupportedSchema where another array may be at the place of a remembered one, or another object at the place
-    of one whose names may run out.
+    Raises UnsupportedSchema where another array may be at the location of one whose items must differ, or another
+    object at that of one whose names may run out.
     """
     if emitter.unique or emitter.counted_names:
-        return _Places(expander, emitter).memory(root)
-    return TextMemory(names_repeat=emitter.names_repeat)
+        return _Locations(expander, emitter).uniqueness(root)
+    return Uniqueness(names_repeat=emitter.names_repeat)
 
 
-class _Places:
+class _Locations:
     def __init__(self, expander: Expander, emitter: Emitter) -> None:
         self._expander = expander
         self._unique = emitter.unique
         self._counted = emitter.counted_names
+        self._names_repeat = emitter.names_repeat
         self._missing = set(self._unique)
         self._missing_names = list(self._counted)
         self._pointer, self._keyword, self._what = "", "patternProperties", "of names that may run out"
@@ -60,18 +59,18 @@ class _Places:
     def _refused(self, reason: str) -> UnsupportedSchema:
         return UnsupportedSchema(self._pointer, self._keyword, f"{self._what}, {reason}")
 
-    def memory(self, root: Conj) -> TextMemory:
+    def uniqueness(self, root: Conj) -> Uniqueness:
         self._number([root])
-        places: list[Place] = []
-        while len(places) < len(self._todo):
-            places.append(self._place(self._todo[len(places)]))
+        locations: list[Location] = []
+        while len(locations) < len(self._todo):
+            locations.append(self._location(self._todo[len(locations)]))
         if self._missing or self._missing_names:
             raise self._refused("below alternatives that combine")
         unlisted = tuple(automaton_of(names, self._pointer) for names in self._names)
-        return _pruned(places, tuple(self._texts), unlisted)
+        return _pruned(locations, tuple(self._texts), unlisted, names_repeat=self._names_repeat)
 
     def _number(self, of: Iterable[Conj]) -> int:
-        """The place of values that satisfy one of the conjunctions, one for each alternative."""
+        """The location of values that satisfy one of the conjunctions, one for each alternative."""
         conjs = frozenset(conj for conj in of if not self._expander.is_nothing(conj))
         if not any(conjs):  # anything, or nothing at all
             return NOWHERE
@@ -80,14 +79,14 @@ class _Places:
             number = self._numbers[conjs] = len(self._numbers)
             self._todo.append(conjs)
             spend(1 + len(conjs))
-            if number > MAX_PLACES:
+            if number > MAX_LOCATIONS:
                 raise GrammarTooComplex(
-                    f"the documents have more than {MAX_PLACES} places that differ, beside {self._keyword}",
+                    f"the documents have more than {MAX_LOCATIONS} places that differ, beside {self._keyword}",
                     pointer=self._pointer,
                 )
         return number
 
-    def _place(self, conjs: frozenset[Conj]) -> Place:
+    def _location(self, conjs: frozenset[Conj]) -> Location:
         sets = [self._expander.expand(conj) for conj in conjs]
         objects = [spec for each in sets for spec in each.object]
         arrays = [spec for each in sets for spec in each.array]
@@ -96,7 +95,7 @@ class _Places:
         lookup = self._expander.algebra.lookup
         classes = [(others, self._number(below)) for others, below in self._classes(objects)]
         alike = len({number for _, number in classes}) == 1
-        return Place(
+        return Location(
             {name: self._number(lookup(spec, name) for spec in objects) for name in names},
             classes[0][1] if alike else NOWHERE,
             self._number(conj for spec in arrays for conj in (*spec.prefix, spec.rest)),
@@ -197,16 +196,22 @@ def _equal(a: Dfa, b: Dfa) -> bool:
 
 
 def _pruned(
-    places: list[Place], unique: tuple[ItemTexts, ...], unlisted: tuple[Automaton, ...]
-) -> TextMemory:
-    """Without the places below which nothing is remembered."""
+    locations: list[Location],
+    unique: tuple[ItemTexts, ...],
+    unlisted: tuple[Automaton, ...],
+    *,
+    names_repeat: bool,
+) -> Uniqueness:
+    """Without the locations below which nothing is compared."""
     users: dict[int, list[int]] = {}
-    for number, place in enumerate(places):
-        below = (target for _, target in place.classes)
-        for target in (*place.names.values(), place.other, place.items, *below):
+    for number, location in enumerate(locations):
+        below = (target for _, target in location.classes)
+        for target in (*location.names.values(), location.other, location.items, *below):
             users.setdefault(target, []).append(number)
     todo = [
-        number for number, place in enumerate(places) if place.unique != NOWHERE or place.unlisted != NOWHERE
+        number
+        for number, location in enumerate(locations)
+        if location.unique != NOWHERE or location.unlisted != NOWHERE
     ]
     kept = set(todo)
     while todo:
@@ -215,18 +220,19 @@ def _pruned(
                 kept.add(user)
                 todo.append(user)
     numbers = {old: new for new, old in enumerate(sorted(kept))}
-    return TextMemory(
+    return Uniqueness(
         tuple(
-            Place(
-                {name: numbers.get(target, NOWHERE) for name, target in place.names.items()},
-                numbers.get(place.other, NOWHERE),
-                numbers.get(place.items, NOWHERE),
-                place.unique,
-                tuple((names, numbers[target]) for names, target in place.classes if target in numbers),
-                place.unlisted,
+            Location(
+                {name: numbers.get(target, NOWHERE) for name, target in location.names.items()},
+                numbers.get(location.other, NOWHERE),
+                numbers.get(location.items, NOWHERE),
+                location.unique,
+                tuple((names, numbers[target]) for names, target in location.classes if target in numbers),
+                location.unlisted,
             )
-            for place in (places[old] for old in sorted(kept))
+            for location in (locations[old] for old in sorted(kept))
         ),
         unique,
         unlisted,
+        names_repeat,
     )

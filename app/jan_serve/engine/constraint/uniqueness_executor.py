@@ -1,4 +1,4 @@
-"""Constrains a sequence to a grammar and a memory: names and items that must differ do, none is begun that cannot."""
+"""Constrains a sequence to a grammar whose names and items must differ: none is begun that can only repeat another."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.text_memory import TextMemory
+from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.engine.constraint.grammar_executor import Floats
-from jan_serve.engine.constraint.json_memory import ENDS, JsonMemory, Mode, State
 from jan_serve.engine.constraint.ruled_executor import RuledExecutor
 from jan_serve.engine.constraint.token_search import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.text.uniqueness.check import ENDS, Mode, State, UniquenessCheck
 
 Ints = npt.NDArray[np.intp]
 
@@ -67,7 +67,7 @@ class NameTokens:
 
 
 class Tokens:
-    """What memories need of the tokens of one vocabulary, made when it is first asked for."""
+    """What the comparison needs of the tokens of one vocabulary, made when it is first asked for."""
 
     def __init__(self, pieces: Sequence[bytes], search: Callable[[], TokenSearch]) -> None:
         self.pieces = pieces
@@ -86,23 +86,23 @@ class Tokens:
         return self._search()
 
 
-class RememberingExecutor(RuledExecutor[State]):
-    """A GrammarExecutor whose texts also obey a memory."""
+class UniquenessExecutor(RuledExecutor[State]):
+    """A GrammarExecutor whose texts also obey a Uniqueness."""
 
     _broken = "a name or an item that is there already"
 
     def __init__(
-        self, tokenizer: Any, lark: str, vocab: Vocab, memory: TextMemory, tokens: Callable[[], Tokens]
+        self, tokenizer: Any, lark: str, vocab: Vocab, uniqueness: Uniqueness, tokens: Callable[[], Tokens]
     ) -> None:
         super().__init__(tokenizer, lark, vocab)
-        self._memory = JsonMemory(memory)
-        self._state = self._memory.start
+        self._check = UniquenessCheck(uniqueness)
+        self._state = self._check.start
         self._tokens = tokens
 
-    def copy(self) -> RememberingExecutor:
+    def copy(self) -> UniquenessExecutor:
         twin = super().copy()
-        assert isinstance(twin, RememberingExecutor)
-        twin._memory, twin._state, twin._tokens = self._memory, self._state, self._tokens
+        assert isinstance(twin, UniquenessExecutor)
+        twin._check, twin._state, twin._tokens = self._check, self._state, self._tokens
         return twin
 
     def allows(self, token: int) -> bool:
@@ -111,20 +111,20 @@ class RememberingExecutor(RuledExecutor[State]):
         rest = self._state.run.rest()
         if rest is None or self._vocab.is_eog(token) or not self._tokens().pieces[token].startswith(rest):
             return True
-        return self._ended_run(self._remembered(np.zeros(self._vocab.n_tokens, np.float32)), rest) is None
+        return self._ended_run(self._masked(np.zeros(self._vocab.n_tokens, np.float32)), rest) is None
 
     def mask(self, logits: Floats) -> Floats:
-        out = self._remembered(logits)
+        out = self._masked(logits)
         rest = self._state.run.rest()
         ended = None if rest is None else self._ended_run(out, rest)
         return out if ended is None else ended
 
-    def _remembered(self, logits: Floats) -> Floats:
+    def _masked(self, logits: Floats) -> Floats:
         """As `mask`, before a run of one escape is ended."""
         out = super().mask(logits)
-        if self._memory.names_repeat:
+        if self._check.names_repeat:
             self._reject_names(out)
-        if self._memory.has_items:
+        if self._check.has_items:
             self._reject_items(out)
         return out
 
@@ -137,11 +137,11 @@ class RememberingExecutor(RuledExecutor[State]):
         return ended if np.count_nonzero(ended > -np.inf) > np.count_nonzero(ended[begun] > -np.inf) else None
 
     def _reject_names(self, out: Floats) -> None:
-        names, few = self._tokens().names, self._memory.has_few_names
+        names, few = self._tokens().names, self._check.has_few_names
         self._try(out, names.next_begun if few else names.next_whole)
         if self._state.mode is Mode.KEY:
             self._try(out, names.begun if few else names.whole)
-        for rest in self._memory.rests_of_name(self._state):
+        for rest in self._check.rests_of_name(self._state):
             search = self._tokens().search
             out[search.beginning_with(rest)] = -np.inf
             if few:
@@ -149,11 +149,11 @@ class RememberingExecutor(RuledExecutor[State]):
 
     def _reject_items(self, out: Floats) -> None:
         tokens = self._tokens().items
-        items = self._memory.items(self._state)
+        items = self._check.items(self._state)
         in_string = self._state.mode in (Mode.STRING, Mode.NAME)
-        if self._memory.may_repeat(self._state):
+        if self._check.may_repeat(self._state):
             self._try(out, tokens.ended_after_quote if in_string else tokens.ended)
-        elif self._memory.has_containers:
+        elif self._check.has_containers:
             self._try(out, tokens.two_containers)
         if items is None:
             self._try(out, tokens.two_whole)
@@ -161,7 +161,7 @@ class RememberingExecutor(RuledExecutor[State]):
         crossing = tokens.next_whole if items.endless else tokens.next_begun
         self._try(out, crossing.after_quote if in_string else crossing.anywhere)
         begun: dict[int, None] = {}
-        for rest, is_string in self._memory.rests(self._state):
+        for rest, is_string in self._check.rests(self._state):
             if is_string:
                 out[tokens.search.beginning_with(rest)] = -np.inf
             elif rest:
@@ -178,13 +178,13 @@ class RememberingExecutor(RuledExecutor[State]):
         self._try(out, np.fromiter(begun, np.intp, len(begun)))
 
     def _try(self, out: Floats, tokens: Ints) -> None:
-        """Reject those of the tokens that the memory rejects."""
+        """Reject those of the tokens that repeat a name or item."""
         for token in tokens[out[tokens] > -np.inf]:
             if self._written(int(token)) is None:
                 out[token] = -np.inf
 
     def _written(self, token: int) -> State | None:
-        return self._memory.written(self._state, self._tokens().pieces[token])
+        return self._check.written(self._state, self._tokens().pieces[token])
 
 
 _ENDS: Final = frozenset(bytes((byte,)) for byte in ENDS)

@@ -26,18 +26,18 @@ from jan_serve.helpers.compiling import (
 
 AT_ONCE: Final = 4
 """Tools of one request that are compiled or wait for a process: other requests come in between."""
-CATALOGUE_S: Final = 8.0
+TOOLS_S: Final = 8.0
 """For all tools of a request; the schemas of tools that are not ready by then are not enforced."""
 
 _LATE: Final = any_object(
-    f"the schemas of all tools take more than {CATALOGUE_S:.0f} s, so this one waits for the next request"
+    f"the schemas of all tools take more than {TOOLS_S:.0f} s, so this one waits for the next request"
 )
 _ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 
 Compile = Callable[[CompileRequest], Awaitable[Compiled]]
 
 
-def catalogue_digest(
+def tools_digest(
     form: str,
     tools: Sequence[Tool],
     *,
@@ -54,7 +54,7 @@ def catalogue_digest(
     return digest.digest()
 
 
-async def compile_catalogue(
+async def compile_tools(
     compile_one: Compile,
     form: str,
     tools: Sequence[Tool],
@@ -72,12 +72,14 @@ async def compile_catalogue(
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
     answer: GrammarPiece | None = None
     if isinstance(constraint, RegexConstraint | GbnfConstraint):
-        frame = msgspec.structs.replace(frame, places=())  # the answer may begin like a call and be no JSON
+        frame = msgspec.structs.replace(
+            frame, locations=()
+        )  # the answer may begin like a call and be no JSON
     if constraint is not None:
         answer = cast(GrammarPiece, await compile_one(CompileAnswer(form=form, constraint=constraint)))
     free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False, whitespace=whitespace)
     loosened = cast(ToolGrammar, await compile_one(free)).piece
-    compiled = await _compile_tools(compile_one, form, tools, whitespace)
+    compiled = await _compile_each(compile_one, form, tools, whitespace)
     joined = [
         JoinedTool(
             tool.name,
@@ -100,7 +102,7 @@ def _tool(form: str, tool: Tool, whitespace: Whitespace) -> CompileTool:
     return CompileTool(form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace)
 
 
-async def _compile_tools(
+async def _compile_each(
     compile_one: Compile, form: str, tools: Sequence[Tool], whitespace: Whitespace
 ) -> list[ToolGrammar | str]:
     """The grammar of each tool, or the warning of one that has none."""
@@ -121,13 +123,13 @@ async def _compile_tools(
 
     tasks = [asyncio.create_task(one(tool)) for tool in tools]
     try:
-        done, late = await asyncio.wait(tasks, timeout=CATALOGUE_S, return_when=asyncio.FIRST_EXCEPTION)
+        done, late = await asyncio.wait(tasks, timeout=TOOLS_S, return_when=asyncio.FIRST_EXCEPTION)
         for task in tasks:
             if task in done:
                 task.result()
         if any(tool.strict and task in late for tool, task in zip(tools, tasks, strict=True)):
             raise GrammarTooComplex(
-                f"the schemas of all tools need more than {CATALOGUE_S:.0f} s, among them tools with `strict`",
+                f"the schemas of all tools need more than {TOOLS_S:.0f} s, among them tools with `strict`",
                 param="tools",
             )
         return [_LATE if task in late else task.result() for task in tasks]

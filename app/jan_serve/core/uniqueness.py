@@ -1,5 +1,4 @@
-"""What an executor remembers beside a grammar: the names of objects, the items of arrays that must differ, and how a
-string ends.
+"""What must be unique in a text beside its grammar: the names of an object, and the items of some arrays.
 
 A grammar cannot compare two parts of a text. It allows each such name and item in one spelling, and these values say
 where there are arrays of different items, and where names or items may run out.
@@ -13,7 +12,7 @@ from typing import Final
 import msgspec
 
 NOWHERE: Final = -1
-"""In place of a number of a place or set: nothing is remembered there or below."""
+"""In place of the number of a location or set: nothing is compared there or below."""
 
 
 class Automaton(msgspec.Struct, frozen=True):
@@ -56,11 +55,11 @@ class ItemTexts(msgspec.Struct, frozen=True):
     containers: bool = False
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A place in a document. names: of members, with their places; other: of all other members. items: the place of
-    items. unique: the number of the `ItemTexts` that may not repeat, where an array is here. classes: of other members'
-    names, with their places; each name is in one of them at most. unlisted: the number of the names that a schema does
-    not list, where an object is here and they may run out."""
+class Location(msgspec.Struct, frozen=True):
+    """A location in a document. names: of members, with their locations; other: of all other members; items: of items.
+    unique: the number of the `ItemTexts` that may not repeat, where an array is here. classes: of other members' names,
+    with their locations; each name is in one of them at most. unlisted: the number of the names that a schema does not
+    list, where an object is here and they may run out."""
 
     names: dict[str, int]
     other: int
@@ -70,21 +69,21 @@ class Place(msgspec.Struct, frozen=True):
     unlisted: int = NOWHERE
 
     def member(self, name: str) -> int:
-        """The place of a member."""
+        """The location of a member."""
         known = self.names.get(name)
         if known is not None:
             return known
-        return next((place for names, place in self.classes if names.matches(name)), self.other)
+        return next((location for names, location in self.classes if names.matches(name)), self.other)
 
 
-ELSEWHERE: Final = Place({}, NOWHERE, NOWHERE, NOWHERE)
+ELSEWHERE: Final = Location({}, NOWHERE, NOWHERE, NOWHERE)
 
 
-class CallPlaces(msgspec.Struct, frozen=True):
+class CallLocations(msgspec.Struct, frozen=True):
     """Where a text of tool calls has JSON: at a brace after `before`, the name of a tool and `between`.
 
-    before, between: regular expressions. begun: text before the answer that may belong to `before`. roots: the place of
-    the arguments of each tool.
+    before, between: regular expressions. begun: text before the answer that may belong to `before`. roots: the location
+    of the arguments of each tool.
     """
 
     before: str
@@ -93,53 +92,55 @@ class CallPlaces(msgspec.Struct, frozen=True):
     roots: dict[str, int] = {}
 
 
-class TextMemory(msgspec.Struct, frozen=True):
-    """The whole document is at place 0, unless it is a text of `calls`. No object, wherever it is, has a name twice.
+class Uniqueness(msgspec.Struct, frozen=True):
+    """The whole document is at location 0, unless it is a text of `calls`. No object, wherever it is, has a name twice.
 
     unlisted: sets of names. names_repeat: whether the grammar alone would let an object have a name twice.
     """
 
-    places: tuple[Place, ...] = (ELSEWHERE,)
+    locations: tuple[Location, ...] = (ELSEWHERE,)
     unique: tuple[ItemTexts, ...] = ()
     unlisted: tuple[Automaton, ...] = ()
     names_repeat: bool = True
-    calls: CallPlaces | None = None
+    calls: CallLocations | None = None
 
 
-def joined_memory(memories: Mapping[str, TextMemory], calls: CallPlaces) -> TextMemory:
-    """The memory of calls of tools, each of which has one for its arguments."""
-    places: list[Place] = []
+def joined_uniqueness(parts: Mapping[str, Uniqueness], calls: CallLocations) -> Uniqueness:
+    """The uniqueness of calls of tools. parts: of the arguments of each."""
+    locations: list[Location] = []
     unique: list[ItemTexts] = []
     unlisted: list[Automaton] = []
     roots: dict[str, int] = {}
-    for name, memory in memories.items():
-        remembers = memory.unique or memory.unlisted
-        roots[name] = len(places) if remembers else NOWHERE
-        if remembers:
-            moved = (_moved(place, len(places), len(unique), len(unlisted)) for place in memory.places)
-            places = [*places, *moved]
-            unique += memory.unique
-            unlisted += memory.unlisted
-    return TextMemory(
-        tuple(places),
+    for name, own in parts.items():
+        compares = own.unique or own.unlisted
+        roots[name] = len(locations) if compares else NOWHERE
+        if compares:
+            moved = (
+                _moved(location, len(locations), len(unique), len(unlisted)) for location in own.locations
+            )
+            locations = [*locations, *moved]
+            unique += own.unique
+            unlisted += own.unlisted
+    return Uniqueness(
+        tuple(locations),
         tuple(unique),
         tuple(unlisted),
-        any(memory.names_repeat for memory in memories.values()),
+        any(own.names_repeat for own in parts.values()),
         msgspec.structs.replace(calls, roots=roots),
     )
 
 
-def _moved(place: Place, places: int, unique: int, unlisted: int) -> Place:
-    """A place with all its numbers larger by these."""
+def _moved(location: Location, locations: int, unique: int, unlisted: int) -> Location:
+    """A location with all its numbers larger by these."""
 
     def more(number: int, by: int) -> int:
         return NOWHERE if number == NOWHERE else number + by
 
-    return Place(
-        {name: more(target, places) for name, target in place.names.items()},
-        more(place.other, places),
-        more(place.items, places),
-        more(place.unique, unique),
-        tuple((names, more(target, places)) for names, target in place.classes),
-        more(place.unlisted, unlisted),
+    return Location(
+        {name: more(target, locations) for name, target in location.names.items()},
+        more(location.other, locations),
+        more(location.items, locations),
+        more(location.unique, unique),
+        tuple((names, more(target, locations)) for names, target in location.classes),
+        more(location.unlisted, unlisted),
     )

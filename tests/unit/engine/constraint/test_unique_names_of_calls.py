@@ -16,7 +16,7 @@ from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
+from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
 
@@ -72,7 +72,7 @@ def written(form: ChatFormat, *calls: tuple[str, str]) -> str:
 def fault(grammar: CompiledGrammar, text: str, random: Random) -> str | None:
     """What is rejected first, by its masks and by single tokens alike; None if the whole text is taken."""
     executor = FACTORY.create(grammar)
-    assert isinstance(executor, RememberingExecutor)
+    assert isinstance(executor, UniquenessExecutor)
     data = text.encode()
     at = 0
     while at < len(data):
@@ -128,5 +128,5 @@ def test_what_cannot_repeat_is_not_remembered() -> None:
     closed = Tool(name="close", parameters={"type": "object", "properties": {"a": {}}, **CLOSED})
     strings = {"type": "object", "properties": {"a": {"type": "string"}}, **CLOSED}
     tools = [Tool(name="open", parameters=strings)]
-    assert call_grammars(HERMES, tools, parallel=True).whole.memory is None
-    assert call_grammars(HERMES, [*tools, closed], parallel=True).whole.memory is not None
+    assert call_grammars(HERMES, tools, parallel=True).whole.uniqueness is None
+    assert call_grammars(HERMES, [*tools, closed], parallel=True).whole.uniqueness is not None

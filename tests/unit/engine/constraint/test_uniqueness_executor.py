@@ -11,12 +11,12 @@ import jsonschema
 import numpy as np
 import pytest
 
+from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint, Whitespace
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.engine.constraint.remembering_executor import RememberingExecutor
+from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from jan_serve.errors import EngineFailure
-from jan_serve.generation.constraint.constraint_grammar import compile_constraint
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
@@ -155,9 +155,9 @@ SCHEMAS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def executor_of(schema: Any, whitespace: Whitespace | None = None) -> RememberingExecutor:
-    executor = FACTORY.create(compile_constraint(JsonSchemaConstraint(schema, whitespace)))
-    assert isinstance(executor, RememberingExecutor)
+def executor_of(schema: Any, whitespace: Whitespace | None = None) -> UniquenessExecutor:
+    executor = FACTORY.create(enforce(JsonSchemaConstraint(schema, whitespace)).compiled())
+    assert isinstance(executor, UniquenessExecutor)
     return executor
 
 
@@ -165,16 +165,16 @@ def array_of(name: str) -> Any:
     return {"type": "array", "uniqueItems": True, **SCHEMAS[name][0]}
 
 
-def allowed(executor: RememberingExecutor) -> list[int]:
+def allowed(executor: UniquenessExecutor) -> list[int]:
     return [int(token) for token in np.nonzero(np.isfinite(executor.mask(LOGITS)))[0]]
 
 
-def left_by_grammar(executor: RememberingExecutor) -> list[int]:
+def left_by_grammar(executor: UniquenessExecutor) -> list[int]:
     """Where text is forced, the mask is its first token and not every cut of it."""
     return [int(token) for token in np.nonzero(np.isfinite(GrammarExecutor.mask(executor, LOGITS)))[0]]
 
 
-def walk(executor: RememberingExecutor, random: Random, most: int, check_every: int = 17) -> str | None:
+def walk(executor: UniquenessExecutor, random: Random, most: int, check_every: int = 17) -> str | None:
     """A text of random tokens; None where it is not finished after `most`."""
     text = b""
     for step in range(most):
@@ -218,7 +218,7 @@ def cuts(text: bytes, random: Random) -> list[int]:
     return tokens
 
 
-def takes(executor: RememberingExecutor, text: str, random: Random) -> bool:
+def takes(executor: UniquenessExecutor, text: str, random: Random) -> bool:
     """Whether the executor takes the whole text, by its masks and by single tokens alike."""
     for token in cuts(text.encode(), random):
         allows = executor.allows(token)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from jan_serve.core.text_memory import Automaton
-from jan_serve.engine.constraint.json_texts import ALL
+from jan_serve.core.uniqueness import Automaton
+from jan_serve.text.uniqueness.spellings import ALL
 
 
 def is_used(used: tuple[str, ...], key: str) -> bool:
