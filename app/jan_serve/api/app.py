@@ -21,7 +21,6 @@ from starlette.routing import BaseRoute, Match
 from jan_serve import __version__
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.management import Management
-from jan_serve.api.management.managed_store import ManagedStore
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.management.routes import management_router
 from jan_serve.api.openapi_document import add_document
@@ -36,6 +35,7 @@ from jan_serve.core.constraint import Whitespace
 from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.health import health_of
+from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.dialects.served_models import ServedModels
 from jan_serve.dialects.shared.default_errors import render_error
@@ -133,8 +133,9 @@ def create_app(
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
         metrics=metrics,
         health=health,
-        list_models=management.library.models if management is not None else None,
-        store=ManagedStore(management, pulls) if management is not None and pulls is not None else None,
+        store=ModelStore(management.manager, management.library, pulls.events)
+        if management is not None and pulls is not None
+        else None,
         control=control,
     )
     served = [make(settings, services) for make in dialects]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from fastapi import APIRouter
 from starlette.middleware import Middleware
 
-from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.head import Head
 from jan_serve.dialects.health import Health
@@ -24,8 +23,8 @@ from jan_serve.http.sse import StreamSettings
 class Services(msgspec.Struct, frozen=True):
     """The server as dialects see it. Each dialect makes its own generation services over these.
 
-    metrics: a dialect registers its series and observers there. list_models: None if only names are known.
-    store: None if models are not managed. control: None if the server has no control plane.
+    metrics: a dialect registers its series and observers there. store: None if models are not managed, and only
+    their names are known. control: None if the server has no control plane.
     """
 
     models: ServedModels
@@ -34,7 +33,6 @@ class Services(msgspec.Struct, frozen=True):
     streams: StreamSettings
     metrics: Metrics
     health: Callable[[], Health]
-    list_models: Callable[[], Awaitable[Sequence[ListedModel]]] | None = None
     store: ModelStore | None = None
     control: ControlPlane | None = None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.http.errors import CLIENT_CLOSED
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import RequestRecord
@@ -105,118 +106,83 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-_GAUGES: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
-    ("model_ready", "1 while the model is loaded.", lambda model: model.state == "ready"),
-    ("model_leases", "Requests that hold the model.", lambda model: model.leases),
-    ("model_waiting", "Requests that wait for the model.", lambda model: model.waiting),
-    ("engine_running", "Sequences in the batch.", lambda model: model.stats.running),
-    ("engine_waiting", "Sequences that wait for a place in the batch.", lambda model: model.stats.waiting),
-    ("engine_cells_used", "KV cells in use.", lambda model: model.stats.cells_used),
-    ("engine_cells", "KV cells.", lambda model: model.stats.cells_total),
-    (
-        "engine_cached_sequences",
-        "Finished sequences kept as prefix cache.",
-        lambda model: model.stats.cached_sequences,
-    ),
+_GAUGES: Final = (
+    ("model_ready", "1 while the model is loaded.", "is_ready"),
+    ("model_leases", "Requests that hold the model.", "leases"),
+    ("model_waiting", "Requests that wait for the model.", "waiting"),
+    ("engine_running", "Sequences in the batch.", "stats.running"),
+    ("engine_waiting", "Sequences that wait for a place in the batch.", "stats.waiting"),
+    ("engine_cells_used", "KV cells in use.", "stats.cells_used"),
+    ("engine_cells", "KV cells.", "stats.cells_total"),
+    ("engine_cached_sequences", "Finished sequences kept as prefix cache.", "stats.cached_sequences"),
     (
         "engine_states",
         "States of sequences that are kept for other servers, or came from them.",
-        lambda model: model.stats.states,
+        "stats.states",
     ),
-    (
-        "engine_cache_ram_bytes",
-        "Memory of sequences that left the KV cache.",
-        lambda model: model.stats.cache_ram_bytes,
-    ),
-    ("engine_resident_bytes", "Resident memory of the worker.", lambda model: model.stats.rss_bytes),
+    ("engine_cache_ram_bytes", "Memory of sequences that left the KV cache.", "stats.cache_ram_bytes"),
+    ("engine_resident_bytes", "Resident memory of the worker.", "stats.rss_bytes"),
 )
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[ModelStatus], float]], ...]] = (
-    ("model_loads", "Times the model was loaded.", lambda model: model.loads_total),
-    ("model_crashes", "Times its worker crashed.", lambda model: model.crashes_total),
-    ("model_stalls", "Times its worker was ended for a stall.", lambda model: model.stalls_total),
-    ("engine_steps", "Engine steps since the worker started.", lambda model: model.stats.steps_total),
+_COUNTERS: Final = (
+    ("model_loads", "Times the model was loaded.", "loads_total"),
+    ("model_crashes", "Times its worker crashed.", "crashes_total"),
+    ("model_stalls", "Times its worker was ended for a stall.", "stalls_total"),
+    ("engine_steps", "Engine steps since the worker started.", "stats.steps_total"),
     (
         "engine_computed_tokens",
         "Tokens computed since the worker started, of prompts and answers.",
-        lambda model: model.stats.computed_tokens_total,
+        "stats.computed_tokens_total",
     ),
     (
         "engine_cached_tokens",
         "Tokens of prompts that did not have to be computed.",
-        lambda model: model.stats.cached_tokens_total,
+        "stats.cached_tokens_total",
     ),
     (
         "engine_shared_tokens",
         "Tokens of prompts that a running sequence had computed.",
-        lambda model: model.stats.shared_tokens_total,
+        "stats.shared_tokens_total",
     ),
     (
         "engine_passed_sequences",
         "Times that a waiting sequence was passed by one with a cached prefix.",
-        lambda model: model.stats.passed_total,
+        "stats.passed_total",
     ),
     (
         "engine_made_way_sequences",
         "Finished sequences that went to RAM for running ones.",
-        lambda model: model.stats.made_way_total,
+        "stats.made_way_total",
     ),
     (
         "engine_stream_pauses",
         "Pauses of running answers in which prompts were read.",
-        lambda model: model.stats.stream_pauses_total,
+        "stats.stream_pauses_total",
     ),
     (
         "engine_mixed_steps",
         "Steps that computed prompts and running answers together.",
-        lambda model: model.stats.mixed_steps_total,
+        "stats.mixed_steps_total",
     ),
-    (
-        "engine_forced_tokens",
-        "Tokens that a grammar left no choice about.",
-        lambda model: model.stats.forced_tokens_total,
-    ),
-    ("engine_drafted_tokens", "Tokens that were guessed.", lambda model: model.stats.drafted_total),
-    (
-        "engine_accepted_tokens",
-        "Guessed tokens that were right.",
-        lambda model: model.stats.accepted_total,
-    ),
+    ("engine_forced_tokens", "Tokens that a grammar left no choice about.", "stats.forced_tokens_total"),
+    ("engine_drafted_tokens", "Tokens that were guessed.", "stats.drafted_total"),
+    ("engine_accepted_tokens", "Guessed tokens that were right.", "stats.accepted_total"),
     (
         "engine_model_drafted_tokens",
         "Of the guessed tokens, those of a draft model or of the model's own head (MTP).",
-        lambda model: model.stats.drafted_by_model_total,
+        "stats.drafted_by_model_total",
     ),
-    (
-        "engine_model_accepted_tokens",
-        "Of those, the ones that were right.",
-        lambda model: model.stats.accepted_by_model_total,
-    ),
-    (
-        "engine_saved_sequences",
-        "Sequences that went from the KV cache to RAM.",
-        lambda model: model.stats.saved_total,
-    ),
-    (
-        "engine_restored_sequences",
-        "Sequences that came back from RAM or disk.",
-        lambda model: model.stats.restored_total,
-    ),
-    (
-        "engine_encoded_media",
-        "Parts of images and sounds that were encoded.",
-        lambda model: model.stats.media_encoded_total,
-    ),
+    ("engine_model_accepted_tokens", "Of those, the ones that were right.", "stats.accepted_by_model_total"),
+    ("engine_saved_sequences", "Sequences that went from the KV cache to RAM.", "stats.saved_total"),
+    ("engine_restored_sequences", "Sequences that came back from RAM or disk.", "stats.restored_total"),
+    ("engine_encoded_media", "Parts of images and sounds that were encoded.", "stats.media_encoded_total"),
     (
         "engine_reused_media",
         "Parts of images and sounds whose embeddings were still there.",
-        lambda model: model.stats.media_reused_total,
+        "stats.media_reused_total",
     ),
-    (
-        "engine_generated_tokens",
-        "Tokens generated since the worker started.",
-        lambda model: model.stats.generated_tokens_total,
-    ),
+    ("engine_generated_tokens", "Tokens generated since the worker started.", "stats.generated_tokens_total"),
 )
+"""Name, help, and the attribute of a ModelStatus."""
 
 
 class _EngineCollector(Collector):
@@ -232,7 +198,8 @@ class _EngineCollector(Collector):
         open_requests.add_metric((), self._lifecycle.open_requests)
         yield open_requests
         for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, help_text, value in table:
+            for name, help_text, attribute in table:
+                value = attrgetter(attribute)
                 family = kind(f"jan_serve_{name}", help_text, labels=("model",))
                 for model in models:
                     family.add_metric((model.name,), float(value(model)))

@@ -46,7 +46,7 @@ class Library:
 
 
 async def test_adapters_are_models_too() -> None:
-    services: Any = SimpleNamespace(list_models=Library().models)
+    services: Any = SimpleNamespace(store=Library())
     app = FastAPI()
     router = APIRouter()
     add_model_route(router, services, "")

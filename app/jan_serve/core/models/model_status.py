@@ -45,6 +45,10 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     lost_devices: tuple[str, ...] = ()
 
+    @property
+    def is_ready(self) -> bool:
+        return self.state == "ready"
+
 
 class ManagerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All models that were requested. draining: new requests are rejected."""

@@ -39,7 +39,7 @@ def rewrite_head(scope: Scope) -> None:
 
 def _page_of(rows: list[Row], query: Mapping[str, str]) -> object:
     """A page of a list. Raises InvalidRequest."""
-    from jan_serve.dialects.anthropic.models.render import page  # a server starts without it
+    from jan_serve.dialects.anthropic.models.paging import page  # a server starts without it
 
     limit = query.get("limit", "20")
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MAX_PAGE):

@@ -32,10 +32,10 @@ def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
 
 
 async def _names(services: Services) -> list[str]:
-    if services.list_models is None:
+    if services.store is None:
         return [model.name for model in await services.models.models()]
     names: list[str] = []
-    for model in await services.list_models():
+    for model in await services.store.models():
         names += [model.name, *(f"{model.name}:{adapter}" for adapter in model.adapters)]
     return names
 

@@ -43,9 +43,13 @@ class Loaded(FakeModels):
 
 
 async def get(path: str, models: FakeModels, listed: tuple[ListedModel, ...] | None = None) -> Any:
-    async def list_models() -> tuple[ListedModel, ...]:
-        assert listed is not None
-        return listed
+    class Store:
+        async def models(self) -> tuple[ListedModel, ...]:
+            assert listed is not None
+            return listed
+
+        async def unknown(self, name: str) -> ModelNotFound:
+            return ModelNotFound(name)
 
     def overrides() -> Any:
         def override(model: str, requested: str) -> TemplateOverride | None:
@@ -55,8 +59,7 @@ async def get(path: str, models: FakeModels, listed: tuple[ListedModel, ...] | N
 
     services: Any = SimpleNamespace(
         models=models,
-        list_models=None if listed is None else list_models,
-        store=None,
+        store=None if listed is None else Store(),
         preparer=SimpleNamespace(template_overrides=overrides),
     )
     app, router = FastAPI(), APIRouter()

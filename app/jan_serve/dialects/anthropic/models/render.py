@@ -9,9 +9,8 @@ from typing import Final
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.anthropic.claude_names import names_for
-from jan_serve.dialects.anthropic.models.wire import ModelInfo, ModelPage
+from jan_serve.dialects.anthropic.models.wire import ModelInfo
 from jan_serve.dialects.shared.model_cards import context_length
-from jan_serve.errors import InvalidRequest
 
 _ACCEPTED: Final = ("claude", "anthropic")
 """Claude Code's picker takes ids that begin so (CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1)."""
@@ -56,24 +55,6 @@ def find_info(name: str, infos: Sequence[ModelInfo], aliases: dict[str, str]) ->
         if found is not None:
             return found
     return None
-
-
-def page(infos: Sequence[ModelInfo], limit: int, after_id: str | None, before_id: str | None) -> ModelPage:
-    """The first `limit` models after one, or the last before one. Raises InvalidRequest for an unknown id."""
-    ids = [info["id"] for info in infos]
-    for field, value in (("after_id", after_id), ("before_id", before_id)):
-        if value is not None and value not in ids:
-            raise InvalidRequest(f"{field}: there is no model {value[:80]!r}", param=field)
-    start = 0 if after_id is None else ids.index(after_id) + 1
-    end = len(ids) if before_id is None else ids.index(before_id)
-    among = list(infos[start:end])
-    shown = among[-limit:] if before_id is not None and after_id is None else among[:limit]
-    return {
-        "data": shown,
-        "has_more": len(shown) < len(among),
-        "first_id": shown[0]["id"] if shown else None,
-        "last_id": shown[-1]["id"] if shown else None,
-    }
 
 
 def _info(name: str, modified_at: int, length: int | None) -> ModelInfo:

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from jan_serve.dialects.anthropic import limits
-from jan_serve.dialects.anthropic.models.render import aliases_of, bare_info, find_info, model_infos, page
+from jan_serve.dialects.anthropic.models.paging import page
+from jan_serve.dialects.anthropic.models.render import aliases_of, bare_info, find_info, model_infos
 from jan_serve.dialects.anthropic.models.wire import ModelInfo, ModelPage
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.model_cards import unknown_model
@@ -18,9 +19,9 @@ from jan_serve.http.replies import json_reply
 def add_model_routes(router: APIRouter, services: Services, prefix: str) -> None:
     async def known() -> tuple[list[ModelInfo], dict[str, str]]:
         """The models, and aliases to their names."""
-        if services.list_models is None:
+        if services.store is None:
             return [bare_info(model.name) for model in await services.models.models()], {}
-        models = await services.list_models()
+        models = await services.store.models()
         return model_infos(models, services.models.snapshot().models), aliases_of(models)
 
     @router.get(prefix + "/v1/models", summary="Models", response_model=ModelPage)

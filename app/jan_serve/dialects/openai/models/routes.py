@@ -18,10 +18,10 @@ from jan_serve.http.replies import json_reply
 
 def add_model_routes(router: APIRouter, services: Services) -> None:
     async def cards() -> list[ModelData]:
-        if services.list_models is None:
+        if services.store is None:
             return [_bare(model.name) for model in await services.models.models()]
         states = {state.name: state for state in services.models.snapshot().models}
-        return list(_cards(await services.list_models(), states.values()))
+        return list(_cards(await services.store.models(), states.values()))
 
     @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=ModelList)
     async def get_models() -> Response:

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from jan_serve.api.management import Management
-from jan_serve.api.management.managed_store import ManagedStore
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PulledFile
+from jan_serve.dialects.model_store import ModelStore
 from jan_serve.errors import HubUnavailable, InvalidRequest, ModelNotFound
 from jan_serve.store.hub.download import DownloadWatcher
 from jan_serve.store.hub.pull import PullPlan
@@ -42,19 +41,19 @@ async def managed(tmp_path: Path) -> AsyncGenerator[Managed]:
         yield made
 
 
-def store_of(managed: Managed) -> ManagedStore:
-    return ManagedStore(Management(managed.manager, managed.library), Pulls(managed.library))
+def store_of(managed: Managed) -> ModelStore:
+    return ModelStore(managed.manager, managed.library, Pulls(managed.library).events)
 
 
 def variant(name: str = "pirate", base: str = "m") -> Variant:
     return Variant(name=name, base=base, created_at=0.0, system="Arr.")
 
 
-async def names(store: ManagedStore) -> list[str]:
+async def names(store: ModelStore) -> list[str]:
     return [model.name for model in await store.models() if model.source == "folder" or "made" in model.name]
 
 
-async def upload(store: ManagedStore, content: bytes = CONTENT) -> None:
+async def upload(store: ModelStore, content: bytes = CONTENT) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for at in range(0, len(content), 7):
             yield content[at : at + 7]
@@ -103,7 +102,7 @@ async def test_the_context_is_that_of_the_loaded_model_else_of_a_load(
     manager: Any = SimpleNamespace(
         snapshot=lambda: SimpleNamespace(models=states), load_settings=load_settings
     )
-    store = ManagedStore(Management(manager, managed.library), Pulls(managed.library))
+    store = ModelStore(manager, managed.library, Pulls(managed.library).events)
     assert (await store.details("m")).n_ctx == n_ctx
 
 
@@ -139,7 +138,7 @@ class Hub:
 async def test_steps_of_a_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jan_serve.api.management.pulls._PROGRESS_S", 0.001)
     hub: Any = Hub()
-    store = ManagedStore(Management(NO_CONTROL, hub), Pulls(hub))
+    store = ModelStore(NO_CONTROL, hub, Pulls(hub).events)
     steps = [step async for step in _opening(store.pull("m"), hub)]
     assert {(step.name, step.files) for step in steps} == {
         ("org/m", (PulledFile("m-2.gguf", 40, "1" * 64), PulledFile("m-1.gguf", 60, "0" * 64)))
@@ -162,7 +161,7 @@ async def _opening(steps: AsyncGenerator[Any], hub: Hub) -> AsyncGenerator[Any]:
 async def test_a_pull_ends_with_its_error_or_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jan_serve.api.management.pulls._PROGRESS_S", 0.001)
     hub: Any = Hub()
-    store = ManagedStore(Management(NO_CONTROL, hub), Pulls(hub))
+    store = ModelStore(NO_CONTROL, hub, Pulls(hub).events)
     steps = store.pull("m")
     while (await anext(steps)).received == 0:
         pass
