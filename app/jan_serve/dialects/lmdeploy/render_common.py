@@ -55,17 +55,17 @@ class Answer:
     def completion_tokens(self) -> int:
         return sum(len(choice.tokens) for choice in self.choices)
 
-    def add(self, item: GenerationEvent) -> None:
-        match item:
-            case Started() as event:
-                self.prompt_tokens += event.prompt_tokens
-            case (TextDelta() | ReasoningDelta() | ToolCallDelta()) as event:
-                self.choices[event.index].add(event)
-            case Finished() as event:
-                self._finish(self.choices[event.index], event)
-            case Completed() as event:
-                self.prompt_tokens = event.usage.prompt_tokens
-                self.cached_tokens = event.usage.cached_tokens
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started() as started:
+                self.prompt_tokens += started.prompt_tokens
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta()) as delta:
+                self.choices[delta.index].add(delta)
+            case Finished() as finished:
+                self._finish(self.choices[finished.index], finished)
+            case Completed() as completed:
+                self.prompt_tokens = completed.usage.prompt_tokens
+                self.cached_tokens = completed.usage.cached_tokens
             case _:
                 pass
 

@@ -29,8 +29,16 @@ class WholeRenderer(Protocol):
         ...
 
 
+class Renderer(WholeRenderer, Protocol):
+    """Renders an answer either way."""
+
+    def chunks(self, event: GenerationEvent) -> Iterable[object]:
+        """Turns each event into JSON values, in order; often none or one. In place of `add`."""
+        ...
+
+
 Chunks = Callable[[GenerationEvent], Iterable[object]]
-"""Turns each event into JSON values, in order; often none or one."""
+"""As Renderer.chunks."""
 
 
 async def answer_whole(request: Request, events: Events, renderer: WholeRenderer) -> Response:

@@ -60,14 +60,13 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class ChatAnswer:
+class ChatRenderer(Answer):
+    """A stream has thoughts, text and calls, the finish reason without text, then the usage on request."""
+
     def __init__(self, head: ReplyHead, form: ChatForm) -> None:
+        super().__init__(form.choices, include_stop=form.include_stop)
         self._head = head
         self._form = form
-        self._answer = Answer(form.choices, include_stop=form.include_stop)
-
-    def add(self, event: GenerationEvent) -> None:
-        self._answer.add(event)
 
     def body(self) -> ChatReply:
         return {
@@ -75,8 +74,8 @@ class ChatAnswer:
             "object": "chat.completion",
             "created": self._head.created,
             "model": self._head.model,
-            "choices": [self._choice(index, choice) for index, choice in enumerate(self._answer.choices)],
-            "usage": self._answer.usage(),
+            "choices": [self._choice(index, choice) for index, choice in enumerate(self.choices)],
+            "usage": self.usage(),
         }
 
     def _choice(self, index: int, choice: FoldedChoice) -> WireChoice:
@@ -101,17 +100,8 @@ class ChatAnswer:
             "finish_reason": choice.reason,
         }
 
-
-class ChatChunks:
-    """The stream: thoughts, text and calls, the finish reason without text, then the usage on request."""
-
-    def __init__(self, head: ReplyHead, form: ChatForm) -> None:
-        self._head = head
-        self._form = form
-        self._answer = Answer(form.choices, include_stop=form.include_stop)
-
     def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
-        self._answer.add(event)
+        self.add(event)
         match event:
             case TextDelta() as delta if self._is_shown(delta):
                 yield self._chunk(delta.index, self._delta(delta.tokens, content=delta.text), delta.tokens)
@@ -120,12 +110,12 @@ class ChatChunks:
             case ToolCallDelta() as delta:
                 yield self._chunk(delta.index, self._delta((), calls=[_part(delta)]))
             case Finished() as finished:
-                end = self._answer.shown_end(finished)
+                end = self.shown_end(finished)
                 yield self._chunk(
                     finished.index, self._delta(end, content=texts_of(end)), end, finished.reason
                 )
             case Completed() if self._form.include_usage:
-                yield self._shell(self._answer.usage())
+                yield self._shell(self.usage())
             case _:
                 pass
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
-from jan_serve.dialects.lmdeploy.chat.render import ChatAnswer, ChatChunks, ChatForm
+from jan_serve.dialects.lmdeploy.chat.render import ChatForm, ChatRenderer
 from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
 from jan_serve.dialects.lmdeploy.parse_common import check_bias, requested_session, wants_usage
 from jan_serve.dialects.lmdeploy.render_common import ReplyHead
@@ -46,12 +46,4 @@ def add_chat_route(router: APIRouter, services: LmdeployServices, prefix: str) -
             top=None if generation.logprobs is None else body.top_logprobs,
             include_usage=wants_usage(body),
         )
-        return await send_answer(
-            request,
-            services,
-            session,
-            body,
-            [generation],
-            whole=ChatAnswer(head, form),
-            chunks=ChatChunks(head, form).chunks,
-        )
+        return await send_answer(request, services, session, body, [generation], ChatRenderer(head, form))

@@ -27,14 +27,14 @@ class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool = False
 
 
-class CompletionAnswer:
+class CompletionRenderer(Answer):
+    """A stream has text, the finish reason without text, then the usage on request."""
+
     def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+        super().__init__(form.choices, include_stop=form.include_stop)
         self._head = head
         self._form = form
-        self._answer = Answer(form.choices, include_stop=form.include_stop)
-
-    def add(self, event: GenerationEvent) -> None:
-        self._answer.add(event)
+        self._builders = [LogprobsBuilder() for _ in range(form.choices)]
 
     def body(self) -> CompletionReply:
         choices: list[CompletionChoice] = [
@@ -45,30 +45,20 @@ class CompletionAnswer:
                 "gen_tokens": choice.ids if self._form.token_ids else None,
                 "finish_reason": choice.reason,
             }
-            for index, choice in enumerate(self._answer.choices)
+            for index, choice in enumerate(self.choices)
         ]
-        return reply_of(self._head, choices, self._answer.usage())
-
-
-class CompletionChunks:
-    """The stream: text, the finish reason without text, then the usage on request."""
-
-    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
-        self._head = head
-        self._form = form
-        self._answer = Answer(form.choices, include_stop=form.include_stop)
-        self._builders = [LogprobsBuilder() for _ in range(form.choices)]
+        return reply_of(self._head, choices, self.usage())
 
     def chunks(self, event: GenerationEvent) -> Iterator[CompletionReply]:
-        self._answer.add(event)
+        self.add(event)
         match event:
             case TextDelta() as delta if delta.text or (self._shows_tokens and delta.tokens):
                 yield self._chunk(delta.index, delta.text, delta.tokens, None)
             case Finished() as finished:
-                end = self._answer.shown_end(finished)
+                end = self.shown_end(finished)
                 yield self._chunk(finished.index, texts_of(end), end, finished.reason)
             case Completed() if self._form.include_usage:
-                yield reply_of(self._head, [], self._answer.usage())
+                yield reply_of(self._head, [], self.usage())
             case _:
                 pass
 

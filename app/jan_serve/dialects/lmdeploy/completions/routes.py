@@ -12,9 +12,8 @@ from starlette.responses import Response
 
 from jan_serve.dialects.lmdeploy.completions.parse import completion_requests
 from jan_serve.dialects.lmdeploy.completions.render import (
-    CompletionAnswer,
-    CompletionChunks,
     CompletionForm,
+    CompletionRenderer,
 )
 from jan_serve.dialects.lmdeploy.completions.wire import CompletionReply, CompletionRequest
 from jan_serve.dialects.lmdeploy.parse_common import requested_session, wants_usage
@@ -45,12 +44,4 @@ def add_completion_route(router: APIRouter, services: LmdeployServices, prefix: 
             logprobs=requests[0].logprobs is not None,
             include_usage=wants_usage(body),
         )
-        return await send_answer(
-            request,
-            services,
-            session,
-            body,
-            requests,
-            whole=CompletionAnswer(head, form),
-            chunks=CompletionChunks(head, form).chunks,
-        )
+        return await send_answer(request, services, session, body, requests, CompletionRenderer(head, form))

@@ -10,14 +10,30 @@ from jan_serve.dialects.lmdeploy.generate.wire import FinishReason, GenerateRepl
 from jan_serve.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
 
 
-class GenerateForm:
-    """State of whole and streamed answers. logprobs: return pairs of log-probability and id."""
+class GenerateRenderer(Answer):
+    """logprobs: show pairs of log-probability and id. A stream has new text with the counts so far, then the finish
+    reason."""
 
     def __init__(self, *, include_stop: bool, logprobs: bool) -> None:
-        self.answer = Answer(1, include_stop=include_stop)
+        super().__init__(1, include_stop=include_stop)
         self._logprobs = logprobs
 
-    def reply(
+    def body(self) -> GenerateReply:
+        (choice,) = self.choices
+        return self._reply(choice.text, choice.tokens, choice.reason)
+
+    def chunks(self, event: GenerationEvent) -> Iterator[GenerateReply]:
+        self.add(event)
+        match event:
+            case TextDelta() as delta if delta.text or delta.tokens:
+                yield self._reply(delta.text, delta.tokens, None)
+            case Finished() as finished:
+                end = self.shown_end(finished)
+                yield self._reply(texts_of(end), end, finished.reason, last=True)
+            case _:
+                pass
+
+    def _reply(
         self, text: str, tokens: Sequence[TokenInfo], reason: CoreReason | None, *, last: bool = False
     ) -> GenerateReply:
         """tokens: their ids go into the reply. last: the end of a stream, which has null in place of empty logprobs."""
@@ -29,40 +45,10 @@ class GenerateForm:
             "text": text,
             "output_ids": ids_of(tokens),
             "meta_info": {
-                "prompt_tokens": self.answer.prompt_tokens,
-                "completion_tokens": self.answer.completion_tokens,
+                "prompt_tokens": self.prompt_tokens,
+                "completion_tokens": self.completion_tokens,
                 "finish_reason": finish,
                 "output_token_logprobs": None if last and not tokens else pairs,
                 "routed_experts": None,
             },
         }
-
-
-class GenerateAnswer:
-    def __init__(self, form: GenerateForm) -> None:
-        self._form = form
-
-    def add(self, event: GenerationEvent) -> None:
-        self._form.answer.add(event)
-
-    def body(self) -> GenerateReply:
-        (choice,) = self._form.answer.choices
-        return self._form.reply(choice.text, choice.tokens, choice.reason)
-
-
-class GenerateChunks:
-    """The stream: new text with the counts so far, then the finish reason."""
-
-    def __init__(self, form: GenerateForm) -> None:
-        self._form = form
-
-    def chunks(self, event: GenerationEvent) -> Iterator[GenerateReply]:
-        self._form.answer.add(event)
-        match event:
-            case TextDelta() as delta if delta.text or delta.tokens:
-                yield self._form.reply(delta.text, delta.tokens, None)
-            case Finished() as finished:
-                end = self._form.answer.shown_end(finished)
-                yield self._form.reply(texts_of(end), end, finished.reason, last=True)
-            case _:
-                pass

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.dialects.lmdeploy.generate.parse import generate_request
-from jan_serve.dialects.lmdeploy.generate.render import GenerateAnswer, GenerateChunks, GenerateForm
+from jan_serve.dialects.lmdeploy.generate.render import GenerateRenderer
 from jan_serve.dialects.lmdeploy.generate.wire import GenerateReply, GenerateRequest
 from jan_serve.dialects.lmdeploy.parse_common import requested_session
 from jan_serve.dialects.lmdeploy.send_answer import send_answer
@@ -31,13 +31,7 @@ def add_generate_route(router: APIRouter, services: LmdeployServices, prefix: st
         """Continue a text or token ids with the default model, without a template."""
         generation = generate_request(body)
         session = services.sessions.create(requested_session(body.session_id))
-        form = GenerateForm(include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob))
-        return await send_answer(
-            request,
-            services,
-            session,
-            body,
-            [generation],
-            whole=GenerateAnswer(form),
-            chunks=GenerateChunks(form).chunks,
+        renderer = GenerateRenderer(
+            include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob)
         )
+        return await send_answer(request, services, session, body, [generation], renderer)
