@@ -110,9 +110,6 @@ class Embedder:
         """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the job."""
         self._decode.interrupt(request_id)
 
-    def close(self) -> None:
-        self._inputs.close()
-
 
 def _normalized(vector: Floats) -> Floats:
     """Divide by the L2 norm; a zero vector stays zero."""

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from jan_serve.engine.embedding.growing_context import GrowingContext
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.ipc.messages import EmbedRequest
 
@@ -83,20 +84,17 @@ class WholeInputs:
 
     def __init__(self, create: Callable[[int], LlamaContext], n_ctx: int, size: int) -> None:
         """create: makes a context of this many tokens. n_ctx: max tokens of an input. size: values of a vector."""
-        self._create = create
+        self._contexts = GrowingContext(create)
         self._n_ctx = n_ctx
         self._size = size
-        self._context: LlamaContext | None = None
-        self._batch: Batch | None = None
+        self._batch = Batch(n_ctx)
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
         """Compute the next batch; an input cannot be cut to `room`. Blocks for the batch.
 
         Raises the errors of `decode`, and InsufficientMemory when it creates a context.
         """
-        if self._context is None or self._batch is None:
-            self._context, self._batch = self._create(self._n_ctx), Batch(self._n_ctx)
-        context, batch = self._context, self._batch
+        context, batch = self._contexts.open(self._n_ctx), self._batch
         batch.clear()
         context.clear()
         first = len(job.vectors)
@@ -106,11 +104,6 @@ class WholeInputs:
             batch.add(np.asarray(row, np.int32), 0, seq_id, outputs="all")
         if decode(context, batch):
             job.vectors += [context.sequence_embedding(seq_id, self._size) for seq_id in range(count)]
-
-    def close(self) -> None:
-        if self._context is not None:
-            self._context.close()
-            self._context = None
 
 
 class InputsInPieces:
@@ -126,16 +119,16 @@ class InputsInPieces:
 
         size: values of a vector. piece_tokens: max tokens of a batch.
         """
-        self._create = create
-        self._piece_tokens = piece_tokens
+        self._contexts = GrowingContext(create)
+        self._batch = Batch(piece_tokens)
         self._pooling = pooling
         self._size = size
-        self._context: LlamaContext | None = None
-        self._batch: Batch | None = None
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
         """Compute the next batch, of `room` tokens at most. Blocks and raises as `WholeInputs.advance`."""
-        context, batch = self._open(max(len(row) for row in job.rows))
+        batch = self._batch
+        # A batch holds the rest of one input and whole further inputs.
+        context = self._contexts.open(max(len(row) for row in job.rows) + batch.capacity)
         if not job.is_open:
             context.clear()
             job.is_open = True
@@ -154,21 +147,6 @@ class InputsInPieces:
             outputs = outputs[length:]
             if len(job.vectors) > piece.row:
                 context.remove(piece.row % MAX_SEQUENCES)
-
-    def close(self) -> None:
-        if self._context is not None:
-            self._context.close()
-            self._context = None
-
-    def _open(self, longest: int) -> tuple[LlamaContext, Batch]:
-        # A batch holds the rest of one input and whole further inputs.
-        needed = longest + self._piece_tokens
-        if self._context is None or self._context.n_ctx < needed:
-            self.close()
-            self._context = self._create(needed)
-            self._batch = Batch(self._piece_tokens)
-        assert self._batch is not None
-        return self._context, self._batch
 
     def _add(self, job: EmbedJob, outputs: Floats) -> None:
         """Pool the outputs of the next tokens of an input, shape (tokens, size); append its vector after the last."""

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from jan_serve.engine.embedding.growing_context import GrowingContext
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, EmbedJob
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.tokens import Tokens, shared_prefix
@@ -27,11 +28,9 @@ class LastTokenScores:
 
         size: scores of an input. piece_tokens: max tokens of a batch.
         """
-        self._create = create
+        self._batch = Batch(max(piece_tokens, MAX_SEQUENCES))
+        self._contexts = GrowingContext(create, self._batch.capacity)
         self._size = size
-        self._piece_tokens = max(piece_tokens, MAX_SEQUENCES)
-        self._context: LlamaContext | None = None
-        self._batch: Batch | None = None
 
     def advance(self, job: EmbedJob, room: int, decode: Decode) -> None:
         """Compute the next batch: of the common prefix, of a group of inputs, or of their last tokens.
@@ -40,11 +39,12 @@ class LastTokenScores:
         """
         if job.num_shared is None:
             job.num_shared = shared_prefix(job.rows) if len(job.rows) > 1 else 0
-            self._open(_cells(job.rows, job.num_shared)).clear()
-        context, batch = self._opened()
+            lengths = [len(row) - job.num_shared for row in job.rows]
+            self._contexts.open(job.num_shared + group_cells(lengths) + 1).clear()
+        context, batch = self._contexts.open(0), self._batch
         batch.clear()
         first, shared = len(job.vectors), job.num_shared
-        room = min(room, self._piece_tokens)
+        room = min(room, batch.capacity)
         if job.num_shared_read < shared:
             context.set_embeddings(False)
             start = job.num_shared_read
@@ -74,24 +74,6 @@ class LastTokenScores:
             for seq_id in range(len(group)):
                 context.remove(seq_id)
 
-    def close(self) -> None:
-        if self._context is not None:
-            self._context.close()
-            self._context = None
-
-    def _open(self, cells: int) -> LlamaContext:
-        # A context takes no longer batches than it has cells, and later jobs reuse this one.
-        cells = max(cells, self._piece_tokens)
-        if self._context is None or self._context.n_ctx < cells:
-            self.close()
-            self._context = self._create(cells)
-            self._batch = Batch(self._piece_tokens)
-        return self._context
-
-    def _opened(self) -> tuple[LlamaContext, Batch]:
-        assert self._context is not None and self._batch is not None
-        return self._context, self._batch
-
 
 def group_size(lengths: Sequence[int]) -> int:
     """How many inputs of these lengths are in the cache at once: one at least. Pure."""
@@ -101,6 +83,11 @@ def group_size(lengths: Sequence[int]) -> int:
         if total > GROUP_TOKENS and count:
             return count
     return min(len(lengths), MAX_SEQUENCES)
+
+
+def group_cells(lengths: Sequence[int]) -> int:
+    """Most cells that a group of these inputs takes. Pure."""
+    return min(sum(lengths), max(GROUP_TOKENS, *lengths))
 
 
 def unread(ends: Sequence[int], start: int, num_read: int, room: int) -> list[tuple[int, int, int]]:
@@ -122,11 +109,6 @@ def unread(ends: Sequence[int], start: int, num_read: int, room: int) -> list[tu
         if not room:
             break
     return parts
-
-
-def _cells(rows: Sequence[Sequence[int]], shared: int) -> int:
-    lengths = [len(row) - shared for row in rows]
-    return shared + min(sum(lengths), max(GROUP_TOKENS, *lengths)) + 1
 
 
 def _ids(tokens: Sequence[int]) -> Tokens:

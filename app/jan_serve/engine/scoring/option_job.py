@@ -8,24 +8,22 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from jan_serve.engine.embedding.last_token_scores import unread
+from jan_serve.engine.embedding.growing_context import GrowingContext
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode
+from jan_serve.engine.embedding.last_token_scores import group_cells, group_size, unread
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.scoring.option_tree import OptionTree, Path
 from jan_serve.engine.tokens import Tokens, common_prefix
 from jan_serve.ipc.adapter_use import AdapterUse
 from jan_serve.ipc.scoring import OptionsWeighed, OptionWeights
 
-BRANCHES: Final = 16
+BRANCHES: Final = MAX_SEQUENCES
 """Questions in the cache at once."""
 PATHS: Final = 16
 """Paths of options in a batch."""
 PREFIX: Final = BRANCHES + PATHS
 """The sequence of the shared prompt. Those of the questions begin at 0, those of the paths at BRANCHES."""
-GROUP_TOKENS: Final = 2048
-"""Most tokens of questions in the cache at once, unless a single one is longer."""
 N_SEQUENCES: Final = PREFIX + 1
-
-Decode = Callable[[LlamaContext, Batch], bool]
 
 
 class Question(NamedTuple):
@@ -93,9 +91,8 @@ class OptionScorer:
 
         batch_tokens: max tokens of a batch; at least those of a path of options.
         """
-        self._create = create
         self._batch = Batch(max(batch_tokens, BRANCHES))
-        self._context: LlamaContext | None = None
+        self._contexts = GrowingContext(create, self._batch.capacity)
         self._kept = _Kept("", np.zeros(0, np.int32))
 
     def advance(self, job: OptionJob, room: int, decode: Decode) -> None:
@@ -110,27 +107,19 @@ class OptionScorer:
         if job.num_shared_read < job.num_shared:
             self._read_shared(job, job.num_shared_read, context, room, decode)
             return
-        group = job.questions[job.num_done : job.num_done + _group_size(job)]
+        waiting = job.questions[job.num_done :]
+        group = waiting[: group_size([len(question.row) - job.num_shared for question in waiting])]
         if job.num_read < sum(len(question.row) - job.num_shared for question in group):
             self._read_questions(job, group, context, room, decode)
         else:
             self._follow_paths(job, group, context, room, decode)
 
-    def close(self) -> None:
-        if self._context is not None:
-            self._context.close()
-            self._context = None
-
     def _open(self, job: OptionJob) -> LlamaContext:
         """The context, with what the last job left of the shared prompt."""
         if job.num_shared_read is not None:
-            assert self._context is not None
-            return self._context
-        # A context takes no longer batches than it has cells, and later jobs reuse this one.
-        context, cells = self._context, max(_cells(job), self._batch.capacity)
-        if context is None or context.n_ctx < cells:
-            self.close()
-            context = self._context = self._create(cells)
+            return self._contexts.open(0)
+        before, context = self._contexts.current, self._contexts.open(_cells(job))
+        if context is not before:
             self._kept = _Kept("", np.zeros(0, np.int32))
         for seq_id in range(PREFIX):
             context.remove(seq_id)
@@ -219,17 +208,7 @@ class OptionScorer:
         job.num_read = 0
 
 
-def _group_size(job: OptionJob) -> int:
-    total = 0
-    waiting = job.questions[job.num_done : job.num_done + BRANCHES]
-    for count, question in enumerate(waiting):
-        total += len(question.row) - job.num_shared
-        if total > GROUP_TOKENS and count:
-            return count
-    return len(waiting)
-
-
 def _cells(job: OptionJob) -> int:
     lengths = [len(question.row) - job.num_shared for question in job.questions]
     longest_path = max(question.tree.longest for question in job.questions)
-    return job.num_shared + min(sum(lengths), max(GROUP_TOKENS, *lengths)) + PATHS * longest_path
+    return job.num_shared + group_cells(lengths) + PATHS * longest_path

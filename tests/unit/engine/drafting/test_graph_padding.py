@@ -27,32 +27,6 @@ def test_a_size_is_kept_for_as_long_as_drafts_have_repaid_it() -> None:
     assert kept(padding, 5) == [4, 4, 4, 1, 1]
 
 
-def test_a_new_size_is_kept_until_its_cost_is_known_if_its_draft_was_right() -> None:
-    costs = costs_of(change=2.0)
-    padding = GraphPadding(costs)
-    for accepted, expected in ((0, [1]), (1, [16, 16, 16, 1])):
-        costs.observe(16, 0, 7.0)
-        padding.rows(1)
-        padding.accept(accepted)
-        for rows in expected:
-            assert padding.rows(1) == rows
-            costs.observe(rows, 0, 7.0)
-
-
-def test_no_more_is_spent_than_the_way_back_costs() -> None:
-    padding = GraphPadding(costs_of(change=2.0))
-    kept(padding, 1)
-    padding.accept(100)
-    assert kept(padding, 20) == [4] * 15 + [1] * 5
-
-
-def test_where_a_change_costs_nothing_no_step_is_padded() -> None:
-    padding = GraphPadding(costs_of(change=0.0))
-    padding.rows(1)
-    padding.accept(10)
-    assert kept(padding, 2) == [1, 1]
-
-
 def test_more_streams_than_the_size_has_rows_end_it() -> None:
     padding = GraphPadding(costs_of(change=2.0))
     padding.rows(1)

@@ -18,10 +18,6 @@ def tried(candidate: DraftCandidate, steps: int, **least: float) -> list[tuple[i
     return [(number, length) for number, (_, length) in enumerate(lengths, start=1) if length]
 
 
-def test_the_time_between_trials_doubles() -> None:
-    assert tried(LIKELY, 300) == [(32, 3), (96, 3), (224, 3)]
-
-
 def test_where_a_change_costs_much_a_trial_is_longer() -> None:
     assert tried(LIKELY, 40, least_tokens=6.0) == [(32, 12)]
 
@@ -32,11 +28,6 @@ def test_where_a_change_costs_much_a_trial_is_longer() -> None:
 def test_what_promises_little_is_tried_seldom(candidate: DraftCandidate) -> None:
     """Short drafts of a head, and a model that was wrong: nothing else would show that they pay now."""
     assert [step for step, _ in tried(candidate, 1000, least_tokens=6.0)] == [384, 768]
-
-
-@pytest.mark.parametrize("candidate", [DraftCandidate(0.5, 32), DraftCandidate(0.9, 0)])
-def test_what_is_unlikely_is_not_tried(candidate: DraftCandidate) -> None:
-    assert tried(candidate, 100) == []
 
 
 def test_chosen_drafts_stay_and_count_anew() -> None:

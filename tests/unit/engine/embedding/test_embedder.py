@@ -58,8 +58,6 @@ class FakeInputs(WholeInputs):
         if decode(cast(Any, self.context), cast(Any, None)):
             job.vectors.append(np.array([3.0, 4.0], np.float32))
 
-    def close(self) -> None: ...
-
 
 def over(context: FakeContext, **fields: Any) -> tuple[Embedder, FakeInputs]:
     inputs = FakeInputs(context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
 
 import numpy as np
 import pytest
@@ -82,12 +81,6 @@ def test_what_slows_all_steps_moves_the_sizes_that_do_not_come_too() -> None:
     assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((30.0, 48.0))
 
 
-def test_a_size_tried_just_when_another_program_ends_does_not_look_cheap() -> None:
-    """Three times faster from there on: four rows cost as much as two."""
-    costs = costs_of(*[(1, 3.0)] * 8, (4, 2.0), *[(1, 1.0)] * 5)
-    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((1.0, 2.0))
-
-
 def test_noise_is_what_the_latest_steps_differ_by() -> None:
     costs = costs_of(*[(1, 10.0)] * 30)
     assert costs.noise == 0.0
@@ -112,14 +105,6 @@ def test_what_says_nothing_is_not_counted(rows: int, seconds: float) -> None:
     assert costs_of((rows, seconds)).curve(1.0) is None
 
 
-def test_a_step_with_drafts_has_at_most_twice_the_largest_size_seen() -> None:
-    costs = DecodeCosts(64)
-    assert costs.reach == 6, "three rows tell the cost of one"
-    for rows, reach in ((1, 6), (4, 8), (20, 40)):
-        costs.observe(rows, 1.0)
-        assert costs.reach == reach
-
-
 def after_changes(slow: float, largest: int = 8) -> DecodeCosts:
     """Ten runs of six steps of one row, with a step of four rows before each: two steps are slow after a change."""
     costs = DecodeCosts(largest)
@@ -140,19 +125,6 @@ def test_steps_after_a_change_say_what_it_costs_and_nothing_of_their_size() -> N
     assert (curve(costs)[4], costs.seconds(4)) == pytest.approx((four, four))
 
 
-def test_what_is_padded_costs_as_much_as_the_size_that_is_kept() -> None:
-    costs = after_changes(3.0)
-    assert costs.captured_rows == 1
-    for seconds in (3.8, 3.8, 1.2):
-        costs.observe(4, seconds)
-    assert costs.captured_rows == 4
-    assert with_drafts(costs, [1, 2, 4], kept=4) == pytest.approx([1.2] * 3)
-    settled = curve(costs)[5]
-    assert with_drafts(costs, [5], kept=4) == [pytest.approx(3.8)]
-    assert with_drafts(costs, [5], kept=4, run=inf) == [pytest.approx(settled)]
-    assert settled < with_drafts(costs, [5], kept=4, run=40.0)[0] < 3.8
-
-
 def test_a_change_just_made_is_not_paid_again() -> None:
     costs = after_changes(3.0)
     costs.observe(4, 3.8)
@@ -164,13 +136,6 @@ def test_a_change_just_made_is_not_paid_again() -> None:
     assert costs.way_back_s(1) == pytest.approx(4.0)
     costs.interrupt()
     assert costs.way_back_s(1) == 0.0
-
-
-@pytest.mark.parametrize("slow", [1.0, 1.3])
-def test_a_little_more_after_a_change_is_noise(slow: float) -> None:
-    costs = after_changes(slow)
-    assert costs.change_s(1) == costs.least_gain(1) == 0.0
-    assert costs.seconds(1) == pytest.approx(1.0)
 
 
 def test_one_disturbed_step_does_not_tell_what_a_size_costs() -> None:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from jan_serve.engine.embedding.last_token_scores import GROUP_TOKENS
 from jan_serve.engine.scoring.option_job import (
     BRANCHES,
-    GROUP_TOKENS,
     N_SEQUENCES,
     PREFIX,
     OptionJob,
@@ -186,11 +186,6 @@ def test_the_context_grows_for_longer_prompts_and_then_stays() -> None:
     for length in (40, 3000, 50, 4000, 4000):
         scored.weigh(job_of(rows_of([length]), options=FEW))
     assert [context.is_open for context in scored.contexts.made] == [False, False, True]
-    scored.scorer.close()
-    assert not scored.contexts.current.is_open
-    job = job_of(rows_of([40]))
-    check(scored.weigh(job), job)
-    assert len(scored.contexts.made) == 4
 
 
 def test_after_a_job_only_the_common_prompt_is_in_the_cache() -> None:
