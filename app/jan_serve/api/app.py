@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -22,13 +23,7 @@ from jan_serve import __version__
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.management import Management
 from jan_serve.api.management.pulls import Pulls
-from jan_serve.api.management.routes import management_router
 from jan_serve.api.openapi_document import add_document
-from jan_serve.api.routes.catalogue import catalogue_router
-from jan_serve.api.routes.clients import clients_router
-from jan_serve.api.routes.health import health_router
-from jan_serve.api.routes.log import log_router
-from jan_serve.api.routes.page import page_router
 from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.config import Settings
 from jan_serve.core.constraint import Whitespace
@@ -67,6 +62,7 @@ from jan_serve.http.guards.trusted_networks import TrustedNetworks
 from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import Metrics
+from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
 from jan_serve.http.request_context import RequestContext
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import StreamSettings
@@ -139,18 +135,13 @@ def create_app(
         control=control,
     )
     served = [make(settings, services) for make in dialects]
-    routers = [
-        health_router(health, models, metrics, control),
-        page_router(page, "".join(dialect.head.greeting for dialect in served)),
-        *([log_router(log, lifecycle, services.streams)] if log is not None else ()),
+    routes = [
+        *_own_routes(page, "".join(dialect.head.greeting for dialect in served), log, lifecycle, services),
         *(
-            _management_routers(management, pulls, models, services, settings)
+            _management_routes(management, pulls, services, needs_key=bool(settings.api_keys))
             if management is not None and pulls is not None
             else ()
         ),
-    ]
-    routes = [
-        *(route for router in routers for route in router.routes),
         *(DeferredRoutes(dialect.router, dialect.head.paths) for dialect in served),
     ]
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
@@ -170,14 +161,53 @@ def _models_with(management: Management | None) -> ModelsWith | None:
     return names
 
 
-def _management_routers(
-    management: Management, pulls: Pulls, models: ServedModels, services: Services, settings: Settings
-) -> list[APIRouter]:
-    clients = clients_router(models, management.library, needs_key=bool(settings.api_keys))
+def _own_routes(
+    page: Path | None, greeting: str, log: RecentLog | None, lifecycle: Lifecycle, services: Services
+) -> list[DeferredRoutes]:
+    def health() -> APIRouter:
+        from jan_serve.api.routes.health import health_router
+
+        return health_router(services.health, services.models, services.metrics, services.control)
+
+    def files() -> APIRouter:
+        from jan_serve.api.routes.page import page_router
+
+        return page_router(page, greeting)
+
+    def lines(log: RecentLog) -> APIRouter:
+        from jan_serve.api.routes.log import log_router
+
+        return log_router(log, lifecycle, services.streams)
+
+    routes = [
+        DeferredRoutes(health, ("/health", "/ready", "/metrics")),
+        DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
+    ]
+    return routes if log is None else [*routes, DeferredRoutes(partial(lines, log), ("/logs",))]
+
+
+def _management_routes(
+    management: Management, pulls: Pulls, services: Services, *, needs_key: bool
+) -> list[DeferredRoutes]:
+    def models() -> APIRouter:
+        from jan_serve.api.management.routes import management_router
+
+        return management_router(management, pulls, services.streams)
+
+    def clients() -> APIRouter:
+        from jan_serve.api.routes.clients import clients_router
+
+        return clients_router(services.models, management.library, needs_key=needs_key)
+
+    def catalogue() -> APIRouter:
+        from jan_serve.api.routes.catalogue import catalogue_router
+
+        return catalogue_router(catalogue_file())
+
     return [
-        management_router(management, pulls, services.streams),
-        clients,
-        catalogue_router(catalogue_file()),
+        DeferredRoutes(models, ("/models",)),
+        DeferredRoutes(clients, ("/extras/clients",)),
+        DeferredRoutes(catalogue, ("/extras/catalogue",)),
     ]
 
 

@@ -39,17 +39,13 @@ def add_document(app: FastAPI, dialects: Sequence[Dialect], open_paths: Collecti
     async def openapi() -> Response:
         async with making:
             if app.openapi_schema is None:
-                app.router.routes[:] = all_routes(app.router.routes)
-                for route in list(app.router.routes):
-                    _analyse(route)
-                    await asyncio.sleep(0)  # others are served between two routes
+                routes: list[BaseRoute] = []
+                for route in all_routes(app.router.routes):
+                    routes.append(route)
+                    await asyncio.sleep(0)  # others are served between two routers that are made
+                app.router.routes[:] = routes
             # It takes a second of pure Python: in a thread, others run meanwhile.
             return JSONResponse(await asyncio.to_thread(document))
-
-
-def _analyse(route: BaseRoute) -> None:
-    """Have a deferred route analysed here: two threads may not do so at once."""
-    getattr(route, "dependant", None)
 
 
 def _show_keys(document: dict[str, Any], open_paths: Collection[str]) -> None:

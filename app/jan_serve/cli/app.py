@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,6 @@ import typer.main
 from jan_serve.cli.commands.completion import PROGRAM, enable_completion, is_completing
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.registry import COMMANDS, add_command, add_summary
-from jan_serve.quick_imports import classes_on_use
 
 _HELP_FLAGS = frozenset({"--help", "-h"})
 _GLOBAL_FLAGS = _HELP_FLAGS | {"--version"}
@@ -67,10 +65,6 @@ def _serve_flags() -> set[str]:
 
 def command_for(words: Sequence[str]) -> Any:
     """The `main` of the result runs a command line. Imports only the command that it names."""
-    if _HELP_FLAGS.intersection(words):
-        # Its panels are drawn without Markdown and tracebacks, which bring a parser and a highlighter of code.
-        with classes_on_use("rich.markdown", "rich.traceback"):
-            import_module("typer.rich_utils")
     if is_completing():
         enable_completion()
         return typer.main.get_command(build_app())

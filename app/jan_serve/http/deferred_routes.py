@@ -1,64 +1,22 @@
-"""Routes that cost nothing until somebody asks for them.
+"""Routes that are imported and analysed by the first request that may be for one of them.
 
-FastAPI analyses the signature and the types of each route when it is added, and a second time for `include_router`. For
-all our routes that takes longer than everything else at the start.
+FastAPI analyses the signature and the types of each route when it is added, which takes up to two milliseconds.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import cached_property, partial
-from types import ModuleType
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Final
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute, Match, compile_path
+from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from jan_serve.errors import Unavailable
 from jan_serve.quick_imports import quick_imports
 
 _CHOSEN: Final = "jan_serve.route"
-
-
-class DeferredRoute(APIRoute):
-    """An APIRoute that is analysed when something beyond its path and methods is first needed."""
-
-    def __init__(
-        self, path: str, endpoint: Callable[..., Any], *, methods: set[str] | list[str], **options: Any
-    ) -> None:
-        # All that `matches` reads.
-        self.path = path
-        self.endpoint = endpoint
-        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
-        self.methods = {method.upper() for method in methods}
-        self._analyse = partial(super().__init__, path, endpoint, methods=methods, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        """Called for attributes that are not there: those that the analysis sets."""
-        analyse = self.__dict__.pop("_analyse", None)
-        if analyse is None:
-            raise AttributeError(name)
-        with quick_imports(), _without_pydantic_1():
-            analyse()
-        return getattr(self, name)
-
-
-@contextlib.contextmanager
-def _without_pydantic_1() -> Generator[None]:
-    """FastAPI would import pydantic 1, if this pydantic has it, to find that none of our types is from there."""
-    modules = cast("dict[str, ModuleType | None]", sys.modules)
-    hidden = "pydantic.v1" not in modules
-    if hidden:
-        modules["pydantic.v1"] = None
-    try:
-        yield
-    finally:
-        if hidden:
-            del modules["pydantic.v1"]
 
 
 class DeferredRoutes(BaseRoute):

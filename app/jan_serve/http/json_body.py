@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.strict_json import JsonReader
 
 
@@ -24,7 +24,7 @@ class JsonRequest(Request):
         return self._json
 
 
-class JsonRoute(DeferredRoute):
+class JsonRoute(APIRoute):
     """A route that reads its body as strict JSON before FastAPI validates it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -10,7 +10,6 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.replies import json_reply
 from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
 
@@ -45,7 +44,7 @@ class SuggestedModels(BaseModel):
 
 def catalogue_router(path: Path | None) -> APIRouter:
     """path: the catalogue's file; None lists nothing."""
-    router = APIRouter(route_class=DeferredRoute, tags=["Models"])
+    router = APIRouter(tags=["Models"])
 
     @cache
     def answer() -> dict[str, object]:

@@ -17,7 +17,6 @@ from jan_serve.dialects.served_models import ServedModels
 from jan_serve.dialects.shared.model_cards import context_length, meta
 from jan_serve.editors.facts import EditorModel, Folders, ServerFacts, editor_model
 from jan_serve.errors import ModelNotFound
-from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.replies import json_reply
 from jan_serve.store.library import ModelLibrary
 
@@ -43,7 +42,7 @@ class ClientList(BaseModel):
 
 
 def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
-    router = APIRouter(route_class=DeferredRoute, tags=["Extras"])
+    router = APIRouter(tags=["Extras"])
 
     @router.get("/extras/clients", summary="Clients", response_model=ClientList)
     async def clients(request: Request, model: str | None = None) -> Response:

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.health import Health
 from jan_serve.dialects.served_models import ServedModels
-from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.metrics import Metrics, page_headers
 from jan_serve.http.replies import json_reply
 
@@ -31,7 +30,7 @@ def health_router(
     control: ControlPlane | None = None,
 ) -> APIRouter:
     """health_now: from `health_of`."""
-    router = APIRouter(route_class=DeferredRoute, tags=["Server"])
+    router = APIRouter(tags=["Server"])
 
     @router.get("/health", response_model=Health, responses={503: {"model": Health}})
     async def health() -> Response:

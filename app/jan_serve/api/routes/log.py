@@ -13,7 +13,6 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.api.routes.recent_log import KEPT, LogEntry, RecentLog
-from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings
@@ -32,7 +31,7 @@ class LogLines(TypedDict):
 
 
 def log_router(log: RecentLog, lifecycle: Lifecycle, streams: StreamSettings) -> APIRouter:
-    router = APIRouter(route_class=DeferredRoute, tags=["Server"])
+    router = APIRouter(tags=["Server"])
 
     @router.get("/logs", summary="The server's log", response_model=LogLines, responses=_RESPONSES)
     async def logs(

@@ -11,7 +11,6 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.http.deferred_routes import DeferredRoute
 from jan_serve.http.page_files import Page
 from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
 
@@ -19,7 +18,7 @@ from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
 def page_router(folder: Path | None, greeting: str = "") -> APIRouter:
     """folder: None if this installation has no page. greeting: for clients that are no browsers."""
     files = Page(folder, greeting)
-    router = APIRouter(route_class=DeferredRoute, include_in_schema=False)
+    router = APIRouter(include_in_schema=False)
 
     @router.get(PAGE_PATH)
     async def page(request: Request) -> Response:

@@ -30,7 +30,7 @@ from jan_serve.helpers.media import DECODING
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
-from jan_serve.quick_imports import UNUSED_BY_SERVERS, classes_on_use, quick_imports
+from jan_serve.quick_imports import quick_imports
 from jan_serve.store.model_entry import DefaultModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring.model_sources import ModelSources
@@ -208,7 +208,7 @@ def run_server(
             started.start(huge_pages=settings.huge_pages)
             if preloads:
                 started.runner.run(manager.preload(None))
-            with quick_imports(), classes_on_use(*UNUSED_BY_SERVERS):
+            with quick_imports():
                 from jan_serve.api.server import run
                 from jan_serve.control.control_plane import ServerControl
 
