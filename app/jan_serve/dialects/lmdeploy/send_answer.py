@@ -15,7 +15,7 @@ from jan_serve.dialects.lmdeploy.distserve.kv_transfer import (
 from jan_serve.dialects.lmdeploy.services import LmdeployServices
 from jan_serve.dialects.lmdeploy.sessions import Session
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
-from jan_serve.dialects.shared.answers import Renderer, WholeRenderer, answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import Renderer, answer
 from jan_serve.dialects.shared.flat_errors import in_band_error
 from jan_serve.generation.batch import generate_batch
 
@@ -29,7 +29,6 @@ async def send_answer(
     renderer: Renderer,
 ) -> Response:
     """Raises errors of the tree, and ClientGone."""
-    whole: WholeRenderer = renderer
     choices = sum(generation.n for generation in requests)
     requests = with_migration(body, requests, stream=bool(body.stream))
     events = session.run(generate_batch(services.generation.generate, requests), choices=choices)
@@ -37,9 +36,7 @@ async def send_answer(
         cache = PreservedCache()
         links = services.control.links
         events = preserving(events, session, links, cache, preserve=bool(body.preserve_cache))
-        whole = CacheReply(renderer, session, cache)
-    if not body.stream:
-        return await answer_whole(request, events, whole)
-    return await answer_stream(
-        request, events, renderer.chunks, in_band_error, services.streams, done_after_error=True
+        renderer = CacheReply(renderer, session, cache)
+    return await answer(
+        request, events, renderer, in_band_error, services.streams, stream=body.stream, done_after_error=True
     )

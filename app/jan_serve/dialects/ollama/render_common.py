@@ -87,10 +87,13 @@ class ReplyHead:
         return {"done_reason": "length" if reason == "length" else "stop", **counters}
 
 
-class WholeAnswer:
+class AnswerRenderer:
+    """A stream has a line for each piece of text or thought and for each whole call, then the counters."""
+
     def __init__(self, head: ReplyHead) -> None:
         self._head = head
         self._choice = FoldedChoice()
+        self._sent = 0
         self._completed = Completed(usage=Usage())
 
     def add(self, event: GenerationEvent) -> None:
@@ -112,16 +115,6 @@ class WholeAnswer:
             **({"logprobs": logprobs} if logprobs else {}),
         }
 
-
-class AnswerLines:
-    """The stream: a line for each piece of text or thought and for each whole call, then the counters."""
-
-    def __init__(self, head: ReplyHead) -> None:
-        self._head = head
-        self._calls = FoldedChoice()
-        self._sent = 0
-        self._reason: FinishReason = "stop"
-
     def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         match event:
             case TextDelta() as delta:
@@ -133,14 +126,14 @@ class AnswerLines:
             case ToolCallDelta() as delta:
                 if delta.id is not None:
                     yield from self._ended_calls()
-                self._calls.add(delta)
+                self._choice.add(delta)
             case Finished() as finished:
                 yield from self._ended_calls()
-                self._reason = finished.reason
+                self._choice.add(finished)
             case Completed() as completed:
                 yield {
                     **self._head.body("", "", (), done=True),
-                    **self._head.ending(self._reason, completed),
+                    **self._head.ending(self._choice.reason, completed),
                 }
             case _:
                 pass
@@ -152,7 +145,7 @@ class AnswerLines:
             yield {**body, "logprobs": logprobs} if logprobs else body
 
     def _ended_calls(self) -> Iterator[dict[str, Any]]:
-        ended = self._calls.calls[self._sent :]
+        ended = self._choice.calls[self._sent :]
         calls, unread = _calls(ended, self._sent)
         self._sent += len(ended)
         if ended:

@@ -19,8 +19,8 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.ollama.errors import Unsupported, error_body
 from jan_serve.dialects.ollama.parse_common import Job, thinking
-from jan_serve.dialects.ollama.render_common import AnswerLines, ReplyHead, Shape, WholeAnswer, line
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.ollama.render_common import AnswerRenderer, ReplyHead, Shape, line
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -43,11 +43,9 @@ class Serving:
         """Raises as GenerationService.generate, and Unsupported."""
         head = ReplyHead(job.name, shape, self.now)
         events = self._events(job, head)
-        if not stream:
-            return await answer_whole(request, events, WholeAnswer(head))
-        lines = AnswerLines(head)
-        return await answer_stream(
-            request, events, lines.chunks, error_body, self.streams, done=b"", framed=line
+        renderer = AnswerRenderer(head)
+        return await answer(
+            request, events, renderer, error_body, self.streams, stream=stream, done=b"", framed=line
         )
 
     async def _events(self, job: Job, head: ReplyHead) -> AsyncGenerator[GenerationEvent]:

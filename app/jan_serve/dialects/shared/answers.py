@@ -41,6 +41,33 @@ Chunks = Callable[[GenerationEvent], Iterable[object]]
 """As Renderer.chunks."""
 
 
+async def answer(
+    request: Request,
+    events: Events,
+    renderer: Renderer,
+    render_error: Callable[[Problem], object],
+    streams: StreamSettings,
+    *,
+    stream: bool | None,
+    done: bytes = DONE,
+    done_after_error: bool = False,
+    framed: Callable[[Any], bytes] = frame,
+) -> Response:
+    """As `answer_stream` where the request wants a stream, else as `answer_whole`."""
+    if not stream:
+        return await answer_whole(request, events, renderer)
+    return await answer_stream(
+        request,
+        events,
+        renderer.chunks,
+        render_error,
+        streams,
+        done=done,
+        done_after_error=done_after_error,
+        framed=framed,
+    )
+
+
 async def answer_whole(request: Request, events: Events, renderer: WholeRenderer) -> Response:
     """Wait for the last event, then send the body. Raises what the events raise, and ClientGone."""
     record = record_of(request.scope)

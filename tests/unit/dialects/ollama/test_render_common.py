@@ -24,10 +24,9 @@ from jan_serve.core.events import (
 )
 from jan_serve.dialects.ollama import render_common
 from jan_serve.dialects.ollama.render_common import (
-    AnswerLines,
+    AnswerRenderer,
     OllamaCall,
     ReplyHead,
-    WholeAnswer,
     time_text,
     token_logprobs,
 )
@@ -50,12 +49,12 @@ def head() -> ReplyHead:
 
 
 def lines(*events: GenerationEvent) -> list[dict[str, Any]]:
-    answer = AnswerLines(head())
+    answer = AnswerRenderer(head())
     return list(itertools.chain.from_iterable(answer.chunks(event) for event in events))
 
 
 def whole(*events: GenerationEvent) -> dict[str, Any]:
-    answer = WholeAnswer(head())
+    answer = AnswerRenderer(head())
     for event in events:
         answer.add(event)
     return answer.body()
@@ -85,7 +84,7 @@ def test_the_last_line_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render_common.time, "perf_counter_ns", lambda: next(ticks))
     made = head()
     made.loaded()
-    answer = AnswerLines(made)
+    answer = AnswerRenderer(made)
     [last] = itertools.chain.from_iterable(answer.chunks(event) for event in END)
     assert last == {
         "model": "m:latest",

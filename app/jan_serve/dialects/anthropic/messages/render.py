@@ -63,6 +63,13 @@ class MessageEvents:
             "usage": _usage(CoreUsage()),
         }
 
+    def add(self, event: GenerationEvent) -> None:
+        for _ in self.chunks(event):
+            pass
+
+    def body(self) -> MessageBody:
+        return self.message
+
     def chunks(self, event: GenerationEvent) -> Iterator[Event]:
         match event:
             case Started(prompt_tokens=count):
@@ -160,20 +167,6 @@ class MessageEvents:
     @property
     def _index(self) -> int:
         return len(self.message["content"])
-
-
-class MessageAnswer:
-    """The whole answer: what the events of the stream add up to."""
-
-    def __init__(self, events: MessageEvents) -> None:
-        self._events = events
-
-    def add(self, event: GenerationEvent) -> None:
-        for _ in self._events.chunks(event):
-            pass
-
-    def body(self) -> MessageBody:
-        return self._events.message
 
 
 def _usage(usage: CoreUsage) -> MessageUsage:

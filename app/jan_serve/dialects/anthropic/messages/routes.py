@@ -12,11 +12,11 @@ from starlette.responses import Response
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
 from jan_serve.dialects.anthropic.messages.parse import chat_prompt, message_request
-from jan_serve.dialects.anthropic.messages.render import PING, MessageAnswer, MessageEvents
+from jan_serve.dialects.anthropic.messages.render import PING, MessageEvents
 from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest, CreateMessageRequest
 from jan_serve.dialects.anthropic.messages.wire_reply import MessageBody, TokenCount
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
@@ -50,12 +50,9 @@ def add_message_routes(
         def render_error(problem: Problem) -> AnthropicError:
             return error_body(msgspec.structs.replace(problem, request_id=request_id))
 
-        if body.stream:
-            response = await answer_stream(
-                request, events, renderer.chunks, render_error, streams, done=b"", framed=named_frame
-            )
-        else:
-            response = await answer_whole(request, events, MessageAnswer(renderer))
+        response = await answer(
+            request, events, renderer, render_error, streams, stream=body.stream, done=b"", framed=named_frame
+        )
         response.headers[REQUEST_ID_HEADER] = request_id
         return response
 

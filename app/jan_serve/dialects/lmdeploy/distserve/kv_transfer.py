@@ -16,7 +16,7 @@ from jan_serve.core.request import GenerationRequest
 from jan_serve.dialects.control_plane import PeerLinks
 from jan_serve.dialects.lmdeploy.distserve.wire import MigrationFields
 from jan_serve.dialects.lmdeploy.sessions import Session
-from jan_serve.dialects.shared.answers import WholeRenderer
+from jan_serve.dialects.shared.answers import Renderer
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 
@@ -111,13 +111,11 @@ async def preserving(
 class CacheReply:
     """A whole reply with the members about its cache."""
 
-    def __init__(self, renderer: WholeRenderer, session: Session, cache: PreservedCache) -> None:
+    def __init__(self, renderer: Renderer, session: Session, cache: PreservedCache) -> None:
         self._renderer = renderer
+        self.add, self.chunks = renderer.add, renderer.chunks
         self._session = session
         self._cache = cache
-
-    def add(self, event: GenerationEvent) -> None:
-        self._renderer.add(event)
 
     def body(self) -> object:
         """The reply. Its id is the session id, by which the cache is fetched."""

@@ -39,6 +39,7 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
     n: int = 1
     logprobs: bool = False
     functions: bool = False
+    include_usage: bool = False
 
     def finish_reason(self, reason: FinishReason) -> str:
         if reason == "tool_calls" and self.functions:
@@ -46,7 +47,9 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
         return "stop" if reason == "abort" else reason
 
 
-class ChatAnswer:
+class ChatRenderer:
+    """A stream has the role, thoughts, text and calls, the finish reason, then the usage on request."""
+
     def __init__(self, head: ReplyHead, form: ChatForm) -> None:
         self._head = head
         self._form = form
@@ -104,15 +107,6 @@ class ChatAnswer:
             message["tool_calls"] = calls
         return message
 
-
-class ChatChunks:
-    """The stream: the role, thoughts, text and calls, the finish reason, then the usage on request."""
-
-    def __init__(self, head: ReplyHead, form: ChatForm, *, include_usage: bool) -> None:
-        self._head = head
-        self._form = form
-        self._include_usage = include_usage
-
     def chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
         match event:
             case Started() as started:
@@ -127,7 +121,7 @@ class ChatChunks:
                 yield self._chunk(delta.index, self._call_delta(delta))
             case Finished() as finished:
                 yield self._chunk(finished.index, {}, finish_reason=self._form.finish_reason(finished.reason))
-            case Completed() as completed if self._include_usage:
+            case Completed() as completed if self._form.include_usage:
                 yield {
                     **self._shell(),
                     "choices": [],
@@ -175,6 +169,6 @@ class ChatChunks:
             "object": "chat.completion.chunk",
             "choices": [],
         }
-        if self._include_usage:
+        if self._form.include_usage:
             shell["usage"] = None
         return shell

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
-from jan_serve.dialects.openai.chat.render import ChatAnswer, ChatChunks, ChatForm
+from jan_serve.dialects.openai.chat.render import ChatForm, ChatRenderer
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest, CreateChatCompletionResponse
 from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import ReplyHead
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import SSE_RESPONSE
@@ -36,9 +36,10 @@ def add_chat_route(router: APIRouter, services: Services, service: GenerationSer
         head = ReplyHead(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
         events = service.generate(generation)
         form = ChatForm(
-            n=generation.n, logprobs=generation.logprobs is not None, functions=uses_functions(body)
+            n=generation.n,
+            logprobs=generation.logprobs is not None,
+            functions=uses_functions(body),
+            include_usage=wants_usage(body),
         )
-        if not body.stream:
-            return await answer_whole(request, events, ChatAnswer(head, form))
-        chunks = ChatChunks(head, form, include_usage=wants_usage(body))
-        return await answer_stream(request, events, chunks.chunks, error_body, services.streams)
+        renderer = ChatRenderer(head, form)
+        return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)

@@ -36,17 +36,71 @@ class CompletionForm(msgspec.Struct, frozen=True):
     echo: bool = False
     suffix: str | None = None
     logprobs: bool = False
+    include_usage: bool = False
 
 
-class _Choices:
-    """Turns events into pieces of choices: index, text, logprobs, finish reason."""
+class CompletionRenderer:
+    """A stream has text, then the finish reason, then the usage on request."""
 
-    def __init__(self, form: CompletionForm) -> None:
+    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+        self._head = head
         self._form = form
+        self._pieces: defaultdict[int, list[CompletionChoice]] = defaultdict(list)
+        self._usage = Usage()
         self._append_suffix: set[int] = set()
         self._offsets: dict[int, CompletionLogprobsBuilder] = {}
 
-    def pieces(self, event: GenerationEvent) -> Iterator[CompletionChoice]:
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started() as started:
+                self._head.served_by(started.model)
+            case Completed() as completed:
+                self._usage = completed.usage
+            case _:
+                pass
+        for piece in self._new_pieces(event):
+            self._pieces[piece["index"]].append(piece)
+
+    def body(self) -> CreateCompletionResponse:
+        return {
+            "id": self._head.id,
+            "object": "text_completion",
+            "created": self._head.created,
+            "model": self._head.model,
+            "choices": [self._joined(index) for index in sorted(self._pieces)],
+            "usage": usage_of(self._usage),
+        }
+
+    def _joined(self, index: int) -> CompletionChoice:
+        pieces = self._pieces[index]
+        joined = _piece(index, "".join(piece["text"] for piece in pieces))
+        joined["finish_reason"] = pieces[-1]["finish_reason"]
+        if self._form.logprobs:
+            joined["logprobs"] = _concatenated([piece["logprobs"] for piece in pieces])
+        return joined
+
+    def chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
+        if isinstance(event, Started):
+            self._head.served_by(event.model)
+        for piece in self._new_pieces(event):
+            yield self._chunk([piece])
+        if isinstance(event, Completed) and self._form.include_usage:
+            yield self._chunk([], event.usage)
+
+    def _chunk(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CreateCompletionResponse:
+        chunk: CreateCompletionResponse = {
+            "id": self._head.id,
+            "object": "text_completion",
+            "created": self._head.created,
+            "model": self._head.model,
+            "choices": choices,
+        }
+        if self._form.include_usage:
+            chunk["usage"] = usage_of(usage) if usage is not None else None
+        return chunk
+
+    def _new_pieces(self, event: GenerationEvent) -> Iterator[CompletionChoice]:
+        """Pieces of choices: index, text, logprobs, finish reason."""
         match event:
             case Started() as started:
                 if self._form.suffix and not started.infilled:
@@ -84,73 +138,6 @@ class _Choices:
             start = 0 if self._form.echo else len(self._form.prompts[index // self._form.n])
             self._offsets[index] = CompletionLogprobsBuilder(start)
         return self._offsets[index]
-
-
-class CompletionAnswer:
-    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
-        self._head = head
-        self._form = form
-        self._choices = _Choices(form)
-        self._pieces: defaultdict[int, list[CompletionChoice]] = defaultdict(list)
-        self._usage = Usage()
-
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case Started() as started:
-                self._head.served_by(started.model)
-            case Completed() as completed:
-                self._usage = completed.usage
-            case _:
-                pass
-        for piece in self._choices.pieces(event):
-            self._pieces[piece["index"]].append(piece)
-
-    def body(self) -> CreateCompletionResponse:
-        return {
-            "id": self._head.id,
-            "object": "text_completion",
-            "created": self._head.created,
-            "model": self._head.model,
-            "choices": [self._joined(index) for index in sorted(self._pieces)],
-            "usage": usage_of(self._usage),
-        }
-
-    def _joined(self, index: int) -> CompletionChoice:
-        pieces = self._pieces[index]
-        joined = _piece(index, "".join(piece["text"] for piece in pieces))
-        joined["finish_reason"] = pieces[-1]["finish_reason"]
-        if self._form.logprobs:
-            joined["logprobs"] = _concatenated([piece["logprobs"] for piece in pieces])
-        return joined
-
-
-class CompletionChunks:
-    """The stream: text, then the finish reason, then the usage on request."""
-
-    def __init__(self, head: ReplyHead, form: CompletionForm, *, include_usage: bool) -> None:
-        self._head = head
-        self._choices = _Choices(form)
-        self._include_usage = include_usage
-
-    def chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
-        if isinstance(event, Started):
-            self._head.served_by(event.model)
-        for piece in self._choices.pieces(event):
-            yield self._chunk([piece])
-        if isinstance(event, Completed) and self._include_usage:
-            yield self._chunk([], event.usage)
-
-    def _chunk(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CreateCompletionResponse:
-        chunk: CreateCompletionResponse = {
-            "id": self._head.id,
-            "object": "text_completion",
-            "created": self._head.created,
-            "model": self._head.model,
-            "choices": choices,
-        }
-        if self._include_usage:
-            chunk["usage"] = usage_of(usage) if usage is not None else None
-        return chunk
 
 
 def _piece(index: int, text: str, logprobs: CompletionLogprobs | None = None) -> CompletionChoice:

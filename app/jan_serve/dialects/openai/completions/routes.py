@@ -13,14 +13,13 @@ from starlette.responses import Response
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.completions.parse import completion_requests, prompt_items
 from jan_serve.dialects.openai.completions.render import (
-    CompletionAnswer,
-    CompletionChunks,
     CompletionForm,
+    CompletionRenderer,
 )
 from jan_serve.dialects.openai.completions.wire import CreateCompletionRequest, CreateCompletionResponse
 from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import ReplyHead
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
@@ -48,9 +47,9 @@ def add_completion_route(router: APIRouter, services: Services, service: Generat
                 work = service.with_model(requests[0].model, partial(LeasedModel.detokenize, tokens=item))
                 item = await while_connected(request, work)
             prompts.append(item)
-        form = CompletionForm(prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None)
+        form = CompletionForm(
+            prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None, wants_usage(body)
+        )
         events = generate_batch(service.generate, requests)
-        if not body.stream:
-            return await answer_whole(request, events, CompletionAnswer(head, form))
-        chunks = CompletionChunks(head, form, include_usage=wants_usage(body))
-        return await answer_stream(request, events, chunks.chunks, error_body, services.streams)
+        renderer = CompletionRenderer(head, form)
+        return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)

@@ -101,8 +101,8 @@ def _letters(body: InfillRequest) -> str:
     return "".join(SAMPLERS[name] for name in samplers)
 
 
-class InfillAnswer:
-    """The whole answer, and the last event of a stream."""
+class InfillRenderer:
+    """A stream has pieces of text, then the other fields of the answer. There is no end mark."""
 
     def __init__(self, body: InfillRequest) -> None:
         self._body = body
@@ -125,9 +125,9 @@ class InfillAnswer:
                 pass
 
     def body(self) -> InfillResponse:
-        return self.final("".join(self._texts))
+        return self._final("".join(self._texts))
 
-    def final(self, content: str) -> InfillResponse:
+    def _final(self, content: str) -> InfillResponse:
         usage = self._completed.usage
         finished = self._finished
         return {
@@ -160,20 +160,13 @@ class InfillAnswer:
             "samplers": [name for name, letter in SAMPLERS.items() if letter in _letters(body)],
         }
 
-
-class InfillChunks:
-    """The stream: pieces of text, then the other fields of the answer. There is no end mark."""
-
-    def __init__(self, body: InfillRequest) -> None:
-        self._answer = InfillAnswer(body)
-
     def chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
-        self._answer.add(event)
+        self.add(event)
         match event:
             case TextDelta() as delta if delta.text:
                 yield {"index": 0, "content": delta.text, "stop": False}
             case Completed():
-                yield self._answer.final("")
+                yield self._final("")
             case _:
                 pass
 

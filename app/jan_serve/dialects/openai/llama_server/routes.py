@@ -12,7 +12,7 @@ from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
-from jan_serve.dialects.openai.llama_server.infill import InfillAnswer, InfillChunks, infill_request
+from jan_serve.dialects.openai.llama_server.infill import InfillRenderer, infill_request
 from jan_serve.dialects.openai.llama_server.wire import (
     AppliedTemplate,
     InfillRequest,
@@ -20,7 +20,7 @@ from jan_serve.dialects.openai.llama_server.wire import (
     LoraAdapter,
     Props,
 )
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -41,11 +41,8 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
     async def infill(request: Request, body: InfillRequest) -> Response:
         """Fill a gap in code."""
         events = generation.generate(infill_request(body))
-        if not body.stream:
-            return await answer_whole(request, events, InfillAnswer(body))
-        return await answer_stream(
-            request, events, InfillChunks(body).chunks, error_body, services.streams, done=b""
-        )
+        renderer, streams = InfillRenderer(body), services.streams
+        return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
 
     async def chat_text(model_name: str | None, prompt: ChatPrompt) -> str:
         async with generation.open(model_name) as model:

@@ -103,6 +103,15 @@ class ResponseEvents:
         self._done: list[OutputItem] = []
         self._open: OpenItem | None = None
         self._reason: FinishReason = "stop"
+        self._last: Event = {}
+
+    def add(self, event: GenerationEvent) -> None:
+        for rendered in self.chunks(event):
+            self._last = rendered
+
+    def body(self) -> ResponseBody:
+        """The `response` of the last event."""
+        return self._last["response"]
 
     def chunks(self, event: GenerationEvent) -> Iterator[Event]:
         for rendered in self._events(event):
@@ -204,21 +213,6 @@ class ResponseEvents:
         numbered = {"type": event["type"], "sequence_number": self._sequence, **event}
         self._sequence += 1
         return numbered
-
-
-class ResponseAnswer:
-    """The whole answer: the `response` of the stream's last event."""
-
-    def __init__(self, events: ResponseEvents) -> None:
-        self._events = events
-        self._last: Event = {}
-
-    def add(self, event: GenerationEvent) -> None:
-        for rendered in self._events.chunks(event):
-            self._last = rendered
-
-    def body(self) -> ResponseBody:
-        return self._last["response"]
 
 
 def _usage_of(usage: Usage) -> ResponseUsage:

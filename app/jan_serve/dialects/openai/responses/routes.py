@@ -17,12 +17,12 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.render_common import ReplyHead
 from jan_serve.dialects.openai.responses.items import new_id
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
-from jan_serve.dialects.openai.responses.render import ResponseAnswer, ResponseEvents, ResponseForm
+from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.dialects.openai.responses.wire_items import InputItem
 from jan_serve.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -58,14 +58,13 @@ def add_response_routes(
         events = service.generate(parsed.generation)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
         with _renamed_fields():
-            if not body.stream:
-                return await answer_whole(request, events, ResponseAnswer(renderer))
-            return await answer_stream(
+            return await answer(
                 request,
                 events,
-                renderer.chunks,
+                renderer,
                 renderer.failed,
                 services.streams,
+                stream=body.stream,
                 done=b"",
                 framed=named_frame,
             )

@@ -46,7 +46,7 @@ class TranscriptionAnswer:
                 answer["language"] = self._request.language
         return answer
 
-    def events(self, event: GenerationEvent) -> Iterator[TextDeltaEvent | TextDoneEvent]:
+    def chunks(self, event: GenerationEvent) -> Iterator[TextDeltaEvent | TextDoneEvent]:
         """What a stream sends for an event."""
         self.add(event)
         match event:

@@ -13,7 +13,7 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.transcriptions.parse import generation_request, transcription_form
 from jan_serve.dialects.openai.transcriptions.render import TranscriptionAnswer
 from jan_serve.dialects.openai.transcriptions.wire import FORM_SCHEMA, Transcription, TranscriptionRequest
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.errors import InvalidAudio
 from jan_serve.generation.media_files import of_field
@@ -38,14 +38,12 @@ def add_transcription_route(router: APIRouter, services: Services, service: Gene
         """Write down what a sound says."""
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         form = transcription_form(fields)
-        answer = TranscriptionAnswer(form, await _duration(form))
+        renderer = TranscriptionAnswer(form, await _duration(form))
         events = service.generate(generation_request(form))
-        if form.stream:
-            return await answer_stream(request, events, answer.events, error_body, services.streams)
-        whole = await answer_whole(request, events, answer)
-        if form.response_format == "text":
-            return PlainTextResponse(answer.text + "\n")
-        return whole
+        reply = await answer(request, events, renderer, error_body, services.streams, stream=form.stream)
+        if form.response_format == "text" and not form.stream:
+            return PlainTextResponse(renderer.text + "\n")
+        return reply
 
 
 async def _duration(form: TranscriptionRequest) -> float | None:
