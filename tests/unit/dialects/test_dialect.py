@@ -253,7 +253,7 @@ def dialect_of(make: DialectFactory) -> Dialect:
     return made[0]
 
 
-@pytest.mark.parametrize("make", DIALECTS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", DIALECTS)
 def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory) -> None:
     dialect = dialect_of(make)
     for route in all_routes(dialect.router().routes):

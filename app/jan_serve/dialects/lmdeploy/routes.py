@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -10,11 +9,9 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.lmdeploy.chat.routes import add_chat_route
-from jan_serve.dialects.lmdeploy.completions.routes import add_completion_route
 from jan_serve.dialects.lmdeploy.control.routes import add_control_routes
 from jan_serve.dialects.lmdeploy.distserve.routes import add_distserve_routes
-from jan_serve.dialects.lmdeploy.generate.routes import add_generate_route
+from jan_serve.dialects.lmdeploy.generation_routes import add_generation_routes
 from jan_serve.dialects.lmdeploy.head import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.inputs.routes import (
     add_embedding_route,
@@ -28,7 +25,6 @@ from jan_serve.dialects.shared.flat_errors import ErrorBody
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.json_body import JsonRoute
 
-_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ERROR: Final[dict[str, Any]] = {
     # The schema itself: FastAPI would build a validator of the model for each status of each route.
     "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
@@ -49,11 +45,9 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def lmdeploy_router(services: Services) -> APIRouter:
-    router = APIRouter(route_class=JsonRoute, responses=_ERRORS)
+    router = APIRouter(route_class=JsonRoute, responses=_ERRORS, tags=["LMDeploy"])
     ours = lmdeploy_services(services)
-    add_generate_route(router, ours, PREFIX)
-    add_chat_route(router, ours, PREFIX)
-    add_completion_route(router, ours, PREFIX)
+    add_generation_routes(router, ours, PREFIX)
     for prefix in ("", PREFIX):
         add_encode_route(router, ours, prefix)
         add_pooling_route(router, ours, prefix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
@@ -18,12 +17,11 @@ from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, Mode
 from jan_serve.http.metrics import page_headers
 from jan_serve.http.replies import json_reply
 
-_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _ID_DIGITS: Final = 22
 
 
 def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
-    @router.get(f"{prefix}/v1/models", tags=_TAGS, response_model=ModelList)
+    @router.get(f"{prefix}/v1/models", response_model=ModelList)
     async def available_models() -> Response:
         """List the available models, each followed by its LoRA adapters as `model:adapter`."""
         created = int(time.time())
@@ -43,9 +41,7 @@ async def _names(services: Services) -> list[str]:
 def add_state_routes(
     router: APIRouter, health_now: Callable[[], Health], metrics_page: Callable[[], bytes], prefix: str
 ) -> None:
-    @router.get(
-        f"{prefix}/health", tags=_TAGS, response_model=HealthReply, responses={503: {"model": HealthReply}}
-    )
+    @router.get(f"{prefix}/health", response_model=HealthReply, responses={503: {"model": HealthReply}})
     async def health() -> Response:
         """200 while the server serves requests or sleeps. In the form of LMDeploy 0.16."""
         reply = _health(health_now())
@@ -54,7 +50,6 @@ def add_state_routes(
 
     @router.get(
         f"{prefix}/metrics",
-        tags=_TAGS,
         responses={200: {"content": {"text/plain": {}}}},
         response_class=Response,
     )

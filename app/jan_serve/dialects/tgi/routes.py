@@ -66,7 +66,7 @@ def tgi_router(services: Services, limits: GenerateLimits, metrics: TgiMetrics) 
     class Limited(TgiRoute):
         max_body_bytes = limits.max_body_bytes
 
-    router = APIRouter(route_class=Limited, responses=_ERRORS)
+    router = APIRouter(route_class=Limited, responses=_ERRORS, tags=["Text Generation Inference"])
     serving = Serving(services, limits, metrics)
     for prefix in ("", PREFIX):
         add_native_routes(router, serving, prefix)

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.dialects.tgi.errors import ErrorBody
-from jan_serve.dialects.tgi.generate.routes import TAGS
 from jan_serve.dialects.tgi.generate.wire import Info, ModelList
 from jan_serve.dialects.tgi.limits import VALIDATION_WORKERS
 from jan_serve.dialects.tgi.reply_head import DOCKER_LABEL, TGI_VERSION
@@ -21,7 +20,7 @@ _UNHEALTHY: ErrorBody = {"error": "unhealthy", "error_type": "healthcheck"}
 
 
 def add_info_route(router: APIRouter, serving: Serving, prefix: str) -> None:
-    @router.get(f"{prefix}/info", tags=TAGS, response_model=Info)
+    @router.get(f"{prefix}/info", response_model=Info)
     async def info(request: Request) -> Response:
         """The default model, which is loaded for this, and the server's limits."""
         name, facts = await while_connected(request, serving.generation.facts(None))
@@ -68,14 +67,14 @@ def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
         return Response()
 
     for path in ("/tgi", "/tgi/", "/tgi/health"):
-        router.get(path, tags=TAGS, response_class=Response)(health)
+        router.get(path, response_class=Response)(health)
 
-    @router.get("/tgi/metrics", tags=TAGS, responses={200: {"content": {"text/plain": {}}}})
+    @router.get("/tgi/metrics", responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Prometheus text exposition, the same as at the root."""
         return Response(serving.metrics_page(), headers=page_headers())
 
-    @router.get("/tgi/v1/models", tags=TAGS, response_model=ModelList)
+    @router.get("/tgi/v1/models", response_model=ModelList)
     async def models(request: Request) -> Response:
         """The model that is served."""
         name, _ = await while_connected(request, serving.generation.facts(None))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import binascii
 from binascii import a2b_base64
-from enum import Enum
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -26,7 +25,6 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
 
-_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
 _NO_ABORT: Final = "This server does not support abort requests. Enable with --enable-abort-handling flag."
 _NO_TERMINATE: Final = (
     "The server can not be terminated. Please add --allow-terminate-by-client when start the server."
@@ -39,7 +37,7 @@ _ABORT_DISABLED: Final[dict[int | str, dict[str, Any]]] = {
 def add_control_routes(
     router: APIRouter, services: LmdeployServices, control: ControlPlane, prefix: str
 ) -> None:
-    @router.post(f"{prefix}/abort_request", tags=_TAGS, response_class=Response, responses=_ABORT_DISABLED)
+    @router.post(f"{prefix}/abort_request", response_class=Response, responses=_ABORT_DISABLED)
     async def abort_request(body: AbortRequest) -> Response:
         """Abort one request of the caller's key, or all of them, including queued ones."""
         if not control.may_abort:
@@ -50,7 +48,7 @@ def add_control_routes(
             raise InvalidRequest(f"Session {body.session_id} not found.", param="session_id")
         return Response()
 
-    @router.post(f"{prefix}/sleep", tags=_TAGS, response_class=Response)
+    @router.post(f"{prefix}/sleep", response_class=Response)
     async def sleep(
         level: Annotated[str, Query(description="1 keeps the prefix cache on disk; 2 keeps nothing.")] = "1",
     ) -> Response:
@@ -61,7 +59,7 @@ def add_control_routes(
         await control.sleep(sleep_level)
         return Response()
 
-    @router.post(f"{prefix}/wakeup", tags=_TAGS, response_class=Response)
+    @router.post(f"{prefix}/wakeup", response_class=Response)
     async def wakeup(
         tags: Annotated[
             list[str] | None,
@@ -74,20 +72,20 @@ def add_control_routes(
         await control.wake(tags or ())
         return Response()
 
-    @router.get(f"{prefix}/is_sleeping", tags=_TAGS, response_model=SleepState)
+    @router.get(f"{prefix}/is_sleeping", response_model=SleepState)
     async def is_sleeping() -> Response:
         """Report whether the server sleeps."""
         state: SleepState = {"is_sleeping": control.is_sleeping}
         return json_reply(state)
 
-    @router.post(f"{prefix}/update_weights", tags=_TAGS, response_model=None)
+    @router.post(f"{prefix}/update_weights", response_model=None)
     async def update_weights(body: UpdateWeightsRequest) -> Response:
         """Replace tensors of a model. Collected until `finished`, then swapped in between requests."""
         parts = await asyncio.to_thread(_gguf_parts, body)
         await control.update_weights(body.model, parts, finished=body.finished)
         return json_reply(None)
 
-    @router.get(f"{prefix}/terminate", tags=_TAGS, response_class=Response)
+    @router.get(f"{prefix}/terminate", response_class=Response)
     async def terminate(request: Request) -> Response:
         """Shut the server down as a signal would: running requests may finish. Only if the server allows it."""
         if not control.may_terminate:

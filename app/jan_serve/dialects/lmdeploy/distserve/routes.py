@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from enum import Enum
-from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -33,13 +31,11 @@ from jan_serve.errors import InvalidRequest, PeerFailed
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_bytes, json_reply
 
-_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
-
 
 def add_distserve_routes(
     router: APIRouter, services: LmdeployServices, links: PeerLinks, prefix: str
 ) -> None:
-    @router.get(f"{prefix}{DISTSERVE}/engine_info", tags=_TAGS, response_model=str)
+    @router.get(f"{prefix}{DISTSERVE}/engine_info", response_model=str)
     async def engine_info(request: Request) -> Response:
         """Describe the default model's engine, as a string of JSON. Loads the model."""
         _, facts = await while_connected(request, services.generation.facts(None))
@@ -55,7 +51,7 @@ def add_distserve_routes(
         }
         return json_reply(json_bytes(layout).decode())
 
-    @router.post(f"{prefix}{DISTSERVE}/p2p_initialize", tags=_TAGS, response_model=InitializeReply)
+    @router.post(f"{prefix}{DISTSERVE}/p2p_initialize", response_model=InitializeReply)
     async def p2p_initialize(body: InitializeRequest) -> Response:
         """Open a port for another server, with a new key."""
         _check_parallelism(body)
@@ -68,7 +64,7 @@ def add_distserve_routes(
         }
         return json_reply(reply)
 
-    @router.post(f"{prefix}{DISTSERVE}/p2p_connect", tags=_TAGS, response_model=ConnectReply)
+    @router.post(f"{prefix}{DISTSERVE}/p2p_connect", response_model=ConnectReply)
     async def p2p_connect(request: Request, body: ConnectRequest) -> Response:
         """Fetch caches from another server from now on. Tests the connection at once."""
         offered = body.remote_kvtransfer_endpoint_info
@@ -86,14 +82,14 @@ def add_distserve_routes(
         reply: ConnectReply = {"status": SUCCESS}
         return json_reply(reply)
 
-    @router.post(f"{prefix}{DISTSERVE}/p2p_drop_connect", tags=_TAGS, response_model=DropReply)
+    @router.post(f"{prefix}{DISTSERVE}/p2p_drop_connect", response_model=DropReply)
     async def p2p_drop_connect(body: DropRequest) -> Response:
         """Drop the link with another server."""
         links.drop(key_of_request(), body.remote_engine_id)
         reply: DropReply = {"success": True}
         return json_reply(reply)
 
-    @router.post(f"{prefix}{DISTSERVE}/free_cache", tags=_TAGS, response_model=FreeReply)
+    @router.post(f"{prefix}{DISTSERVE}/free_cache", response_model=FreeReply)
     async def free_cache(body: FreeRequest) -> Response:
         """Free the preserved cache of a session."""
         links.free(key_of_request(), body.remote_session_id)

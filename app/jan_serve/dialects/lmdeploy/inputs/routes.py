@@ -6,9 +6,7 @@ import base64
 import time
 import uuid
 from collections.abc import Sequence
-from enum import Enum
 from functools import partial
-from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -28,11 +26,9 @@ from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
 
-_TAGS: Final[list[str | Enum]] = ["LMDeploy"]
-
 
 def add_encode_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    @router.post(f"{prefix}/v1/encode", tags=_TAGS, response_model=wire.EncodeReply)
+    @router.post(f"{prefix}/v1/encode", response_model=wire.EncodeReply)
     async def encode(request: Request, body: wire.EncodeRequest) -> Response:
         """Tokenize texts."""
         texts = [body.input] if isinstance(body.input, str) else body.input
@@ -65,7 +61,7 @@ async def _encoded(
 def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
     """LMDeploy always rejects this route; here it works as in OpenAI's API."""
 
-    @router.post(f"{prefix}/v1/embeddings", tags=_TAGS, response_model=wire.EmbeddingsReply)
+    @router.post(f"{prefix}/v1/embeddings", response_model=wire.EmbeddingsReply)
     async def embeddings(request: Request, body: wire.EmbeddingsRequest) -> Response:
         """Embed texts as vectors of unit length."""
         if body.dimensions is not None and not 1 <= body.dimensions <= MAX_INT:
@@ -85,7 +81,7 @@ def add_embedding_route(router: APIRouter, services: LmdeployServices, prefix: s
 
 
 def add_pooling_route(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    @router.post(f"{prefix}/pooling", tags=_TAGS, response_model=wire.PoolingReply)
+    @router.post(f"{prefix}/pooling", response_model=wire.PoolingReply)
     async def pooling(request: Request, body: wire.PoolingRequest) -> Response:
         """Pool inputs: scores of a reward or reranking model, or vectors of an embedding model."""
         work = partial(pool, inputs=pooling_inputs(body.input))

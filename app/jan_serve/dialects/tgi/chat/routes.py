@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter
@@ -27,7 +27,7 @@ from jan_serve.dialects.tgi.chat.tools import (
 )
 from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokenized, Tool
 from jan_serve.dialects.tgi.errors import in_band_error
-from jan_serve.dialects.tgi.generate.routes import TAGS
+from jan_serve.dialects.tgi.generate.routes import STREAMED
 from jan_serve.dialects.tgi.generate.tokens import prompt_tokens
 from jan_serve.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.dialects.tgi.job import Job, NativeRequest
@@ -37,19 +37,17 @@ from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import DONE, SSE_RESPONSE
-
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
+from jan_serve.http.sse import DONE
 
 
 def add_chat_routes(router: APIRouter, serving: Serving) -> None:
-    @router.post("/tgi/v1/chat/completions", tags=TAGS, response_model=ChatReply, responses=_STREAMED)
+    @router.post("/tgi/v1/chat/completions", response_model=ChatReply, responses=STREAMED)
     async def chat_completions(request: Request, body: ChatRequest) -> Response:
         """Answer the last message."""
         return await serve_chat(request, serving, body)
 
     for path in ("/chat_tokenize", "/tgi/chat_tokenize"):
-        router.post(path, tags=TAGS, response_model=ChatTokenized)(_chat_tokenize(serving))
+        router.post(path, response_model=ChatTokenized)(_chat_tokenize(serving))
 
 
 def _chat_tokenize(serving: Serving) -> Any:

@@ -12,7 +12,7 @@ from jan_serve.dialects.tgi.completions.parse import completion_parameters, prom
 from jan_serve.dialects.tgi.completions.render import CompletionAnswer, CompletionChunks
 from jan_serve.dialects.tgi.completions.wire import CompletionReply, CompletionRequest
 from jan_serve.dialects.tgi.errors import in_band_error
-from jan_serve.dialects.tgi.generate.routes import STREAMED, TAGS
+from jan_serve.dialects.tgi.generate.routes import STREAMED
 from jan_serve.dialects.tgi.headers import answer_headers, stream_headers
 from jan_serve.dialects.tgi.job import NativeRequest
 from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
@@ -22,7 +22,7 @@ from jan_serve.http.sse import DONE
 
 
 def add_completion_routes(router: APIRouter, serving: Serving) -> None:
-    @router.post("/tgi/v1/completions", tags=TAGS, response_model=CompletionReply, responses=STREAMED)
+    @router.post("/tgi/v1/completions", response_model=CompletionReply, responses=STREAMED)
     async def completions(request: Request, body: CompletionRequest) -> Response:
         """Continue a text, or several."""
         return await serve_completions(request, serving, body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -27,17 +26,16 @@ from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import SSE_RESPONSE
 
-TAGS: Final[list[str | Enum]] = ["Text Generation Inference"]
 STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 
 
 def add_native_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
-    @router.post(f"{prefix}/generate", tags=TAGS, response_model=GenerateResponse)
+    @router.post(f"{prefix}/generate", response_model=GenerateResponse)
     async def generate(request: Request, body: GenerateRequest) -> Response:
         """Generate tokens."""
         return await _whole(request, serving, body, full_text=False, as_list=False)
 
-    @router.post(f"{prefix}/generate_stream", tags=TAGS, response_class=Response, responses=STREAMED)
+    @router.post(f"{prefix}/generate_stream", response_class=Response, responses=STREAMED)
     async def generate_stream(request: Request, body: GenerateRequest) -> Response:
         """Generate a stream of tokens."""
         return await _stream(request, serving, body, full_text=False)
@@ -47,9 +45,9 @@ def add_native_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
         return await serve_compat(request, serving, body)
 
     for path in ("/",) if not prefix else (prefix, f"{prefix}/"):
-        router.post(path, tags=TAGS, response_model=list[GenerateResponse], responses=STREAMED)(compat)
+        router.post(path, response_model=list[GenerateResponse], responses=STREAMED)(compat)
 
-    @router.post(f"{prefix}/tokenize", tags=TAGS, response_model=list[SimpleToken])
+    @router.post(f"{prefix}/tokenize", response_model=list[SimpleToken])
     async def tokenize(request: Request, body: GenerateRequest) -> Response:
         """The tokens of a text, with the bytes that each covers."""
 

@@ -19,7 +19,7 @@ from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest
 from jan_serve.dialects.tgi.completions.render import CompletionAnswer
 from jan_serve.dialects.tgi.completions.routes import serve_completions
 from jan_serve.dialects.tgi.completions.wire import CompletionReply, CompletionRequest
-from jan_serve.dialects.tgi.generate.routes import STREAMED, TAGS, serve_compat
+from jan_serve.dialects.tgi.generate.routes import STREAMED, serve_compat
 from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateResponse, Parameters
 from jan_serve.dialects.tgi.headers import answer_headers
 from jan_serve.dialects.tgi.job import NativeRequest
@@ -35,7 +35,7 @@ Replies = list[GenerateResponse] | ChatReply | CompletionReply
 
 
 def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
-    @router.post(f"{prefix}/invocations", tags=TAGS, response_model=Replies, responses=STREAMED)
+    @router.post(f"{prefix}/invocations", response_model=Replies, responses=STREAMED)
     async def invocations(request: Request, body: dict[str, Any]) -> Response:
         """A text, a chat or completions, by the form of the body."""
         if (native := _fitting(CompatRequest, body)) is not None:
@@ -46,7 +46,7 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
             return await serve_completions(request, serving, completion)
         raise _fits_nothing("SagemakerRequest")
 
-    @router.post(f"{prefix}/vertex", tags=TAGS, response_model=VertexReply)
+    @router.post(f"{prefix}/vertex", response_model=VertexReply)
     async def vertex(request: Request, body: VertexRequest) -> Response:
         """The texts for several instances at once."""
         async with serving.lease(request) as lease:
@@ -60,7 +60,7 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
             response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))
             return response
 
-    @router.get(f"{prefix}/ping", tags=TAGS, response_class=Response)
+    @router.get(f"{prefix}/ping", response_class=Response)
     async def ping() -> Response:
         """Alive."""
         return Response()

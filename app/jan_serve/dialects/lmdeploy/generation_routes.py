@@ -1,0 +1,74 @@
+"""POST /v1/chat/completions, /v1/completions and /generate."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.dialects.lmdeploy.chat.parse import chat_request
+from jan_serve.dialects.lmdeploy.chat.render import ChatForm, ChatRenderer
+from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
+from jan_serve.dialects.lmdeploy.completions.parse import completion_requests
+from jan_serve.dialects.lmdeploy.completions.render import CompletionForm, CompletionRenderer
+from jan_serve.dialects.lmdeploy.completions.wire import CompletionReply, CompletionRequest
+from jan_serve.dialects.lmdeploy.generate.parse import generate_request
+from jan_serve.dialects.lmdeploy.generate.render import GenerateRenderer
+from jan_serve.dialects.lmdeploy.generate.wire import GenerateReply, GenerateRequest
+from jan_serve.dialects.lmdeploy.parse_common import check_bias, requested_session, wants_usage
+from jan_serve.dialects.lmdeploy.render_common import ReplyHead
+from jan_serve.dialects.lmdeploy.send_answer import send_answer
+from jan_serve.dialects.lmdeploy.services import LmdeployServices
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.sse import SSE_RESPONSE
+
+_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
+
+
+def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
+    @router.post(f"{prefix}/generate", response_model=GenerateReply, responses=_STREAMED)
+    async def generate(request: Request, body: GenerateRequest) -> Response:
+        """Continue a text or token ids with the default model, without a template."""
+        generation = generate_request(body)
+        session = services.sessions.create(requested_session(body.session_id))
+        renderer = GenerateRenderer(
+            include_stop=generation.stopping.include_stop, logprobs=bool(body.return_logprob)
+        )
+        return await send_answer(request, services, session, body, [generation], renderer)
+
+    @router.post(f"{prefix}/v1/chat/completions", response_model=ChatReply, responses=_STREAMED)
+    async def chat_completions(request: Request, body: ChatRequest) -> Response:
+        """Answer the last message of a conversation."""
+        generation = chat_request(body)
+        bias = generation.sampling.logit_bias
+        if bias:
+            _, facts = await while_connected(request, services.generation.facts(generation.model))
+            check_bias(bias, facts.n_vocab)
+        session = services.sessions.create(requested_session(body.session_id))
+        head = ReplyHead(session, int(time.time()), body.model)
+        form = ChatForm(
+            choices=generation.n,
+            include_stop=generation.stopping.include_stop,
+            token_ids=bool(body.return_token_ids),
+            top=None if generation.logprobs is None else body.top_logprobs,
+            include_usage=wants_usage(body),
+        )
+        return await send_answer(request, services, session, body, [generation], ChatRenderer(head, form))
+
+    @router.post(f"{prefix}/v1/completions", response_model=CompletionReply, responses=_STREAMED)
+    async def completions(request: Request, body: CompletionRequest) -> Response:
+        """Continue a text, or several."""
+        requests = completion_requests(body)
+        session = services.sessions.create(requested_session(body.session_id))
+        head = ReplyHead(session, int(time.time()), body.model, shows_session=False)
+        form = CompletionForm(
+            choices=sum(generation.n for generation in requests),
+            include_stop=requests[0].stopping.include_stop,
+            token_ids=bool(body.return_token_ids),
+            logprobs=requests[0].logprobs is not None,
+            include_usage=wants_usage(body),
+        )
+        return await send_answer(request, services, session, body, requests, CompletionRenderer(head, form))
