@@ -10,8 +10,8 @@ from starlette.types import Scope
 from jan_serve.dialects.anthropic.billing_line import cut_billing_line
 from jan_serve.dialects.anthropic.claude_names import names_for
 from jan_serve.dialects.anthropic.errors import error_body, render_error
-from jan_serve.dialects.anthropic.limits import MAX_PAGE
 from jan_serve.dialects.head import Head, ModelList, Row, StreamErrors, routes
+from jan_serve.dialects.shared.limits import MAX_PAGE
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.guards.guard import header_values
 from jan_serve.http.paths import is_below, reroute

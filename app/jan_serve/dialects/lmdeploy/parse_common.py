@@ -10,14 +10,15 @@ from typing import Final
 
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.lmdeploy import limits
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.explicit_fields import explicit_fields
 from jan_serve.dialects.shared.stops import stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 
-_SEED_BITS: Final = 0xFFFFFFFE
+_MAX_TEMPERATURE: Final = 2.0
+_MAX_SESSION_ID: Final = (1 << 63) - 1
 _WHOLE_CONTEXT: Final = -1
 """llama.cpp's value for penalties over the whole context."""
 
@@ -42,13 +43,13 @@ def sampling_params(
         raise InvalidRequest(f"The top_p {top_p} must be in (0, 1].", param="top_p")
     if top_k < 0:
         raise InvalidRequest(f"The top_k {_short(top_k)} cannot be a negative integer.", param="top_k")
-    if not 0 <= temperature <= limits.MAX_TEMPERATURE:
+    if not 0 <= temperature <= _MAX_TEMPERATURE:
         raise InvalidRequest(f"The temperature {temperature} must be in [0, 2]", param="temperature")
     if not 0 <= body.min_p <= 1:
         raise InvalidRequest(f"The min_p {body.min_p} must be in [0, 1].", param="min_p")
-    if penalty > limits.MAX_REPETITION_PENALTY:
+    if penalty > limits.MAX_PENALTY:
         raise InvalidRequest(
-            f"The repetition_penalty {penalty} must be {limits.MAX_REPETITION_PENALTY:g} at most.",
+            f"The repetition_penalty {penalty} must be {limits.MAX_PENALTY:g} at most.",
             param="repetition_penalty",
         )
     return SamplingParams(
@@ -58,7 +59,7 @@ def sampling_params(
         min_p=body.min_p,
         repeat_penalty=penalty if penalty > 0 else 1.0,
         repeat_last_n=_WHOLE_CONTEXT,
-        seed=seed % _SEED_BITS if seed else None,
+        seed=seed % limits.SEEDS if seed else None,
         logit_bias=dict(logit_bias or {}),
     )
 
@@ -126,9 +127,9 @@ def requested_session(session_id: int | None) -> int | None:
     """The id that the caller chose; None if the server chooses."""
     if session_id is None or session_id in _SERVER_CHOOSES:
         return None
-    if not -1 <= session_id <= limits.MAX_SESSION_ID:
+    if not -1 <= session_id <= _MAX_SESSION_ID:
         raise InvalidRequest(
-            f"session_id: must be from -1 to {limits.MAX_SESSION_ID}, got {_short(session_id)}",
+            f"session_id: must be from -1 to {_MAX_SESSION_ID}, got {_short(session_id)}",
             param="session_id",
         )
     return session_id
@@ -149,7 +150,7 @@ def candidates(logprobs: int | None, name: str) -> int | None:
 
 
 def logit_bias(by_text: Mapping[str, float] | None) -> dict[int, float]:
-    """Token ids, with biases clamped to BIAS_BOUND."""
+    """Token ids, with biases clamped to MAX_BIAS."""
     by_id: dict[int, float] = {}
     for key, bias in (by_text or {}).items():
         digits = key.strip().removeprefix("-")
@@ -158,7 +159,7 @@ def logit_bias(by_text: Mapping[str, float] | None) -> dict[int, float]:
                 "Found token_id in logit_bias that is not an integer or string representing an integer",
                 param="logit_bias",
             )
-        by_id[int(key)] = max(-limits.BIAS_BOUND, min(bias, limits.BIAS_BOUND))
+        by_id[int(key)] = max(-limits.MAX_BIAS, min(bias, limits.MAX_BIAS))
     return by_id
 
 

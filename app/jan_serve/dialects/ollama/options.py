@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.ollama import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.stops import stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT, check_count
 from jan_serve.errors import InvalidRequest

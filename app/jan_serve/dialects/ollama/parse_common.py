@@ -10,10 +10,10 @@ import msgspec
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint
 from jan_serve.core.messages import ContentPart, ImagePart, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt
-from jan_serve.dialects.ollama import limits
 from jan_serve.dialects.ollama.options import Options, parse_options
 from jan_serve.dialects.ollama.wire_common import AnswerFields, ModelFields
 from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.reasoning_effort import REASONING_BUDGETS
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.media_files import too_many_images
 from jan_serve.image_files.limits import MAX_IMAGES
@@ -112,5 +112,5 @@ def thinking(prompt: ChatPrompt, think: bool | str) -> dict[str, Any]:
         return {"template_kwargs": kwargs, "reasoning_budget": None if think else 0}
     return {
         "template_kwargs": {**kwargs, "reasoning_effort": think},
-        "reasoning_budget": limits.THINKING_BUDGETS.get(think),
+        "reasoning_budget": REASONING_BUDGETS.get(think),
     }

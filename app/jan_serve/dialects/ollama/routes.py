@@ -7,10 +7,9 @@ from typing import Any, Final
 from fastapi import APIRouter
 
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.ollama.chat.routes import add_chat_route
+from jan_serve.dialects.ollama.answer_routes import add_answer_routes
 from jan_serve.dialects.ollama.embed.routes import add_embedding_routes
 from jan_serve.dialects.ollama.errors import OllamaError
-from jan_serve.dialects.ollama.generate.routes import add_generate_route
 from jan_serve.dialects.ollama.management.routes import (
     add_management_routes,
     add_refusals,
@@ -54,8 +53,7 @@ def ollama_router(services: Services) -> APIRouter:
     router = APIRouter(route_class=OllamaRoute, tags=["Ollama"], responses=_ERRORS)
     serving = Serving(services)
     add_server_routes(router)
-    add_chat_route(router, serving)
-    add_generate_route(router, serving)
+    add_answer_routes(router, serving)
     add_embedding_routes(router, serving)
     if services.store is not None:
         add_model_routes(router, serving, services.store)

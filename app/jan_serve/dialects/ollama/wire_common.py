@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 from jan_serve.image_files.limits import MAX_IMAGES
@@ -47,7 +47,7 @@ class AnswerFields(ModelFields):
     truncate: Annotated[bool | None, Field(description="Ignored: prompts are never shortened.")] = None
     shift: Annotated[bool | None, Field(description="Ignored: answers end where the context ends.")] = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[Int, Between(0, limits.MAX_TOP_LOGPROBS)] | None = None
+    top_logprobs: Annotated[Int, Between(0, 20)] | None = None
 
 
 class OllamaCandidate(TypedDict):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from jan_serve.core.request import AdapterChoice
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.wire_common import (
     Adapter,
     ChoiceFields,
@@ -14,6 +13,7 @@ from jan_serve.dialects.openai.wire_common import (
     SamplingFields,
     TemplateFields,
 )
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.explicit_fields import explicit_fields
 from jan_serve.dialects.shared.reasoning_effort import REASONING_BUDGETS
 from jan_serve.dialects.shared.wire_types import MAX_INT

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.parse_common import out_of_range, require
 from jan_serve.dialects.openai.wire_common import SamplingFields
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.stops import stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
@@ -24,8 +24,8 @@ def sampling_params(body: SamplingFields) -> SamplingParams:
     require("temperature", body.temperature, 0, limits.MAX_TEMPERATURE)
     require("top_k", body.top_k, 0, MAX_INT)
     if body.repeat_penalty == 0:
-        raise out_of_range("repeat_penalty", 0, f"above 0, up to {limits.MAX_REPEAT_PENALTY:g}")
-    require("repeat_penalty", body.repeat_penalty, 0, limits.MAX_REPEAT_PENALTY)
+        raise out_of_range("repeat_penalty", 0, f"above 0, up to {limits.MAX_PENALTY:g}")
+    require("repeat_penalty", body.repeat_penalty, 0, limits.MAX_PENALTY)
     return SamplingParams(
         temperature=body.temperature,
         top_k=body.top_k,

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.wire_response_format import ConstraintFields
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 

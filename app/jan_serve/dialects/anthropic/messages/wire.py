@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field
 
-from jan_serve.dialects.anthropic import limits
 from jan_serve.dialects.anthropic.messages.wire_blocks import Content, TextBlock
 from jan_serve.dialects.anthropic.messages.wire_tools import ToolChoice, Tools
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
 Count = Annotated[Int, Between(0)]
 Display = Literal["summarized", "omitted"]
+
+_MAX_TEMPERATURE: Final = 2.0
+"""Anthropic's is 1; local models are used with more."""
 
 
 class InputMessage(WireModel):
@@ -71,7 +74,7 @@ class CountTokensRequest(WireModel):
         ),
     ]
     system: Annotated[
-        str | Annotated[list[TextBlock], FirstError(), AtMost(limits.MAX_BLOCKS, "system")] | None,
+        str | Annotated[list[TextBlock], FirstError(), AtMost(limits.MAX_PARTS, "system")] | None,
         Field(description="Instructions."),
     ] = None
     tools: Tools | None = None
@@ -97,7 +100,7 @@ class CreateMessageRequest(CountTokensRequest):
         Field(description="Maximum tokens of the answer, if the context has room. 0 only reads the prompt."),
     ]
     stream: bool | None = None
-    temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] | None = None
+    temperature: Annotated[float, Between(0, _MAX_TEMPERATURE)] | None = None
     top_p: Annotated[float, Between(0, 1)] | None = None
     top_k: Count | None = None
     stop_sequences: Annotated[Strings, AtMost(limits.MAX_STOPS, "stop_sequences")] | None = None

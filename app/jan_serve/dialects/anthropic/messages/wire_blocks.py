@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Discriminator, Tag
 
-from jan_serve.dialects.anthropic import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 
 
@@ -52,7 +52,7 @@ class ContentSource(WireModel):
         | Annotated[
             list[Annotated[TextBlock | ImageBlock, Discriminator("type")]],
             FirstError(),
-            AtMost(limits.MAX_BLOCKS, "messages.content.source.content"),
+            AtMost(limits.MAX_PARTS, "messages.content.source.content"),
         ]
     )
 
@@ -74,7 +74,7 @@ class SearchResultBlock(WireModel):
     type: Literal["search_result"]
     source: str
     title: str
-    content: Annotated[list[TextBlock], FirstError(), AtMost(limits.MAX_BLOCKS, "messages.content.content")]
+    content: Annotated[list[TextBlock], FirstError(), AtMost(limits.MAX_PARTS, "messages.content.content")]
 
 
 class ThinkingBlock(WireModel):
@@ -146,7 +146,7 @@ class ToolResultBlock(WireModel):
     tool_use_id: str
     content: (
         str
-        | Annotated[list[ResultBlock], FirstError(), AtMost(limits.MAX_BLOCKS, "messages.content.content")]
+        | Annotated[list[ResultBlock], FirstError(), AtMost(limits.MAX_PARTS, "messages.content.content")]
         | None
     ) = None
     is_error: bool | None = None
@@ -164,4 +164,4 @@ Block = Annotated[
     | Annotated[OtherBlock, Tag("other")],
     _discriminator(_TAGS),
 ]
-Content = str | Annotated[list[Block], FirstError(), AtMost(limits.MAX_BLOCKS, "messages.content")]
+Content = str | Annotated[list[Block], FirstError(), AtMost(limits.MAX_PARTS, "messages.content")]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Tag
 
-from jan_serve.dialects.anthropic import limits
 from jan_serve.dialects.anthropic.messages.wire_blocks import tag_of
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from jan_serve.dialects.anthropic import limits
 from jan_serve.dialects.anthropic.models.paging import page
 from jan_serve.dialects.anthropic.models.render import aliases_of, bare_info, find_info, model_infos
 from jan_serve.dialects.anthropic.models.wire import ModelInfo, ModelPage
 from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.model_cards import unknown_model
 from jan_serve.http.replies import json_reply
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy import limits
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, LaxModel
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy import limits
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import Int, TextsOrTokens
 
 
@@ -16,7 +16,7 @@ class CompletionRequest(SamplingFields):
 
     prompt: Annotated[
         str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("prompt", limits.MAX_PROMPTS, limits.MAX_PROMPT_TOKENS),
+        TextsOrTokens("prompt", limits.MAX_CHOICES, limits.MAX_PROMPT_TOKENS),
     ]
     max_tokens: Int | None = 16
     logprobs: Int | None = None

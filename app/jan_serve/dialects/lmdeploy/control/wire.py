@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, LaxModel
 
 
@@ -32,7 +32,7 @@ class UpdateWeightsRequest(LaxModel):
 
     serialized_named_tensors: (
         str
-        | Annotated[list[str], FirstError(), AtMost(limits.MAX_INPUTS, "serialized_named_tensors")]
+        | Annotated[list[str], FirstError(), AtMost(limits.MAX_EMBEDDING_INPUTS, "serialized_named_tensors")]
         | dict[str, Any]
     )
     load_format: str | None = None

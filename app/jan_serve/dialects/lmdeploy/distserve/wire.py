@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel
 
 Protocol = Annotated[
     Literal[1, 2, 3],
     Field(description="1 TCP, 2 RDMA, 3 NVLINK. Caches always travel over TCP here."),
 ]
+_MAX_ENDPOINTS = 64
 SUCCESS = 1
 FAIL = 2
 TCP = 1
@@ -66,7 +67,7 @@ class ConnectRequest(LaxModel):
     remote_engine_id: str
     remote_engine_endpoint_info: EngineEndpoint
     remote_kvtransfer_endpoint_info: Annotated[
-        list[TransferEndpoint], AtMost(limits.MAX_ENDPOINTS, "remote_kvtransfer_endpoint_info")
+        list[TransferEndpoint], AtMost(_MAX_ENDPOINTS, "remote_kvtransfer_endpoint_info")
     ]
 
 

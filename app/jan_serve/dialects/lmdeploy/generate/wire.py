@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy import limits
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Ints, LaxModel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from jan_serve.dialects.lmdeploy import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import MAX_INT, check_count
 from jan_serve.errors import InvalidRequest
 
@@ -17,14 +17,14 @@ def pooling_inputs(value: str | list[object]) -> list[str | tuple[int, ...]]:
     if not value:
         raise InvalidRequest("Input list cannot be empty.", param="input")
     if all(isinstance(item, str) for item in value):
-        check_count(value, limits.MAX_INPUTS, "input")
+        check_count(value, limits.MAX_EMBEDDING_INPUTS, "input")
         return [cast(str, item) for item in value]
     if _are_ids(value):
         return [_ids(value)]
     rows = [cast(list[object], item) for item in value if isinstance(item, list)]
     if len(rows) != len(value) or not all(map(_are_ids, rows)):
         raise InvalidRequest("Input list contains an invalid type.", param="input")
-    check_count(rows, limits.MAX_INPUTS, "input")
+    check_count(rows, limits.MAX_EMBEDDING_INPUTS, "input")
     return [_ids(row) for row in rows]
 
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.lmdeploy import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel, Strings, TextsOrTokens
 
 
 class EncodeRequest(LaxModel):
     """Texts to tokenize. do_preprocess: apply the chat template first."""
 
-    input: Annotated[str | Strings, AtMost(limits.MAX_INPUTS, "input")]
+    input: Annotated[str | Strings, AtMost(limits.MAX_EMBEDDING_INPUTS, "input")]
     do_preprocess: bool | None = False
     add_bos: bool | None = True
 
@@ -32,7 +32,7 @@ class EmbeddingsRequest(LaxModel):
     model: str
     input: Annotated[
         str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("input", limits.MAX_INPUTS, limits.MAX_PROMPT_TOKENS),
+        TextsOrTokens("input", limits.MAX_EMBEDDING_INPUTS, limits.MAX_PROMPT_TOKENS),
         Field(description="A text, token ids, or a list of these."),
     ]
     encoding_format: Annotated[

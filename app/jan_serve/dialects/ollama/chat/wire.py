@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama import limits
 from jan_serve.dialects.ollama.render_common import OllamaCall
 from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama import limits
 from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import Between, Int, check_count
 from jan_serve.errors import InvalidRequest

@@ -7,8 +7,8 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama import limits
 from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Int, Ints
 
 
@@ -25,7 +25,7 @@ class OllamaGenerateRequest(AnswerFields):
     raw: Annotated[bool | None, Field(description="Continue the prompt, without a template.")] = None
     context: Annotated[
         Ints | None,
-        AtMost(limits.MAX_CONTEXT_TOKENS, "context"),
+        AtMost(limits.MAX_PROMPT_TOKENS, "context"),
         Field(description="Ignored: answers do not contain it, conversations belong to /api/chat."),
     ] = None
     width: Int | None = None

@@ -17,7 +17,7 @@ from jan_serve.core.models.model_details import ModelDetails
 from jan_serve.core.models.variant import Variant
 from jan_serve.core.pull_step import PullStep
 from jan_serve.dialects.model_store import ModelStore
-from jan_serve.dialects.ollama.answering import NDJSON_RESPONSE
+from jan_serve.dialects.ollama.answer_routes import STREAMED
 from jan_serve.dialects.ollama.errors import error_body
 from jan_serve.dialects.ollama.head import UPLOADS
 from jan_serve.dialects.ollama.management.create import check_create, variant_of
@@ -56,7 +56,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         "/api/pull",
         summary="Download a model",
         response_model=OllamaProgress,
-        responses={200: {"content": NDJSON_RESPONSE}},
+        responses=STREAMED,
     )
     async def pull(request: Request, body: OllamaPullRequest) -> Response:
         """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
@@ -93,7 +93,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         "/api/create",
         summary="Make a variant",
         response_model=OllamaProgress,
-        responses={200: {"content": NDJSON_RESPONSE}},
+        responses=STREAMED,
     )
     async def create(body: OllamaCreateRequest) -> Response:
         """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""

@@ -7,8 +7,8 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama import limits
 from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Strings, WireModel
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count, Effort, TemplateFields
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel, type_of
 
 

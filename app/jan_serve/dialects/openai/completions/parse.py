@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.completions.wire import CreateCompletionRequest
 from jan_serve.dialects.openai.parse_common import (
     adapter_choices,
@@ -13,6 +12,7 @@ from jan_serve.dialects.openai.parse_common import (
 )
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.errors import InvalidRequest
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.chat.wire import Usage
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import Int, TextsOrTokens
 
 
@@ -18,7 +18,7 @@ class CreateCompletionRequest(ChoiceFields):
 
     prompt: Annotated[
         str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("prompt", limits.MAX_PROMPTS, limits.MAX_PROMPT_TOKENS),
+        TextsOrTokens("prompt", limits.MAX_CHOICES, limits.MAX_PROMPT_TOKENS),
         Field(description="A text, token ids, or a list of these."),
     ] = ""
     suffix: Annotated[str | None, Field(description="Text that follows what is generated.")] = None

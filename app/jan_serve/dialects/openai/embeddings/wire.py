@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import Int, TextsOrTokens, WireModel
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.chat.wire import Timings
 from jan_serve.dialects.openai.wire_common import Adapters, Count
 from jan_serve.dialects.openai.wire_response_format import ConstraintFields
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
@@ -50,7 +50,7 @@ class InfillRequest(ConstraintFields):
     top_p: Annotated[float, Between(0, 1)] = 0.95
     min_p: Annotated[float, Between(0, 1)] = 0.05
     typical_p: Annotated[float, Between(0, 1)] = 1.0
-    repeat_penalty: Annotated[float, Between(0, limits.MAX_REPEAT_PENALTY)] = 1.0
+    repeat_penalty: Annotated[float, Between(0, limits.MAX_PENALTY)] = 1.0
     repeat_last_n: Annotated[Int, Between(-1)] = 64
     presence_penalty: Annotated[float, Between(-2, 2)] = 0.0
     frequency_penalty: Annotated[float, Between(-2, 2)] = 0.0

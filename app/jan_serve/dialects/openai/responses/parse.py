@@ -9,7 +9,6 @@ import msgspec
 
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.parse_common import (
     adapter_choices,
     explicit_sampling,
@@ -22,6 +21,7 @@ from jan_serve.dialects.openai.responses.history import History
 from jan_serve.dialects.openai.responses.tools import ToolBook
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
 from jan_serve.dialects.openai.responses.wire_items import InputItem
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import keep_alive_s
 from jan_serve.errors import InvalidRequest
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.responses.wire_items import Input
 from jan_serve.dialects.openai.responses.wire_tools import Tool, ToolChoice, Tools
 from jan_serve.dialects.openai.wire_common import Effort, SamplingFields, TemplateFields
 from jan_serve.dialects.openai.wire_response_format import ResponseFormat
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from jan_serve.dialects.openai import limits
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel, type_of
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from jan_serve.core.messages import AudioPart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams
-from jan_serve.dialects.openai import limits
 from jan_serve.dialects.openai.parse_common import require
 from jan_serve.dialects.openai.transcriptions.wire import FORMATS, TIMED_FORMATS, TranscriptionRequest
+from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.multipart import FormField
 

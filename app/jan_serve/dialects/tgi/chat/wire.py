@@ -8,11 +8,9 @@ from pydantic import AliasChoices, Field, model_validator
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Strings, WireModel
 from jan_serve.dialects.tgi.generate.wire import GrammarValue, Seed, SimpleToken, Unsigned
-
-MAX_MESSAGES = 10_000
-MAX_TOOLS = 512
 
 
 class Url(WireModel):
@@ -81,7 +79,7 @@ class StreamOptions(WireModel):
 
 
 class ChatRequest(WireModel):
-    messages: Annotated[list[Message], FirstError(), AtMost(MAX_MESSAGES, "messages")]
+    messages: Annotated[list[Message], FirstError(), AtMost(limits.MAX_MESSAGES, "messages")]
     model: str | None = None
     max_tokens: Unsigned | None = Field(
         default=None, validation_alias=AliasChoices("max_tokens", "max_completion_tokens")
@@ -98,7 +96,7 @@ class ChatRequest(WireModel):
     logit_bias: list[float] | None = None
     stream: bool = False
     stream_options: StreamOptions = Field(default_factory=StreamOptions)
-    tools: Annotated[list[Tool], FirstError(), AtMost(MAX_TOOLS, "tools")] | None = None
+    tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
     tool_choice: str | NamedTool | None = None
     tool_prompt: str | None = None
     response_format: GrammarValue | None = None

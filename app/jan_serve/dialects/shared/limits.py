@@ -1,4 +1,4 @@
-"""Limits on requests beyond the ranges of the API document. Checked before any work is done."""
+"""Limits on requests of all dialects, beyond the ranges of their APIs. Checked before any work is done."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Final
 MAX_CHOICES: Final = 128
 """Prompts of a call times the choices for each."""
 
-MAX_PROMPTS: Final = 128
 MAX_MESSAGES: Final = 10_000
 MAX_PARTS: Final = 1_000
+"""Parts, or content blocks, of a message."""
 MAX_TOOLS: Final = 512
 MAX_TOOL_CALLS: Final = 1_000
 MAX_TEMPLATE_KWARGS: Final = 64
 MAX_EXTRA_FILES: Final = 1_000
 MAX_DOCUMENTS: Final = 1_000
+MAX_FILES: Final = 64
 MAX_STOPS: Final = 64
+MAX_STOP_TOKENS: Final = 1_024
 MAX_LOGPROBS: Final = 100
 MAX_ADAPTERS: Final = 32
+MAX_OPTIONS: Final = 256
 MAX_LOGIT_BIAS: Final = 1_024
 MAX_BIAS: Final = 100.0
 MAX_TEMPERATURE: Final = 100.0
-MAX_REPEAT_PENALTY: Final = 100.0
+MAX_PENALTY: Final = 100.0
 SEEDS: Final = 0xFFFFFFFE
 """Different seeds of llama.cpp; others are taken modulo this."""
 MAX_EMBEDDING_INPUTS: Final = 2_048
@@ -34,3 +37,5 @@ MAX_INCLUDE: Final = 64
 MAX_METADATA: Final = 16
 MAX_METADATA_KEY: Final = 64
 MAX_METADATA_VALUE: Final = 512
+MAX_PAGE: Final = 1_000
+"""Models in one page of a list."""
