@@ -148,7 +148,7 @@ class Engine:
             accepted_total=self._drafter.accepted,
             drafted_by_model_total=self._drafter.drafted_by_model,
             accepted_by_model_total=self._drafter.accepted_by_model,
-            cache_ram_bytes=states.ram_used,
+            cache_ram_bytes=states.tiers.ram_used,
             media_encoded_total=self._media.encoded_total,
             media_reused_total=self._media.reused_total,
         )
@@ -321,9 +321,7 @@ class Engine:
             victim = self._scheduler.victim()
             if victim is None:
                 # The context bounds one sequence; only a different count in llama.cpp leads here.
-                self._output.fail(
-                    plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence")
-                )
+                self._fail(plan[0].sequence, EngineFailure("the KV cache cannot hold this sequence"))
                 return []
             self._preempt(victim)
             plan = [item for item in plan if item.sequence is not victim]
@@ -389,9 +387,7 @@ class Engine:
             elif victim is not None:
                 self._preempt(victim)
             else:
-                self._output.fail(
-                    plan[0].sequence.state, EngineFailure("the KV cache cannot hold this sequence")
-                )
+                self._fail(plan[0].sequence, EngineFailure("the KV cache cannot hold this sequence"))
             self._preempt_incomplete(plan)
             return
         if code == DECODE_ABORTED:

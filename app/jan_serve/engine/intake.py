@@ -109,29 +109,27 @@ class Intake:
         parts: list[PromptPart] = []
         read = 0
         for piece in request.prompt:
-            if isinstance(piece, str):
-                try:
-                    ids = yield from self.tokenizer.tokens(
-                        piece,
-                        parse_special=request.parse_special,
-                        room=None if room is None else max(0, room - read),
-                        param=request.prompt_param,
-                    )
-                except MoreTokens as more:
-                    raise ContextLengthExceeded(
-                        read + more.at_least,
-                        self._n_ctx,
-                        max_tokens=_max_tokens(request),
-                        param=request.prompt_param,
-                        at_least=True,
-                    ) from None
-                read += len(ids)
-                parts.append(ids)
-            elif isinstance(piece, ImagePiece | AudioPiece):
+            if isinstance(piece, ImagePiece | AudioPiece):
                 parts += self._media.parts(piece, request.prompt_param)
-            else:
-                self.check_token_ids(piece, request.prompt_param)
-                parts.append(list(piece))
+                continue
+            try:
+                ids = yield from self.tokenizer.ids(
+                    piece,
+                    parse_special=request.parse_special,
+                    room=None if room is None else max(0, room - read),
+                    param=request.prompt_param,
+                )
+            except MoreTokens as more:
+                raise ContextLengthExceeded(
+                    read + more.at_least,
+                    self._n_ctx,
+                    max_tokens=_max_tokens(request),
+                    param=request.prompt_param,
+                    at_least=True,
+                ) from None
+            if isinstance(piece, str):
+                read += len(ids)
+            parts.append(ids)
         first = next(filter(None, parts), None)
         bos = self._vocab.bos_id
         starts_with_bos = isinstance(first, list) and first[0] == bos
@@ -146,15 +144,6 @@ class Intake:
             )
         salt = request.cache_salt if isinstance(request, EngineRequest) else ""  # a count keeps nothing
         return self._media.assemble(parts, salt)
-
-    def check_token_ids(self, ids: Items[int], param: str) -> None:
-        """Raises InvalidRequest for an id outside the vocabulary."""
-        for token in ids:
-            if not 0 <= token < self._vocab.n_tokens:
-                raise InvalidRequest(
-                    f"{param}: token id {token} is outside the vocabulary (0 to {self._vocab.n_tokens - 1})",
-                    param=param,
-                )
 
     def _visible_specials(self, request: EngineRequest) -> frozenset[int]:
         """The control tokens whose text stays in the output."""
@@ -206,8 +195,8 @@ class Intake:
             raise InvalidRequest("a migrated prompt has no log-probabilities", param="migration_request")
         if "" in request.stopping.stop:
             raise InvalidRequest("stop: an empty text would end every answer at once", param="stop")
-        self.check_token_ids(tuple(request.sampling.logit_bias), "logit_bias")
-        self.check_token_ids(request.stopping.stop_token_ids, "stop_token_ids")
+        self.tokenizer.check_ids(request.sampling.logit_bias, "logit_bias")
+        self.tokenizer.check_ids(request.stopping.stop_token_ids, "stop_token_ids")
         for token, bias in request.sampling.logit_bias.items():
             if math.isnan(bias) or bias == math.inf:
                 raise InvalidRequest(

@@ -188,7 +188,7 @@ class IntakeThread:
                     yield None
             case DetokenizeRequest():
                 for start in range(0, len(item.tokens), _PIECES):
-                    intake.check_token_ids(item.tokens[start : start + _PIECES], "tokens")
+                    intake.tokenizer.check_ids(item.tokens[start : start + _PIECES], "tokens")
                     yield None
                 detokenize = partial(vocab.detokenize, item.tokens, remove_special=item.skip_special_tokens)
                 is_long = len(item.tokens) > _PIECES

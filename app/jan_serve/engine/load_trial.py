@@ -12,7 +12,6 @@ logger = logging.getLogger(__name__)
 
 _TEXT = "a b\n0\t\x01\x7fé漢😀\u0378 <s>"
 """Characters of one to four bytes, which few vocabularies have all: the others become bytes."""
-_CELLS = 32
 
 
 def try_out(model: LlamaModel, context: LlamaContext | None, threads: ThreadPool) -> None:
@@ -23,16 +22,7 @@ def try_out(model: LlamaModel, context: LlamaContext | None, threads: ThreadPool
     if context is not None:
         compute_a_token(context)
         return
-    own = LlamaContext(
-        model,
-        n_ctx=_CELLS,
-        n_batch=_CELLS,
-        n_ubatch=_CELLS,
-        n_seq_max=1,
-        threads=threads,
-        embeddings=True,
-        pooling="none",
-    )
+    own = LlamaContext.tiny(model, threads)
     compute_a_token(own)
     own.close()
 

@@ -27,6 +27,7 @@ from jan_serve.engine.embedding.embedder_loader import (
     make_embedder,
     reads_in_pieces,
 )
+from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
@@ -55,7 +56,10 @@ _RECURRENT_CACHE_SEQUENCES = 4
 
 
 class LoadedModel(msgspec.Struct):
-    """The parts of a loaded model. context: None for a model that only embeds. settings: see `resolved`."""
+    """The parts of a loaded model. context: None for a model that only embeds. settings: see `resolved`.
+
+    decode: of contexts beside that one.
+    """
 
     model: LlamaModel
     context: LlamaContext | None
@@ -65,6 +69,7 @@ class LoadedModel(msgspec.Struct):
     settings: EngineSettings
     states: StateCache
     adapters: Adapters
+    decode: InterruptibleDecode
     draft_model: DraftModel | None = None
     projector: Projector | None = None
     media: MediaReader | None = None
@@ -216,7 +221,7 @@ def _assemble(
     """Make what needs no memory before its use, the tiers of the cache, and what drafts."""
     settings, model, adapters, threads = opened.settings, opened.model, opened.adapters, opened.threads
     in_pieces = opened.in_pieces if context is None else reads_in_pieces(model, context, facts.pooling)
-    tokenizer = TextTokenizer(model.vocab)
+    tokenizer, decode = TextTokenizer(model.vocab), InterruptibleDecode(adapters)
     draft = media = None
     states = StateCache(0)
     if context is not None:
@@ -235,12 +240,13 @@ def _assemble(
     return LoadedModel(
         model=model,
         context=context,
-        embedder=make_embedder(settings, model, facts, adapters, threads, tokenizer, in_pieces=in_pieces),
-        scorer=make_scorer(settings, model, facts, adapters, threads, tokenizer),
+        embedder=make_embedder(settings, model, facts, decode, threads, tokenizer, in_pieces=in_pieces),
+        scorer=make_scorer(settings, model, facts, decode, threads, tokenizer),
         facts=facts,
         settings=resolved(settings, facts, sizes.cache_sequences),
         states=states,
         adapters=adapters,
+        decode=decode,
         draft_model=draft,
         projector=opened.projector,
         media=media,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -71,6 +71,34 @@ class TextTokenizer:
             raise MoreTokens(len(ids))
         before, after = _added(self.vocab) if add_special else ([], [])
         return [*before, *ids, *after]
+
+    def ids(
+        self,
+        piece: str | Sequence[int],
+        *,
+        parse_special: bool,
+        param: str,
+        add_special: bool = False,
+        room: int | None = None,
+    ) -> Work[list[int]]:
+        """Ids of a text, as `tokens`, or these ids. Raises InvalidRequest for one outside the vocabulary too."""
+        if isinstance(piece, str):
+            return (
+                yield from self.tokens(
+                    piece, parse_special=parse_special, add_special=add_special, room=room, param=param
+                )
+            )
+        self.check_ids(piece, param)
+        return list(piece)
+
+    def check_ids(self, ids: Iterable[int], param: str) -> None:
+        """Raises InvalidRequest for an id outside the vocabulary."""
+        n_tokens = self.vocab.n_tokens
+        for token in ids:
+            if not 0 <= token < n_tokens:
+                raise InvalidRequest(
+                    f"{param}: token id {token} is outside the vocabulary (0 to {n_tokens - 1})", param=param
+                )
 
     def first(self, text: str, count: int, *, param: str) -> Work[list[int] | None]:
         """The first tokens of a text, special tokens not parsed; None if it has no more than `count`."""

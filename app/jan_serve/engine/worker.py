@@ -136,7 +136,7 @@ class Worker:
                 turns=self._turns,
                 on_fetched=self._wake,
             )
-        self._interrupts = (loaded.embedder.interrupt, loaded.scorer.interrupt)
+        self._interrupts = (loaded.decode.interrupt,)
         if self._engine is not None:
             self._interrupts += (self._engine.interrupt_prefill,)
         return Intake(

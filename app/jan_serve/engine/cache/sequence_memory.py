@@ -117,7 +117,7 @@ class SequenceMemory:
         Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays.
         """
         ids = list(running)
-        if not ids or self.states.is_off:
+        if not ids or self.states.tiers.is_off:
             return
         max_cells = self.cells.held_by(ids) + self._idle_cells
         for seq_id in self.cache.seq_ids:
@@ -183,13 +183,13 @@ class SequenceMemory:
 
         Blocks for the copies, then for the disk up to `timeout_s`. Does nothing without files.
         """
-        if not self.states.disk_bytes:
+        if not self.states.tiers.disk_bytes:
             return
-        self._drop_beyond(self.states.disk_bytes)
-        self.states.lift_budget()
+        self._drop_beyond(self.states.tiers.disk_bytes)
+        self.states.tiers.lift_budget()
         while self.evict_oldest():
             pass
-        self.states.flush(timeout_s)
+        self.states.tiers.flush(timeout_s)
 
     def _drop_beyond(self, budget_bytes: int) -> None:
         """Drop the finished sequences whose states exceed a budget, most recently used first."""

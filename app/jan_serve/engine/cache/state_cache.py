@@ -49,12 +49,13 @@ class StateCache:
 
     def __init__(self, ram_bytes: int, files: StateFiles | None = None, *, whole_only: bool = False) -> None:
         self._whole_only = whole_only
-        self._ram_bytes = ram_bytes
-        self._used = 0
+        self.ram_bytes = ram_bytes
+        self.ram_used = 0
         self._states: PrefixIndex[SavedState] = PrefixIndex()  # least recently used first
         self._files = files
         self._unwritten = 0
-        self._version = 0
+        self.version = 0
+        """Changes with every new state, in RAM or on disk: only then may `match` find more than before."""
         self._writes: set[Future[None]] = set()
         # As long as anyone holds one, it has the state or will have it.
         self._reads: WeakValueDictionary[StateFile, Future[SavedState | None]] = WeakValueDictionary()
@@ -64,14 +65,6 @@ class StateCache:
         self._disk = ThreadPoolExecutor(1, "states") if files is not None else None
 
     @property
-    def ram_bytes(self) -> int:
-        return self._ram_bytes
-
-    @property
-    def ram_used(self) -> int:
-        return self._used
-
-    @property
     def disk_bytes(self) -> int:
         """Most bytes of all files together; 0 without files."""
         return 0 if self._files is None else self._files.budget_bytes
@@ -79,12 +72,7 @@ class StateCache:
     @property
     def is_off(self) -> bool:
         """Whether there are no tiers, so that saving a state is useless."""
-        return self._ram_bytes == 0 and self._files is None
-
-    @property
-    def version(self) -> int:
-        """Changes with every new state, in RAM or on disk: only then may `match` find more than before."""
-        return self._version
+        return self.ram_bytes == 0 and self._files is None
 
     def put(self, tokens: Tokens, data: SequenceBytes) -> None:
         """Add a state. Replaces those that it covers, and evicts the oldest to disk.
@@ -93,16 +81,16 @@ class StateCache:
         """
         state = SavedState(tokens.copy(), data)
         with self._lock:
-            if len(data) > self._ram_bytes:
+            if len(data) > self.ram_bytes:
                 self._write(state)
                 return
             for other in self._states.beginnings(tokens):
                 if not self._whole_only or len(other.tokens) == len(tokens):
                     self._drop(other)
             self._states.add(state)
-            self._used += len(data)
-            self._version += 1
-            while self._used > self._ram_bytes:
+            self.ram_used += len(data)
+            self.version += 1
+            while self.ram_used > self.ram_bytes:
                 oldest = self._states.first
                 self._drop(oldest)
                 self._write(oldest)
@@ -149,7 +137,7 @@ class StateCache:
     def lift_budget(self) -> None:
         """Keep all further states in RAM, for `flush` to write the most recent first; at shutdown."""
         with self._lock:
-            self._ram_bytes = sys.maxsize
+            self.ram_bytes = sys.maxsize
 
     def flush(self, timeout_s: float) -> None:
         """Write the states in RAM to disk, most recently used first; at shutdown. Blocks up to `timeout_s`.
@@ -161,7 +149,7 @@ class StateCache:
         room = self.disk_bytes
         with self._lock:
             writes = set(self._writes)
-            states, self._used = list(self._states), 0
+            states, self.ram_used = list(self._states), 0
             self._states.clear()
             for state in reversed(states):
                 size = file_bytes(len(state.tokens), len(state.data))
@@ -175,17 +163,17 @@ class StateCache:
         """Remove all states, including the files. Blocks."""
         with self._lock:
             self._states.clear()
-            self._used = 0
+            self.ram_used = 0
         if self._disk is not None and self._files is not None:
             self._disk.submit(self._files.clear).result()
 
     def _drop(self, state: SavedState) -> None:
         self._states.remove(state)
-        self._used -= len(state.data)
+        self.ram_used -= len(state.data)
 
     def _write(self, state: SavedState) -> None:
         """Queue a state for the disk thread, unless its backlog would exceed the RAM budget."""
-        if self._disk is None or self._unwritten + len(state.data) > max(self._ram_bytes, len(state.data)):
+        if self._disk is None or self._unwritten + len(state.data) > max(self.ram_bytes, len(state.data)):
             return
         self._unwritten += len(state.data)
         write = self._disk.submit(self._write_now, state)
@@ -210,7 +198,7 @@ class StateCache:
                 self._files.remove(file)
         if self._files.write(state.tokens, state.data):
             with self._lock:
-                self._version += 1
+                self.version += 1
 
     def _read(self, file: StateFile) -> SavedState | None:
         assert self._files is not None
@@ -218,6 +206,6 @@ class StateCache:
         if data is None:
             return None
         state = SavedState(file.tokens, data)
-        if len(data) <= self._ram_bytes:
+        if len(data) <= self.ram_bytes:
             self.put(state.tokens, state.data)
         return state

@@ -63,7 +63,7 @@ class StateRestorer:
         on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
         """on_fetched: called by the disk's thread when a fetch ends."""
-        self._states = states
+        self.tiers = states
         self._context = context
         self._cells = cells
         self._cache = cache
@@ -73,22 +73,9 @@ class StateRestorer:
         self._look_ups: dict[int, _LookUp] = {}
         self.saved = self.restored = 0
 
-    @property
-    def is_off(self) -> bool:
-        """Whether there are no tiers below the KV cache."""
-        return self._states.is_off
-
-    @property
-    def disk_bytes(self) -> int:
-        return self._states.disk_bytes
-
-    @property
-    def ram_used(self) -> int:
-        return self._states.ram_used
-
     def fits_ram(self, seq_id: int) -> bool:
         """Whether the state of a sequence leaves room in RAM for others."""
-        return self._context.state_bytes(seq_id) <= self._states.ram_bytes // _MIN_STATES_IN_RAM
+        return self._context.state_bytes(seq_id) <= self.tiers.ram_bytes // _MIN_STATES_IN_RAM
 
     def save_evicted(self, seq_id: int) -> bool:
         """Save an entry of the prefix cache before its cells are freed. Blocks for the copy. False if that failed.
@@ -97,28 +84,22 @@ class StateRestorer:
         """
         tokens = self._cache.tokens(seq_id)
         alone = len(tokens) if self._cache.whole_only else self._cells.exclusive(seq_id)
-        return alone < MIN_TOKENS or self.is_off or self._save(tokens, seq_id)
+        return alone < MIN_TOKENS or self.tiers.is_off or self._save(tokens, seq_id)
 
     def save_checkpoint(self, sequence: Sequence) -> None:
         """Save a running sequence as far as it is computed, if that leaves room in RAM for others."""
-        if not self.is_off and self.fits_ram(sequence.seq_id):
+        if not self.tiers.is_off and self.fits_ram(sequence.seq_id):
             self._save(sequence.prefix(sequence.num_computed), sequence.seq_id)
 
     def _save(self, tokens: Tokens, seq_id: int) -> bool:
         # A failed save costs time later and fails no request.
         try:
-            self._states.put(tokens, self._context.save_sequence(seq_id))
+            self.tiers.put(tokens, self._context.save_sequence(seq_id))
         except (EngineFailure, MemoryError) as error:
             logger.warning("a sequence of %d tokens was not saved: %s", len(tokens), error)
             return False
         self.saved += 1
         return True
-
-    def lift_budget(self) -> None:
-        self._states.lift_budget()
-
-    def flush(self, timeout_s: float) -> None:
-        self._states.flush(timeout_s)
 
     def is_fetching(self, sequence: Sequence, num_cached: int) -> bool:
         """Whether a state with more of the prompt than the KV cache's `num_cached` tokens is on its way from disk.
@@ -139,17 +120,17 @@ class StateRestorer:
             if not self._has_room(match):
                 return True
             del self._look_ups[key]
-            fetch = self._fetches[key] = _Fetch(match, self._states.fetch(match))
+            fetch = self._fetches[key] = _Fetch(match, self.tiers.fetch(match))
             if not fetch.future.done():
                 fetch.future.add_done_callback(lambda _future: self._on_fetched())
         return not fetch.future.done()
 
     def _look_up(self, sequence: Sequence, num_cached: int) -> StateMatch | None:
         """The state that pays. Looks again only if there are other states or cached tokens than before."""
-        key, version = id(sequence), self._states.version
+        key, version = id(sequence), self.tiers.version
         known = self._look_ups.get(key)
         if known is None or (known.version, known.num_cached) != (version, num_cached):
-            match = self._states.match(sequence.prefix(), sequence.media.cut)
+            match = self.tiers.match(sequence.prefix(), sequence.media.cut)
             if match is not None and not _match_pays(match, num_cached):
                 match = None
             known = self._look_ups[key] = _LookUp(version, num_cached, match)
@@ -160,7 +141,7 @@ class StateRestorer:
         held = {id(fetch.match.source): fetch.match.size for fetch in self._fetches.values()}
         if isinstance(match.source, SavedState) or not held or id(match.source) in held:
             return True
-        return sum(held.values()) + match.size <= self._states.ram_bytes
+        return sum(held.values()) + match.size <= self.tiers.ram_bytes
 
     def num_fetched(self, sequence: Sequence) -> int:
         """Tokens of a sequence in the state that `is_fetching` found; 0 without one."""

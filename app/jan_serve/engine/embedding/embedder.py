@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputsInPieces, WholeInputs
 from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.embedding.last_token_scores import LastTokenScores
@@ -24,12 +23,12 @@ class Embedder:
         self,
         tokenizer: TextTokenizer,
         inputs: InputPooling,
+        decode: InterruptibleDecode,
         *,
         n_ctx: int,
         dimensions: int,
         piece_tokens: int,
         scores: bool = False,
-        adapters: Adapters | None = None,
     ) -> None:
         """inputs: computes the vectors. n_ctx: max tokens of an input. dimensions: values of a vector.
 
@@ -41,7 +40,7 @@ class Embedder:
         self.dimensions = dimensions
         self.piece_tokens = piece_tokens
         self._scores = scores
-        self._decode = InterruptibleDecode(adapters)
+        self._decode = decode
 
     def tokenize(self, request: EmbedRequest) -> Work[list[list[int]]]:
         """Ids of every input, with the model's special tokens. The intake thread.
@@ -49,30 +48,20 @@ class Embedder:
         Raises ContextLengthExceeded or InvalidRequest, which name the input.
         """
         self._decode.check(request.adapters)
-        vocab = self.tokenizer.vocab
         rows: list[list[int]] = []
         for i, item in enumerate(request.inputs):
-            if isinstance(item, str):
-                try:
-                    ids = yield from self.tokenizer.tokens(
-                        item,
-                        add_special=True,
-                        parse_special=request.parse_special,
-                        room=self._n_ctx,
-                        param="input",
-                    )
-                except MoreTokens as more:
-                    raise ContextLengthExceeded(
-                        more.at_least, self._n_ctx, param="input", item=i, at_least=True
-                    ) from None
-            else:
-                ids = list(item)
-                bad = next((token for token in ids if not 0 <= token < vocab.n_tokens), None)
-                if bad is not None:
-                    raise InvalidRequest(
-                        f"input: token id {bad} is outside the vocabulary (0 to {vocab.n_tokens - 1})",
-                        param="input",
-                    )
+            try:
+                ids = yield from self.tokenizer.ids(
+                    item,
+                    add_special=True,
+                    parse_special=request.parse_special,
+                    room=self._n_ctx,
+                    param="input",
+                )
+            except MoreTokens as more:
+                raise ContextLengthExceeded(
+                    more.at_least, self._n_ctx, param="input", item=i, at_least=True
+                ) from None
             if not ids:
                 raise InvalidRequest(f"input: item {i} is empty", param="input")
             if len(ids) > self._n_ctx:
@@ -105,10 +94,6 @@ class Embedder:
             dimensions=self.dimensions,
             prompt_tokens=job.prompt_tokens,
         )
-
-    def interrupt(self, request_id: int) -> None:
-        """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the job."""
-        self._decode.interrupt(request_id)
 
 
 def _normalized(vector: Floats) -> Floats:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.embedder import Embedder, InputPooling
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, InputsInPieces, WholeInputs
+from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.embedding.last_token_scores import LastTokenScores
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
@@ -41,16 +41,7 @@ def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: st
         return False
     if context is not None:
         return context.is_causal
-    probe = LlamaContext(
-        model,
-        n_ctx=32,
-        n_batch=32,
-        n_ubatch=32,
-        n_seq_max=1,
-        threads=ThreadPool(1),
-        embeddings=True,
-        pooling="none",
-    )
+    probe = LlamaContext.tiny(model, ThreadPool(1))
     try:
         return probe.is_causal
     finally:
@@ -61,7 +52,7 @@ def make_embedder(
     settings: EngineSettings,
     model: LlamaModel,
     facts: ModelFacts,
-    adapters: Adapters,
+    decode: InterruptibleDecode,
     threads: ThreadPool,
     tokenizer: TextTokenizer,
     *,
@@ -123,11 +114,11 @@ def make_embedder(
     return Embedder(
         tokenizer,
         inputs,
+        decode,
         n_ctx=n_ctx,
         dimensions=size,
         piece_tokens=piece_tokens,
         scores=facts.pooling == "rank",
-        adapters=adapters,
     )
 
 

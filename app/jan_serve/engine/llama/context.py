@@ -32,6 +32,7 @@ KV_TYPES: dict[str, int] = {
     "iq4_nl": lib.GGML_TYPE_IQ4_NL,
 }
 _FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
+_TINY = 32  # cells
 _POOLING = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}  # enum llama_pooling_type
 
 # llama_decode
@@ -180,7 +181,6 @@ class LlamaContext:
         flash_attn: str = "auto",
         type_k: str = "f16",
         type_v: str = "f16",
-        offload_kqv: bool = True,
         head_of: LlamaContext | None = None,
         max_rollback: int = 0,
     ) -> None:
@@ -200,7 +200,6 @@ class LlamaContext:
         params.kv_unified = True
         params.swa_full = True
         params.no_perf = True
-        params.offload_kqv = offload_kqv
         params.flash_attn_type = _FLASH_ATTN[flash_attn]
         params.type_k = _kv_type("type_k", type_k)
         params.type_v = _kv_type("type_v", type_v)
@@ -233,6 +232,20 @@ class LlamaContext:
         # Of a sequence that was rolled back, llama.cpp takes the earlier state in the next batch (rs_idx).
         self._rolled_back: set[int] = set()
         self._rolls_back = self.max_rollback > 0
+
+    @classmethod
+    def tiny(cls, model: LlamaModel, threads: ThreadPool) -> LlamaContext:
+        """A context to try a model with: embeds without pooling. Raises as the constructor."""
+        return cls(
+            model,
+            n_ctx=_TINY,
+            n_batch=_TINY,
+            n_ubatch=_TINY,
+            n_seq_max=1,
+            threads=threads,
+            embeddings=True,
+            pooling="none",
+        )
 
     def close(self) -> None:
         if self.pointer:

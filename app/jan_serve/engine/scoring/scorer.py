@@ -6,9 +6,7 @@ from typing import Final
 
 import psutil
 
-from jan_serve.core.kv_types import BYTES_PER_ELEMENT
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.embedder_loader import check_memory
 from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.llama.context import Batch, LlamaContext
@@ -20,6 +18,7 @@ from jan_serve.engine.scoring.scoring_intake import MAX_OPTION_BYTES, ScoringInt
 from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.ipc.scoring import OptionsWeighed
+from jan_serve.placement.device_plan import kv_bytes_per_token
 
 BATCH_TOKENS: Final = 512
 assert BATCH_TOKENS >= MAX_OPTION_BYTES
@@ -30,13 +29,11 @@ class Scorer:
 
     batch_tokens = BATCH_TOKENS
 
-    def __init__(
-        self, intake: ScoringIntake, options: OptionScorer, adapters: Adapters | None = None
-    ) -> None:
+    def __init__(self, intake: ScoringIntake, options: OptionScorer, decode: InterruptibleDecode) -> None:
         """intake: for the thread that prepares requests."""
         self.intake = intake
         self._options = options
-        self._decode = InterruptibleDecode(adapters)
+        self._decode = decode
 
     def advance(self, job: OptionJob, phase: PhaseClock, *, room: int) -> OptionsWeighed | None:
         """Compute the next batch of a job, of about `room` tokens; blocks. Returns the answer after the last one.
@@ -50,27 +47,22 @@ class Scorer:
         self._options.advance(job, room, decode)
         return job.answer()
 
-    def interrupt(self, request_id: int) -> None:
-        """Stop the current decode if it is for this request; see Embedder.interrupt."""
-        self._decode.interrupt(request_id)
-
 
 def make_scorer(
     settings: EngineSettings,
     model: LlamaModel,
     facts: ModelFacts,
-    adapters: Adapters,
+    decode: InterruptibleDecode,
     threads: ThreadPool,
     tokenizer: TextTokenizer,
 ) -> Scorer:
     """The scorer of a loaded model."""
-    cell_bytes = settings.k_elements * BYTES_PER_ELEMENT.get(settings.type_k, 2.0)
-    cell_bytes += settings.v_elements * BYTES_PER_ELEMENT.get(settings.type_v, 2.0)
+    cell_bytes = kv_bytes_per_token(settings)
     on_device = facts.n_gpu_layers > 0  # llama.cpp reports a cache that does not fit
 
     def create(cells: int) -> LlamaContext:
         if not on_device:
-            check_memory(cells, int(cells * cell_bytes), psutil.virtual_memory().available)
+            check_memory(cells, cells * cell_bytes, psutil.virtual_memory().available)
         return LlamaContext(
             model,
             n_ctx=cells,
@@ -89,4 +81,4 @@ def make_scorer(
         has_head=facts.pooling == "rank",
         generates=not facts.is_embedding_model and not model.has_encoder,
     )
-    return Scorer(intake, OptionScorer(create, BATCH_TOKENS), adapters)
+    return Scorer(intake, OptionScorer(create, BATCH_TOKENS), decode)

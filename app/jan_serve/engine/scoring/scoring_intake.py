@@ -120,21 +120,12 @@ class ScoringIntake:
         """Raises MoreTokens, which counts all pieces."""
         ids: list[int] = []
         for piece in prompt:
-            if isinstance(piece, str):
-                try:
-                    ids += yield from self._tokenizer.tokens(
-                        piece, parse_special=True, room=max(0, room - len(ids)), param="questions"
-                    )
-                except MoreTokens as more:
-                    raise MoreTokens(len(ids) + more.at_least) from None
-                continue
-            bad = next((token for token in piece if not 0 <= token < self._vocab.n_tokens), None)
-            if bad is not None:
-                raise InvalidRequest(
-                    f"questions: token id {bad} is outside the vocabulary (0 to {self._vocab.n_tokens - 1})",
-                    param="questions",
+            try:
+                ids += yield from self._tokenizer.ids(
+                    piece, parse_special=True, room=max(0, room - len(ids)), param="questions"
                 )
-            ids += piece
+            except MoreTokens as more:
+                raise MoreTokens(len(ids) + more.at_least) from None
         return ids
 
     def _spelled(self, options: Sequence[str]) -> list[SpelledOption]:

@@ -110,7 +110,7 @@ def test_what_the_kv_cache_still_holds_is_not_saved(whole_only: bool, own: int, 
 def test_without_tiers_nothing_is_saved() -> None:
     bench = Bench(ram=0)
     bench.cached(2, ids((1, N)))
-    assert bench.restorer.is_off
+    assert bench.restorer.tiers.is_off
     assert bench.restorer.save_evicted(2)
     bench.restorer.save_checkpoint(sequence_of(ids((1, N))))
     assert bench.context.called("save") == []

@@ -10,6 +10,7 @@ import pytest
 
 from jan_serve.engine.embedding.embedder import Embedder
 from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
+from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.errors import EngineFailure
@@ -62,7 +63,7 @@ class FakeInputs(WholeInputs):
 def over(context: FakeContext, **fields: Any) -> tuple[Embedder, FakeInputs]:
     inputs = FakeInputs(context)
     fields = {"n_ctx": 16, "dimensions": 2, "piece_tokens": 8, **fields}
-    return Embedder(cast(Any, None), inputs, **fields), inputs
+    return Embedder(cast(Any, None), inputs, InterruptibleDecode(), **fields), inputs
 
 
 def job_of(*lengths: int, request_id: int = 1, normalize: bool = True) -> EmbedJob:
@@ -87,21 +88,22 @@ def test_a_job_is_answered_after_its_last_batch(normalize: bool, scores: bool, v
 @pytest.mark.timeout(60)
 def test_the_decode_of_an_aborted_request_is_interrupted() -> None:
     context = FakeContext(hangs=True)
-    embedder, _ = over(context)
+    decode = InterruptibleDecode()
+    embedder = Embedder(cast(Any, None), FakeInputs(context), decode, n_ctx=16, dimensions=2, piece_tokens=8)
     job = job_of(3, request_id=7)
     done: list[object] = []
     thread = threading.Thread(target=lambda: done.append(embedder.advance(job, PhaseClock())))
     thread.start()
     assert context.entered.wait(30)
-    embedder.interrupt(8)
+    decode.interrupt(8)
     assert not context.abort_flag.event.is_set(), "another request"
-    embedder.interrupt(7)
+    decode.interrupt(7)
     thread.join(30)
     assert done == [None]
     assert not job.vectors
     context.hangs = False
     assert embedder.advance(job_of(3, request_id=8), PhaseClock()) is not None
-    embedder.interrupt(8)  # comes too late, and does no harm to the next one
+    decode.interrupt(8)  # comes too late, and does no harm to the next one
     assert not context.abort_flag.event.is_set()
 
 

@@ -20,6 +20,7 @@ from jan_serve.engine.embedding.embedder_loader import (
     reads_in_pieces,
 )
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, EmbedJob
+from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.tokenizing import TextTokenizer, finish
@@ -63,12 +64,11 @@ def model_of(architecture: str = "llama", *, has_encoder: bool = False) -> Any:
 
 
 def embedder_of(settings: EngineSettings | None = None, *, in_pieces: bool = True, **facts: Any) -> Embedder:
-    no_adapters: Any = None
     return make_embedder(
         settings or EngineSettings(),
         model_of(),
         fake_facts(**facts),
-        no_adapters,
+        InterruptibleDecode(),
         ThreadPool(1),
         TextTokenizer(GreedyVocab(["a"])),
         in_pieces=in_pieces,
@@ -114,11 +114,11 @@ def test_inputs_are_cut_where_tokens_attend_to_earlier_ones_in_a_cache(
     """Asks the model's context, or a small one that it closes."""
     context, made = Probe(is_causal=is_causal), list[Probe]()
 
-    def make(_model: object, **_fields: Any) -> Probe:
+    def make(_model: object, _threads: ThreadPool) -> Probe:
         made.append(Probe(is_causal=is_causal))
         return made[-1]
 
-    monkeypatch.setattr(embedder_loader, "LlamaContext", make)
+    monkeypatch.setattr(embedder_loader, "LlamaContext", SimpleNamespace(tiny=make))
     model = model_of(architecture, has_encoder=has_encoder)
     assert reads_in_pieces(model, cast(Any, context) if is_open else None, pooling) is in_pieces
     assert context.closed == 0
