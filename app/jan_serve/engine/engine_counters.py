@@ -16,23 +16,15 @@ class EngineCounters:
 
     def __init__(self) -> None:
         self.steps = self.prompt_tokens = self.computed = self.cached = self.shared = 0
-        self._step_sizes = [0] * (len(STEP_SIZES) + 1)
-        self._extra_tokens = [0] * (_MAX_EXTRA + 1)
+        self.step_sizes = [0] * (len(STEP_SIZES) + 1)
+        self.extra_tokens = [0] * (_MAX_EXTRA + 1)
 
     def count_step(self, size: int) -> None:
         """size: tokens that it computed."""
         self.steps += 1
         self.computed += size
-        self._step_sizes[bisect.bisect_left(STEP_SIZES, size)] += 1
+        self.step_sizes[bisect.bisect_left(STEP_SIZES, size)] += 1
 
     def count_turn(self, accepted: int) -> None:
         """accepted: draft tokens beside the sampled one."""
-        self._extra_tokens[min(accepted, _MAX_EXTRA)] += 1
-
-    @property
-    def step_sizes(self) -> tuple[int, ...]:
-        return tuple(self._step_sizes)
-
-    @property
-    def extra_tokens(self) -> tuple[int, ...]:
-        return tuple(self._extra_tokens)
+        self.extra_tokens[min(accepted, _MAX_EXTRA)] += 1

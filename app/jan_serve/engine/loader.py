@@ -41,11 +41,7 @@ from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
 from jan_serve.placement.beside import bytes_beside
-from jan_serve.placement.device_plan import (
-    DevicePlan,
-    kv_bytes_per_token,
-    plan_devices,
-)
+from jan_serve.placement.device_plan import DevicePlan, kv_bytes_per_token, plan_devices
 from jan_serve.placement.heads import HEAD_DRAFT, wants_head
 
 logger = logging.getLogger(__name__)

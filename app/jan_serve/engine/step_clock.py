@@ -39,7 +39,6 @@ class StepClock:
         self._parts[name] = self._parts.get(name, 0.0) + seconds
 
     def drop(self, name: Part) -> None:
-        """Discard the time measured for a part."""
         self._parts.pop(name, None)
 
     def end(self, *, prefills: bool) -> None:

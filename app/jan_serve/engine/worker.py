@@ -43,12 +43,7 @@ from jan_serve.engine.outbox import Outbox
 from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.option_job import OptionJob
-from jan_serve.errors import (
-    JanServeError,
-    Overloaded,
-    ProtocolError,
-    SettingsError,
-)
+from jan_serve.errors import JanServeError, Overloaded, ProtocolError, SettingsError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,

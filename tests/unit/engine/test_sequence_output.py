@@ -17,14 +17,7 @@ from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.sequence_text import SequenceText
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.errors import EngineFailure, GrammarTooComplex, Overloaded
-from jan_serve.ipc.messages import (
-    Chunk,
-    EngineRequest,
-    Failed,
-    RequestCompleted,
-    SequenceFinished,
-    StateKept,
-)
+from jan_serve.ipc.messages import Chunk, EngineRequest, Failed, RequestCompleted, SequenceFinished, StateKept
 from tests.support.clock import TurnedClock
 from tests.unit.engine.fake_context import FakeContext
 from tests.unit.engine.small_vocab import LETTERS, small_vocab

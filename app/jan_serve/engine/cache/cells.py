@@ -62,7 +62,6 @@ class CellCounter:
         return total
 
     def extend(self, seq_id: int, count: int) -> None:
-        """Add `count` cells to a sequence."""
         if count == 0:
             return
         leaf = self._leaf.get(seq_id)

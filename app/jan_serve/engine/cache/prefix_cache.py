@@ -76,7 +76,6 @@ class PrefixCache:
         return best
 
     def touch(self, seq_id: int) -> None:
-        """Mark an entry as just used."""
         entry = self._entries.get(seq_id)
         if entry is not None:
             self._time += 1

@@ -158,7 +158,6 @@ class SequenceMemory:
         return computed == 0 or self._context.reaches_back(sequence.seq_id, sequence.position(computed))
 
     def drop_draft(self, sequence: Sequence) -> None:
-        """Free the cells of a rejected draft."""
         if sequence.num_drafted:
             self._context.truncate(sequence.seq_id, sequence.position(sequence.num_computed))
             self.cells.shrink(sequence.seq_id, sequence.num_drafted)

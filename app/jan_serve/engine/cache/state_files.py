@@ -148,7 +148,6 @@ class StateFiles:
             file.path.unlink()
 
     def clear(self) -> None:
-        """Remove all states of this key."""
         for file in self:
             self.remove(file)
 

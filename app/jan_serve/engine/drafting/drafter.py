@@ -209,7 +209,6 @@ class Drafter:
         return padded
 
     def observe_draft(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
-        """Learn how many tokens of a draft were accepted."""
         self._padding.accept(accepted)
         if not draft.guessed:
             return

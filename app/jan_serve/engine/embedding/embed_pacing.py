@@ -40,7 +40,6 @@ class EmbedPacing:
 
     @contextmanager
     def step(self) -> Generator[None]:
-        """Times a step of the streams."""
         began = self._clock()
         yield
         self._step_s = self._clock() - began

@@ -11,15 +11,7 @@ from jan_serve.engine.cache.model_identity import digest_files, model_parts
 from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.errors import InvalidModel, JanServeError
-from jan_serve.ipc.messages import (
-    DropState,
-    Failed,
-    LoadModel,
-    ReadState,
-    StatePart,
-    StateStored,
-    StoreState,
-)
+from jan_serve.ipc.messages import DropState, Failed, LoadModel, ReadState, StatePart, StateStored, StoreState
 
 TransferRequest = ReadState | StoreState | DropState
 

@@ -79,7 +79,6 @@ class LlamaModel:
 
     @property
     def n_ctx_train(self) -> int:
-        """Context length the model was trained for, in tokens."""
         return int(lib.llama_model_n_ctx_train(self.pointer))
 
     @property

@@ -56,7 +56,6 @@ def make_scorer(
     threads: ThreadPool,
     tokenizer: TextTokenizer,
 ) -> Scorer:
-    """The scorer of a loaded model."""
     cell_bytes = kv_bytes_per_token(settings)
     on_device = facts.n_gpu_layers > 0  # llama.cpp reports a cache that does not fit
 

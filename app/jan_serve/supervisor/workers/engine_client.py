@@ -93,31 +93,19 @@ class WorkerEngineClient:
     def __init__(
         self, name: str, facts: ModelFacts, worker: WorkerProcess, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._name = name
-        self._facts = facts
+        self.name = name
+        self.facts = facts
         self._worker = worker
         self._clock = clock
         self._ids = itertools.count(FIRST_ID)
         self._open: dict[int, _Open] = {}
         self._failures: list[JanServeError] = []
-        self._adapter: str | None = None
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def facts(self) -> ModelFacts:
-        return self._facts
-
-    @property
-    def adapter(self) -> str | None:
-        return self._adapter
+        self.adapter: str | None = None
 
     def adapted(self, adapter: str) -> WorkerEngineClient:
         """A view of this client, with the same requests and worker, for a caller that selected an adapter."""
         view = copy.copy(self)
-        view._adapter = adapter
+        view.adapter = adapter
         return view
 
     @property
@@ -242,11 +230,11 @@ class WorkerEngineClient:
     def _lost(self, end: WorkerEnd, request_id: int | None) -> EngineFailure:
         if end.stall is not None and request_id is not None:
             return EngineStalled(
-                f"The engine of the model `{self._name}` made no progress and was ended"
+                f"The engine of the model `{self.name}` made no progress and was ended"
                 f" ({end.stall.phase}, {end.stall.seconds:.1f} s). Send the request again."
             )
         return EngineCrashed(
-            f"The engine of the model `{self._name}` ended before the answer was complete ({end})."
+            f"The engine of the model `{self.name}` ended before the answer was complete ({end})."
             " Send the request again."
         )
 

@@ -38,12 +38,8 @@ class Watchdog:
         self._loading = True
         self._unanswered_since: float | None = None
         self._nonce = 0
-        self._pong: Pong | None = None
+        self.pong: Pong | None = None
         self._resumed_at = -math.inf
-
-    @property
-    def pong(self) -> Pong | None:
-        return self._pong
 
     def progressed(self, now: float) -> None:
         self._progress_at = now
@@ -71,13 +67,13 @@ class Watchdog:
 
     def ponged(self, pong: Pong) -> None:
         """Only the answer to the last ping ends the silence."""
-        self._pong = pong
+        self.pong = pong
         if pong.nonce == self._nonce:
             self._unanswered_since = None
 
     def resting(self) -> bool:
         """The last pulse was idle and every ping is answered: nothing to watch unless requests are open."""
-        return self._unanswered_since is None and (self._pong is None or self._pong.phase == "idle")
+        return self._unanswered_since is None and (self.pong is None or self.pong.phase == "idle")
 
     def stall(self, now: float, oldest_request_s: float = 0.0) -> Stall | None:
         """oldest_request_s: age of the oldest open request."""
@@ -86,7 +82,7 @@ class Watchdog:
             return Stall(phase="loading", seconds=seconds) if seconds >= self._limits.load_s else None
         if self._unanswered_since is not None and now - self._unanswered_since >= self._limits.silent_s:
             return Stall(phase="silent", seconds=now - self._unanswered_since)
-        pong = self._pong
+        pong = self.pong
         if pong is None:
             return None
         phase_s = min(pong.phase_s, now - self._resumed_at)
@@ -100,7 +96,7 @@ class Watchdog:
 
     def delay_s(self) -> float:
         """Seconds to the next check: the next ping, or the limit of the current phase if that is sooner."""
-        pong = self._pong
+        pong = self.pong
         if self._loading or pong is None or pong.phase == "idle":
             return self._limits.ping_s
         return max(min(self._limits.ping_s, self._limit(pong.phase) - pong.phase_s), _MIN_DELAY_S)

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, EmbedJob
-from jan_serve.engine.embedding.last_token_scores import (
-    GROUP_TOKENS,
-    LastTokenScores,
-    group_size,
-    unread,
-)
+from jan_serve.engine.embedding.last_token_scores import GROUP_TOKENS, LastTokenScores, group_size, unread
 from jan_serve.ipc.messages import EmbedRequest
 from tests.unit.engine.branching_context import Contexts, values_after
 
