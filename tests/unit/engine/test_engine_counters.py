@@ -12,8 +12,8 @@ def test_steps_are_counted_up_to_each_bound() -> None:
     for size in sizes:
         counters.count_step(size)
     assert (counters.steps, counters.computed) == (len(sizes), sum(sizes))
-    assert counters.step_sizes[:3] == (1, 2, 1)
-    assert counters.step_sizes[-2:] == (1, 1)
+    assert counters.step_sizes[:3] == [1, 2, 1]
+    assert counters.step_sizes[-2:] == [1, 1]
 
 
 def test_long_drafts_are_counted_together() -> None:
