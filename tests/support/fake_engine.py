@@ -22,8 +22,10 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import FinishReason, Timings
@@ -92,10 +94,13 @@ class Running:
 class FakeEngine:
     """The engine thread and the reader thread of this process."""
 
-    def __init__(self, channel: BlockingChannel, raw_fd: int) -> None:
-        """raw_fd: the writing end of the channel, for invalid frames."""
+    def __init__(
+        self, channel: BlockingChannel, raw_fd: int, end: Callable[[int], NoReturn] = os._exit
+    ) -> None:
+        """raw_fd: the writing end of the channel, for invalid frames. end: ends the process with a status."""
         self.channel = channel
         self.raw_fd = raw_fd
+        self.end = end
         self.commands: queue.SimpleQueue[WorkerRequest | None] = queue.SimpleQueue()
         self.phase: tuple[Phase, float, int | None] = ("loading", time.monotonic(), None)
         self.waiting: list[Running] = []
@@ -124,7 +129,7 @@ class FakeEngine:
                 )
             else:
                 self.commands.put(request)
-        os._exit(0)
+        self.end(0)
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -170,10 +175,10 @@ class FakeEngine:
                 die(word)
         if "exit-on-load" in name:
             print("fake: cannot open the library", file=sys.stderr, flush=True)
-            os._exit(3)
+            self.end(3)
         if "raise-on-load" in name:
             print("MemoryError: fake", file=sys.stderr, flush=True)
-            os._exit(1)
+            self.end(1)
         if "hang-on-load" in name:
             threading.Event().wait()
         if "slow-load" in name:
@@ -185,7 +190,7 @@ class FakeEngine:
         ):
             if word in name:
                 self.channel.send(LoadFailed(code=error.code, payload=error.payload()))
-                os._exit(0)
+                self.end(0)
         if saved := re.search(r"saved-(\d+)MB", name):
             self.saved = int(saved.group(1)) * 1_000_000
             if load.settings.cache_ram_most is not None:
@@ -222,6 +227,8 @@ class FakeEngine:
                     self.channel.send(Tokenized(command.id, tokens, pieces))
                 case DetokenizeRequest():
                     self.detokenize(command)
+                case None:
+                    sys.exit()
                 case _:
                     raise AssertionError(f"unexpected {command}")
 

@@ -53,13 +53,18 @@ def add_model(folder: Path, name: str, content: bytes | None = None) -> Path:
 
 @contextlib.asynccontextmanager
 async def managed_app(
-    folder: Path, *, hub: str | None = None, retry_policy: RetryPolicy = QUICK, **settings: Any
+    folder: Path,
+    *,
+    hub: str | None = None,
+    retry_policy: RetryPolicy = QUICK,
+    engine: tuple[str, ...] = FAKE_ENGINE,
+    **settings: Any,
 ) -> AsyncGenerator[Managed]:
     """The application over the models in `folder`; its workers end with the block. hub: its endpoint."""
     made = Settings(data_dir=folder / ".data", models_dir=folder, **settings)
     resolver = build_resolver(made)
     sources = ModelSources(resolver, made)
-    manager = ModelManager(sources, FAKE_ENGINE, manager_limits(made))
+    manager = ModelManager(sources, engine, manager_limits(made))
     access = HubAccess(hub) if hub is not None else HubAccess()
     library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, retry_policy=retry_policy))
     app = create_app(

@@ -15,6 +15,7 @@ from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.http.sse import StreamSettings
 from tests.support.fronts import NoShutdown, serve_app
 from tests.support.managed import Managed, managed_app
+from tests.support.thread_engine import THREAD_ENGINE, thread_engines
 
 _LIMIT_S = 20.0
 
@@ -30,7 +31,7 @@ class ServedApp:
 
 @contextlib.contextmanager
 def served_app(folder: Path, **settings: Any) -> Generator[ServedApp]:
-    """`managed_app` over the models in `folder`, on a free port; it ends with the block."""
+    """`managed_app` over the models in `folder`, on a free port, with engines in threads; it ends with the block."""
     ready: list[ServedApp] = []
     started = threading.Event()
     stop: list[Callable[[], object]] = []
@@ -38,7 +39,7 @@ def served_app(folder: Path, **settings: Any) -> Generator[ServedApp]:
     async def run() -> None:
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        async with managed_app(folder, **settings) as parts:
+        async with managed_app(folder, engine=THREAD_ENGINE, **settings) as parts:
             log = RecentLog()
             lifecycle = parts.app.state.parts.lifecycle
             parts.app.include_router(log_router(log, lifecycle, StreamSettings(15.0, 60.0)))
@@ -50,12 +51,13 @@ def served_app(folder: Path, **settings: Any) -> Generator[ServedApp]:
                 await ended.wait()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), name="served app")
-    thread.start()
-    try:
-        assert started.wait(_LIMIT_S)
-        yield ready[0]
-    finally:
-        for end in stop:
-            end()
-        thread.join(_LIMIT_S)
-        assert not thread.is_alive()
+    with thread_engines():
+        thread.start()
+        try:
+            assert started.wait(_LIMIT_S)
+            yield ready[0]
+        finally:
+            for end in stop:
+                end()
+            thread.join(_LIMIT_S)
+            assert not thread.is_alive()

@@ -24,6 +24,7 @@ from jan_serve.store.hub.references import HubReference
 from jan_serve.store.hub.repository import HubFile, HubModel
 from jan_serve.store.index import ModelRecord, Source
 from tests.support.managed import Managed, add_model, managed_app
+from tests.support.thread_engine import THREAD_ENGINE, thread_engines
 from tests.unit.store.gguf_builder import GgufBytes, strings_key, uint_key
 
 pytestmark = pytest.mark.anyio
@@ -37,8 +38,9 @@ NO_CONTROL: Any = SimpleNamespace()
 @pytest.fixture
 async def managed(tmp_path: Path) -> AsyncGenerator[Managed]:
     add_model(tmp_path, "m", CONTENT)
-    async with managed_app(tmp_path) as made:
-        yield made
+    with thread_engines():
+        async with managed_app(tmp_path, engine=THREAD_ENGINE) as made:
+            yield made
 
 
 def store_of(managed: Managed) -> ModelStore:
