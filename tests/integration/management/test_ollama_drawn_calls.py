@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 import pytest
 import schemathesis
 
-from jan_serve.dialects.lmstudio.dialect import lmstudio_dialect
-from jan_serve.dialects.ollama.dialect import ollama_dialect
+from jan_serve.dialects.registry import DIALECTS
 from tests.integration.store.conftest import FILE, REPO
 from tests.support.drawn_calls import CHECKS, draw_calls
 from tests.support.drawn_management import document, serving_in_thread
@@ -40,9 +39,7 @@ _SCHEMATHESIS: Any = schemathesis
 
 @pytest.fixture(scope="module")
 def operations() -> Any:
-    return _SCHEMATHESIS.openapi.from_dict(document(ollama_dialect, lmstudio_dialect)).include(
-        path_regex="^/api/"
-    )
+    return _SCHEMATHESIS.openapi.from_dict(document(*DIALECTS)).include(path_regex="^/api/")
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,49 +11,11 @@ import opentelemetry.metrics
 import opentelemetry.trace
 import pytest
 
-import jan_serve
 from jan_serve.api import app
 from tests.support.documented import document
 from tests.support.fronts import refused
 
 pytestmark = pytest.mark.anyio
-_APP = str(Path(jan_serve.__file__).parent.parent)
-
-
-def test_the_front_does_not_import_llama_cpp() -> None:
-    """A native crash or a gigabyte of library must stay in the worker."""
-    code = (
-        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.api.app, jan_serve.api.server;"
-        " print(sorted(sys.modules.keys() & {'llama_cpp', 'numpy', 'llguidance', 'jan_serve.engine'}))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.strip() == "[]"
-
-
-def test_a_server_starts_without_the_handlers_of_its_protocols() -> None:
-    """Each is imported by the first request to its paths. Imports are most of a start."""
-    code = (
-        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.cli.commands.serve, jan_serve.api.server;"
-        " print(*sorted(m for m in sys.modules if m.startswith('jan_serve.dialects.') and"
-        " m.endswith(('.routes', '.wire', '.wire_common'))), *sorted(sys.modules.keys() & {'httpx2',"
-        " 'huggingface_hub', 'prompt_toolkit', 'jinja2', 'ruamel', 'requests', 'rich'}))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.strip() == ""
-
-
-_MOST_MODULES = 369
-"""Of ours, when a server listens. Each takes half a millisecond: a start without models is little else than imports."""
-
-
-def test_a_server_starts_with_few_modules() -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.cli.server.head_start, jan_serve.cli.main,"
-        " jan_serve.cli.app, jan_serve.cli.commands.serve, jan_serve.api.server, jan_serve.control.control_plane;"
-        " print(sum(name.startswith('jan_serve.') for name in sys.modules))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert int(run.stdout) <= _MOST_MODULES
 
 
 async def test_no_request_asks_for_telemetry(
@@ -72,16 +31,6 @@ async def test_no_request_asks_for_telemetry(
         monkeypatch.setattr(module, name, lambda name=name: asked.append(name))
     assert (await client.get("/health")).status_code == 200
     assert asked == []
-
-
-@pytest.mark.parametrize("module", ["engine.worker", "helpers.work.rendering", "helpers.work.compiling"])
-def test_the_other_processes_have_no_event_loop(module: str) -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.{module};"
-        " print(*sorted(sys.modules.keys() & {'asyncio', 'fastapi', 'pydantic', 'rich', 'typer'}))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.strip() == ""
 
 
 def test_what_the_document_refers_to_is_there() -> None:

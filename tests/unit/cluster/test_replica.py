@@ -2,86 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from jan_serve.cluster import replica as replica_module
-from jan_serve.cluster.child import ChildEnded
 from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.replica import NoWay, Replica, Unhealthy, listening_host, server_settings
-from tests.support.fake_proxy import FakeProxy, fake_proxy
-from tests.support.fake_replica import COMMAND
-
-
-@pytest.fixture
-def proxy() -> Generator[FakeProxy]:
-    with fake_proxy() as fake:
-        yield fake
-
-
-class Waits:
-    """In place of sleeping: the proxy's next answers, in turn. `url` is known when the replica asks for the first."""
-
-    def __init__(self, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.steps: list[Callable[[str], None]] = []
-        self.count = 0
-        self._url = ""
-        url_of = replica_module.Child.url
-
-        def remember(child: replica_module.Child) -> str:
-            self._url = url_of(child)
-            return self._url
-
-        monkeypatch.setattr(replica_module.Child, "url", remember)
-
-    def __call__(self, seconds: float) -> None:
-        self.steps[self.count](self._url)
-        self.count += 1
-
-
-@pytest.fixture
-def waits(proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch) -> Waits:
-    return Waits(proxy, monkeypatch)
-
-
-def content(proxy: FakeProxy, folder: Path, **serve: Any) -> dict[str, Any]:
-    replicas = {"drain_s": 5, "slots": 3}
-    own = {"notes": str(folder), **serve}
-    return {"proxy_url": proxy.url, "proxy_key": "KEY", "replicas": replicas, "serve": own}
-
-
-def test_it_runs_when_the_proxy_would_send_requests(proxy: FakeProxy, waits: Waits, tmp_path: Path) -> None:
-    waits.steps = [
-        lambda url: setattr(proxy, "nodes", None),
-        lambda url: proxy.show(url, routable=False),
-        lambda url: proxy.show(url + "0"),
-        lambda url: proxy.show(url + "/lmdeploy"),
-    ]
-    replica = Replica(content(proxy, tmp_path, open_requests=2), COMMAND, waits)
-    assert waits.count == 4
-    assert set(proxy.keys) == {"Bearer KEY"}
-    replica.check_health()
-    assert replica.record_autoscaling_stats() == {"open_requests": 2, "slots": 3}
-    replica.__del__()
-    assert (tmp_path / "ended").exists()
-    with pytest.raises(Unhealthy):
-        replica.check_health()
-
-
-def test_a_server_that_ends_meanwhile_ends_the_wait(proxy: FakeProxy, tmp_path: Path) -> None:
-    with pytest.raises(ChildEnded, match="the settings came"):
-        Replica(content(proxy, tmp_path, fails=True), COMMAND)
-
-
-def test_a_server_that_does_not_answer_is_ill(proxy: FakeProxy, waits: Waits, tmp_path: Path) -> None:
-    waits.steps = [proxy.show]
-    replica = Replica(content(proxy, tmp_path, silent=True), COMMAND, waits)
-    with pytest.raises(Unhealthy, match="no answer"):
-        replica.check_health()
-    replica.__del__()
+from jan_serve.cluster.replica import NoWay, listening_host, server_settings
 
 
 def test_the_server_listens_only_where_the_proxy_is() -> None:

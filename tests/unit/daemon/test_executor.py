@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains, run_command
+from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains
 from jan_serve.daemon.plan import Command, Plan, UnitFile
 
 
@@ -123,14 +122,6 @@ def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
     raw = (tmp_path / "task.xml").read_bytes()
     assert raw.decode("utf-16") == "<a/>\r\n"
     assert raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-
-
-def test_run_command_returns_status_and_output() -> None:
-    assert run_command([sys.executable, "-c", "print(1)"]) == CommandResult(0, "1\n")
-    done = run_command([sys.executable, "-c", "import sys; sys.exit('no')"])
-    assert (done.status, done.output.strip()) == (1, "no")
-    with pytest.raises(ServiceFailed, match="jan-serve-absent is not installed"):
-        run_command(["jan-serve-absent"])
 
 
 def test_contains_finds_text_in_an_existing_file(tmp_path: Path) -> None:

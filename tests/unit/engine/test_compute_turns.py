@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -200,20 +199,6 @@ def test_a_turn_ends_with_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no"), turns:
         raise ValueError("no")
     assert not is_locked(tmp_path / "cores.lock")
-
-
-def test_a_turn_ends_with_its_process(tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path; from jan_serve.engine.compute_turns import ComputeTurns\n"
-        "with ComputeTurns(1000, Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline()
-        assert is_locked(tmp_path / "cores.lock")
-        process.kill()
-    with ComputeTurns(LARGE, tmp_path):
-        pass
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ import contextlib
 import os
 import resource
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
 
@@ -119,35 +117,6 @@ def test_sending_to_a_front_that_is_gone_is_a_broken_pipe(wire: Wire) -> None:
     wire.from_worker = -1
     with pytest.raises(BrokenPipeError):
         wire.channel.send(LoadProgress(0.5))
-
-
-TAKE_OVER = """
-import os, subprocess, sys
-copy = os.dup2(1, 9)
-from jan_serve.ipc.channel import take_over_stdio
-from jan_serve.ipc.messages import Detokenized
-channel = take_over_stdio()
-print("from print", flush=True)
-os.write(1, b"from native code\\n")
-subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
-assert not os.get_inheritable(copy), "a copy of the pipe reaches children"
-assert os.read(0, 1) == b"", "stdin is still the pipe"
-request = channel.receive()
-channel.send(Detokenized(1, repr(request)))
-assert channel.receive() is None
-"""
-
-
-def test_taking_over_stdio_keeps_prints_out_of_the_pipe() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TAKE_OVER],
-        input=codec.encode_request(PingRequest(42)),
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout == codec.encode_event(Detokenized(1, repr(PingRequest(42))))
-    assert done.stderr.decode().split("\n") == ["from print", "from native code", "from a child", ""]
 
 
 class Ends:

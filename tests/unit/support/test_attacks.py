@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.attacks import Health, asked_for_health, read_health
-from tests.support.processes import wait_until, zombies
+from tests.support.attacks import Health, read_health
 
 
 def test_a_line_that_is_cut_short_is_no_answer() -> None:
@@ -18,9 +17,3 @@ def test_a_line_that_is_cut_short_is_no_answer() -> None:
 def test_another_line_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"unpack|invalid literal"):
         list(read_health([line]))
-
-
-def test_an_asking_process_that_ends_by_itself_is_noticed() -> None:
-    no_port = 1 << 64
-    with pytest.raises(AssertionError, match="by itself"), asked_for_health(no_port):
-        wait_until(lambda: bool(zombies()))

@@ -31,7 +31,13 @@ class Recorded:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_operation_that_fails_is_named_and_the_others_are_drawn() -> None:
+@pytest.mark.parametrize("draws", [None, "10"])
+def test_an_operation_that_fails_is_named_and_the_others_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, draws: str | None
+) -> None:
+    monkeypatch.delenv("TEST_DRAWS", raising=False)
+    if draws is not None:
+        monkeypatch.setenv("TEST_DRAWS", draws)
     app = FastAPI()
 
     @app.get("/broken")
@@ -52,4 +58,6 @@ def test_an_operation_that_fails_is_named_and_the_others_are_drawn() -> None:
     openapi: Any = schemathesis.openapi
     draw_calls(openapi.from_asgi("/openapi.json", app), 10, recorded, answer)
     assert recorded.failed == {"GET /broken": True, "GET /whole": False}
-    assert min(calls.values()) > 10, "the bounds of schemas are tried besides the draws"
+    assert (calls["/whole"] > 10) == (draws is not None), (
+        "TEST_DRAWS tries the bounds of schemas besides the draws"
+    )

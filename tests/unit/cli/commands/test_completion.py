@@ -68,18 +68,6 @@ def test_serve_is_not_started_by_the_tab_key(run: Run, monkeypatch: pytest.Monke
 
 _CLEAR_LINE = "\x15"
 
-BASH = """
-source "$1"
-press() {
-    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
-    _jan_serve_completion jan-serve
-    echo "${COMPREPLY[*]}"
-}
-press jan-serve tok
-press jan-serve run my
-press jan-serve tokenize --co
-"""
-
 
 @pytest.fixture
 def program(tmp_path: Path) -> dict[str, str]:
@@ -89,22 +77,6 @@ def program(tmp_path: Path) -> dict[str, str]:
     file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m jan_serve "$@"\n')
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
     return {**os.environ, "PATH": f"{file.parent}{os.pathsep}{os.environ['PATH']}"}
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_in_bash(run: Run, models: Path, tmp_path: Path, program: dict[str, str]) -> None:
-    script = tmp_path / "jan-serve.bash"
-    script.write_text(run("completion", "bash").out)
-    done = subprocess.run(
-        ["bash", "--norc", "-c", BASH, "bash", str(script)],
-        env=program,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout.splitlines() == ["tokenize", "my-model", "--count --config"]
-    assert done.stderr == ""
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")

@@ -7,7 +7,6 @@ import http.server
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Generator
@@ -27,7 +26,6 @@ from jan_serve.cli.server.listen import (
     url_of,
 )
 from jan_serve.dialects.health import Health
-from tests.support.deadline import deadline
 
 HOST = "127.0.0.1"
 HEALTH = Health(
@@ -152,30 +150,6 @@ def test_other_http_servers_are_not_jan_serve(body: bytes) -> None:
 )
 def test_our_command_lines(command: list[str], ours: bool) -> None:
     assert is_our_command(command) is ours
-
-
-def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
-    """A jan-serve that has the port and is still starting answers no HTTP yet."""
-    code = (
-        "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"
-        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        with deadline(process):
-            port = int(process.stdout.readline())
-        with pytest.MonkeyPatch.context() as patch:
-
-            def is_the_code_above(command: list[str]) -> bool:
-                return code in command
-
-            patch.setattr("jan_serve.cli.server.listen.is_our_command", is_the_code_above)
-            holder = find_holder(HOST, port)
-        process.communicate("", timeout=60)
-    assert (holder.is_jan_serve, holder.pid) == (True, process.pid)
-    assert holder.description == f"jan-serve (pid {process.pid})"
 
 
 def test_of_two_starts_at_once_exactly_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from jan_serve.store.files.process_folder import ProcessFolder
-
-LIVES = """
-import sys
-from pathlib import Path
-from jan_serve.store.files.process_folder import ProcessFolder
-folder = ProcessFolder(Path(sys.argv[1]))
-print(folder.path(), flush=True)
-sys.stdin.read()
-"""
 
 
 def folders(root: Path) -> set[Path]:
@@ -48,23 +38,6 @@ def test_two_users_of_one_root_have_folders_of_their_own(tmp_path: Path) -> None
     one.close()
     assert folders(tmp_path) == {other.path()}
     other.close()
-
-
-def test_a_dead_process_leaves_nothing_and_a_live_one_keeps_its_folder(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LIVES, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        theirs = Path(process.stdout.readline().strip())
-        ours = ProcessFolder(tmp_path)
-        assert {theirs, ours.path()} == folders(tmp_path)
-        ours.close()
-        process.kill()
-        process.wait(60)
-        assert theirs.is_dir()
-        assert folders(tmp_path) == {theirs}
-        again = ProcessFolder(tmp_path)
-        assert {again.path()} == folders(tmp_path)
-        again.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 from jan_serve.errors import InsufficientStorage, InvalidRequest, StoreError
 from jan_serve.store.gguf import weight_update
 from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
-from tests.support.deadline import deadline
 from tests.unit.store.gguf_builder import F32, GgufBytes, Tensor, string_key, uint_key
 
 NORM = Tensor("blk.0.norm.weight", (5,), F32, struct.pack("<5f", 1, 2, 3, 4, 5))
@@ -167,29 +164,6 @@ def test_processes_of_one_number_leave_each_others_weights_alone(base: Path, tmp
     assert [model.path.exists() for model in merged] == [False, True]
     servers[0].add(base, part(NORM))
     assert merged[1].path.exists()
-
-
-def test_weights_of_a_process_that_lives_stay(base: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys, pathlib; from jan_serve.store.files.process_folder import ProcessFolder;"
-        "own = ProcessFolder(pathlib.Path(sys.argv[1])); folder = own.path();"
-        "(folder / 'updated-1.gguf').touch(); print(folder, flush=True); sys.stdin.read()"
-    )
-    other = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "updates")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with other:
-        assert other.stdout is not None
-        with deadline(other):
-            served = Path(other.stdout.readline().strip()) / "updated-1.gguf"
-        WeightUpdate(tmp_path / "updates").add(base, part(NORM))
-        assert served.exists()
-        other.kill()
-    WeightUpdate(tmp_path / "updates").add(base, part(NORM))
-    assert not served.parent.exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.placement import PlacedPart
-from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.memory.footprint import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
@@ -23,11 +20,10 @@ from jan_serve.supervisor.models.model_slot import (
     memory_while_loading,
 )
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
-from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
+from jan_serve.supervisor.workers.worker_process import WorkerProcess
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE
 from tests.support.fake_client import fake_facts
-from tests.support.processes import children
 
 pytestmark = pytest.mark.anyio
 
@@ -145,38 +141,3 @@ async def test_as_the_eviction_policy_sees_it() -> None:
     made.retiring = False
     made.state = SlotState.GONE
     assert made.occupant(retention).leaving
-
-
-async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
-    changed = asyncio.Event()
-    worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
-    assert made.outcome is None
-    made.load(lambda: None)
-    await changed.wait()
-    assert isinstance(made.outcome, WorkerEnd) and not made.outcome.requested
-    assert str(made.outcome) == "could not be started (No such file or directory)"
-    await made.stop()
-
-
-async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
-    changed = asyncio.Event()
-    worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
-    source = ModelSource(name="m", path="/models/\udcff.gguf")
-    made = ModelSlot(source, NEEDS, worker, changed.set, TurnedClock())
-    made.load(lambda: pytest.fail("the worker does not have it"))
-    async with asyncio.timeout(30):
-        await changed.wait()
-    assert isinstance(made.outcome, ProtocolError)
-    await made.stop()
-    assert (made.state, children()) == (SlotState.GONE, [])
-
-
-async def test_a_stop_during_the_load_frees_the_memory_once() -> None:
-    made, _ = slot()
-    made.load(lambda: None)
-    stopping = made.stop()
-    assert made.stop() is stopping
-    assert (made.state, made.gone.is_set()) == (SlotState.STOPPING, False)
-    await stopping
-    assert (made.state, made.gone.is_set()) == (SlotState.GONE, True)

@@ -427,7 +427,7 @@ async def test_a_load_that_stops_memory_from_being_free_is_counted_while_it_goes
         assert m.loaded() == {"b"}
 
 
-async def _tokens(client: WorkerEngineClient) -> tuple[int, ...]:
+async def _tokens(client: WorkerEngineClient) -> list[int]:
     return (await client.tokenize(TokenizeRequest(id=client.next_id(), text="abc"))).tokens
 
 

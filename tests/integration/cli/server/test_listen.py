@@ -1,0 +1,39 @@
+"""Opening the port: only one start succeeds, and the error names the holder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jan_serve.cli.server.listen import (
+    find_holder,
+)
+from tests.support.deadline import deadline
+
+HOST = "127.0.0.1"
+
+
+def test_a_listener_that_does_not_answer_is_found_by_its_process() -> None:
+    """A jan-serve that has the port and is still starting answers no HTTP yet."""
+    code = (
+        "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        with deadline(process):
+            port = int(process.stdout.readline())
+        with pytest.MonkeyPatch.context() as patch:
+
+            def is_the_code_above(command: list[str]) -> bool:
+                return code in command
+
+            patch.setattr("jan_serve.cli.server.listen.is_our_command", is_the_code_above)
+            holder = find_holder(HOST, port)
+        process.communicate("", timeout=60)
+    assert (holder.is_jan_serve, holder.pid) == (True, process.pid)
+    assert holder.description == f"jan-serve (pid {process.pid})"

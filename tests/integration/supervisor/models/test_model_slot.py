@@ -1,0 +1,78 @@
+"""A slot's memory, its keep-alive, and whether it takes requests; a worker that cannot be started."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from jan_serve.core.models.model_source import ModelSource
+from jan_serve.errors import ProtocolError
+from jan_serve.ipc.messages import EngineSettings, Pong
+from jan_serve.store.memory.footprint import Footprint
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.models.model_slot import (
+    ModelSlot,
+    SlotState,
+)
+from jan_serve.supervisor.models.source_resolver import LoadNeeds
+from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
+from tests.support.clock import TurnedClock
+from tests.support.engines import FAKE_ENGINE
+from tests.support.processes import children
+
+pytestmark = pytest.mark.anyio
+SIZE = Footprint(weights=100, context=40, least_context=10, working=20, on_device=30)
+NEEDS = LoadNeeds(EngineSettings(), SIZE)
+
+
+class Pulse(WorkerProcess):
+    """A worker that is not started; its pulse is the test's."""
+
+    last: Pong | None = None
+
+    @property
+    def pong(self) -> Pong | None:
+        return self.last
+
+
+def slot(command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None) -> tuple[ModelSlot, Pulse]:
+    worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
+    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock())
+    return made, worker
+
+
+async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
+    changed = asyncio.Event()
+    worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
+    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
+    assert made.outcome is None
+    made.load(lambda: None)
+    await changed.wait()
+    assert isinstance(made.outcome, WorkerEnd) and not made.outcome.requested
+    assert str(made.outcome) == "could not be started (No such file or directory)"
+    await made.stop()
+
+
+async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
+    changed = asyncio.Event()
+    worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
+    source = ModelSource(name="m", path="/models/\udcff.gguf")
+    made = ModelSlot(source, NEEDS, worker, changed.set, TurnedClock())
+    made.load(lambda: pytest.fail("the worker does not have it"))
+    async with asyncio.timeout(30):
+        await changed.wait()
+    assert isinstance(made.outcome, ProtocolError)
+    await made.stop()
+    assert (made.state, children()) == (SlotState.GONE, [])
+
+
+async def test_a_stop_during_the_load_frees_the_memory_once() -> None:
+    made, _ = slot()
+    made.load(lambda: None)
+    stopping = made.stop()
+    assert made.stop() is stopping
+    assert (made.state, made.gone.is_set()) == (SlotState.STOPPING, False)
+    await stopping
+    assert (made.state, made.gone.is_set()) == (SlotState.GONE, True)

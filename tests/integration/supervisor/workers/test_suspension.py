@@ -1,0 +1,92 @@
+"""The machine slept: a worker that was suspended together with its server is not stalled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.errors import EngineStalled
+from jan_serve.ipc.messages import Chunk, EngineRequest, LoadModel
+from jan_serve.supervisor.limits import WorkerLimits
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+from jan_serve.supervisor.workers.worker_process import WorkerProcess
+from tests.support.engines import FAKE_ENGINE
+from tests.support.processes import until
+
+QUICK = WorkerLimits(ping_s=0.02, silent_s=1.0, stop_s=0.2)
+HOUR = 3600.0
+
+
+class Sleep:
+    """A clock that can be put forward, as those of machines that count their sleep."""
+
+    def __init__(self) -> None:
+        self._slept_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._slept_s
+
+    def wake_after(self, seconds: float) -> None:
+        """The machine wakes up now."""
+        self._slept_s += seconds
+
+
+@contextlib.asynccontextmanager
+async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
+    """A worker and a stream of 100 pieces that has begun; its result is how many came."""
+    begun, pieces = asyncio.Event(), 0
+
+    async def read() -> int:
+        nonlocal pieces
+        request = EngineRequest(id=client.next_id(), prompt=("!stream 100 10ms",))
+        async for event in client.generate(request):
+            # Of chunks that nobody has taken yet one is made; each piece is a word.
+            pieces += len(event.text.split()) if isinstance(event, Chunk) else 0
+            begun.set()
+        return pieces
+
+    worker = WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None, clock=clock)
+    await worker.start(LoadModel(path="tiny.gguf"))
+    try:
+        await until(lambda: worker.outcome is not None)
+        assert isinstance(worker.outcome, ModelFacts)
+        client = WorkerEngineClient("tiny", worker.outcome, worker)
+        worker.listen(client)
+        stream = asyncio.create_task(read())
+        await asyncio.wait_for(begun.wait(), 20)
+        yield worker, stream
+    finally:
+        await worker.stop()
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_stream_goes_on_after_a_night() -> None:
+    clock = Sleep()
+    async with streaming(clock) as (worker, stream):
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        clock.wake_after(12 * HOUR)
+        os.kill(worker.pid, signal.SIGCONT)
+        assert await asyncio.wait_for(stream, 20) == 100
+        assert worker.end is None
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_worker_that_does_not_wake_up_is_ended() -> None:
+    clock = Sleep()
+    async with streaming(clock) as (worker, stream):
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        clock.wake_after(12 * HOUR)
+        with pytest.raises(EngineStalled, match="silent"):
+            await asyncio.wait_for(stream, 20)
+        assert worker.end is not None
