@@ -82,12 +82,12 @@ def explain(constraint: JsonSchemaConstraint, *, most_steps: int = MOST_STEPS) -
         if isinstance(error, GrammarTooComplex):
             lines.append(f"steps until then: {spent():,} of {MAX_STEPS:,}")
         change = smallest_change(constraint, error, most_steps=most_steps)
-        lines.append(f"it compiles {change.line()}" if change else "no change of a single keyword was found")
+        lines.append(f"it compiles {change.line()}" if change else "changing one keyword does not fix it")
         return Explanation(False, tuple(lines))
     lines = ["compiles", *cost_lines(cost)]
     ordered = ordered_objects(constraint.schema)
     if ordered:
-        shown = ", ".join(pointer or "/" for pointer in ordered[:_SHOWN])
+        shown = ", ".join(pointer or "the top-level object" for pointer in ordered[:_SHOWN])
         more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-        lines.append(f"properties come in the order of `properties`: {shown}{more}")
+        lines.append(f"keys are written in the order in which `properties` lists them: {shown}{more}")
     return Explanation(True, tuple(lines))

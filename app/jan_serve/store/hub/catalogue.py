@@ -69,10 +69,11 @@ class Catalogue:
             hint = (
                 f"Did you mean {', '.join(near)}?"
                 if near
-                else "`jan-serve pull --list` shows the names that are."
+                else "`jan-serve pull --list` shows the catalogue."
             )
             raise HubNotFound(
-                f"`{text}` is no name of the catalogue, and models of the hub are named org/repo. {hint}",
+                f"There is no model `{text}` in the catalogue. {hint} For any other model, give its Hugging Face name: "
+                "org/repo.",
                 param="model",
             )
         if tag and tag.casefold() not in (entry.quantization.casefold(), "latest"):
