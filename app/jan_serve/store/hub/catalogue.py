@@ -67,9 +67,7 @@ class Catalogue:
             near = difflib.get_close_matches(name.casefold(), list(self._entries), n=3, cutoff=0.5)
             near = near or [known for known in self._entries if name.casefold() in known][:3]
             hint = (
-                f"Did you mean {', '.join(near)}?"
-                if near
-                else "`jan-serve pull --list` shows the catalogue."
+                f"Did you mean {', '.join(near)}?" if near else "`jan-serve pull --list` shows the catalogue."
             )
             raise HubNotFound(
                 f"There is no model `{text}` in the catalogue. {hint} For any other model, give its Hugging Face name: "
