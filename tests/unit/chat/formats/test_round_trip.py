@@ -48,34 +48,30 @@ def written(chat_format: ChatFormat, calls: list[tuple[str, dict[str, Any]]]) ->
 
 
 @all_formats
-@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
-def test_calls_are_read_as_they_were_written(
-    chat_format: ChatFormat, calls: list[tuple[str, dict[str, Any]]]
-) -> None:
-    answer = parse_everywhere(chat_format, written(chat_format, calls))
-    assert answer.values() == calls
-    assert (answer.text, answer.reasoning) == ("", "")
+def test_calls_are_read_as_they_were_written(chat_format: ChatFormat) -> None:
+    for calls in CALLS.values():
+        answer = parse_everywhere(chat_format, written(chat_format, calls))
+        assert answer.values() == calls
+        assert (answer.text, answer.reasoning) == ("", "")
 
 
 def assert_nothing_of_a_cut_call_is_text(
     chat_format: ChatFormat, before: str, calls: list[tuple[str, dict[str, Any]]], text: str = ""
 ) -> None:
-    """At every place of the calls, and whether the text came at once or by characters."""
+    """At every place of the calls; at every fourth, also where the text came by characters."""
     whole = before + written(chat_format, calls)
     for at in range(len(before), len(whole)):
         answer = parse(chat_format, [whole[:at]], cut=True)
-        assert answer == parse(chat_format, list(whole[:at]), cut=True)
+        assert at % 4 or answer == parse(chat_format, list(whole[:at]), cut=True)
         assert answer.text.rstrip() == text, f"{whole[:at]!r} shows {answer.text!r}"
         assert answer.reasoning in ("", "Hm.")
         assert [name for name, _ in calls][: len(answer.calls)] == [name for name, _ in answer.calls]
 
 
 @all_formats
-@pytest.mark.parametrize("calls", CALLS.values(), ids=CALLS)
-def test_nothing_of_a_cut_call_is_text(
-    chat_format: ChatFormat, calls: list[tuple[str, dict[str, Any]]]
-) -> None:
-    assert_nothing_of_a_cut_call_is_text(chat_format, "", calls)
+def test_nothing_of_a_cut_call_is_text(chat_format: ChatFormat) -> None:
+    for kind in ("hard text", "no arguments", "nested", "two"):
+        assert_nothing_of_a_cut_call_is_text(chat_format, "", CALLS[kind])
 
 
 @thinking_formats
