@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of the time: one process more than cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page
+LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page tests/integration/rpc/test_silent_peer.py
 # Calls drawn from the API's documents, and sizes of the kernels' operations, of which test-long draws more.
 DRAWN_TESTS := tests/integration/kernels tests/contract/test_openapi_fuzz.py tests/integration/http/test_schemathesis.py tests/integration/management/test_ollama_drawn_calls.py
 
