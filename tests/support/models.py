@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,105 +22,36 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("models")
 
 
-@pytest.fixture(scope="session")
-def tiny_llama(model_folder: Path) -> Path:
-    """A chat model of 512 tokens of context with a byte-level vocabulary; greedy runs go on until their limit."""
-    path = model_folder / "tiny-llama.gguf"
-    fixtures.write_tiny_llama(path)
+def _file(name: str, write: Callable[..., object], **options: Any) -> Any:
+    """The fixture of a file, which is written when a test first asks for it."""
+
+    @pytest.fixture(scope="session", name=name.replace("-", "_"))
+    def path(model_folder: Path) -> Path:
+        path = model_folder / f"{name}.gguf"
+        write(path, **options)
+        return path
+
     return path
 
 
-@pytest.fixture(scope="session")
-def exact_llama(model_folder: Path) -> Path:
-    """`tiny_llama` with F32 weights: with EXACT settings, answers do not depend on other requests."""
-    path = model_folder / "exact-llama.gguf"
-    fixtures.write_tiny_llama(path, quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def exact_recurrent(model_folder: Path) -> Path:
-    """A Mamba model of F32 weights."""
-    path = model_folder / "exact-recurrent.gguf"
-    fixtures.write_tiny_recurrent(path, quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def exact_hybrid(model_folder: Path) -> Path:
-    """An LFM2 model of F32 weights: recurrent layers and one attention layer."""
-    path = model_folder / "exact-hybrid.gguf"
-    fixtures.write_tiny_hybrid(path, quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def exact_sliding(model_folder: Path) -> Path:
-    """A Cohere2 model of F32 weights: three blocks attend to 32 tokens, the fourth to all."""
-    path = model_folder / "exact-sliding.gguf"
-    fixtures.write_tiny_sliding(path, quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def tiny_bert(model_folder: Path) -> Path:
-    """An embedding model with mean pooling."""
-    path = model_folder / "tiny-bert.gguf"
-    fixtures.write_tiny_bert(path)
-    return path
-
-
-@pytest.fixture(scope="session")
-def exact_gemma_embedding(model_folder: Path) -> Path:
-    """An encoder of F32 weights whose file does not declare non-causal attention."""
-    path = model_folder / "exact-gemma-embedding.gguf"
-    fixtures.write_tiny_gemma_embedding(path, quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def tiny_bert_cls(model_folder: Path) -> Path:
-    """An embedding model with CLS pooling, of the same weights as `tiny_bert`."""
-    path = model_folder / "tiny-bert-cls.gguf"
-    fixtures.write_tiny_bert(path, pooling="cls")
-    return path
-
-
-@pytest.fixture(scope="session")
-def tiny_reranker(model_folder: Path) -> Path:
-    """A reranker: one score per input."""
-    path = model_folder / "tiny-reranker.gguf"
-    fixtures.write_tiny_bert(path, pooling="rank")
-    return path
-
-
-@pytest.fixture(scope="session")
-def tiny_judge(model_folder: Path) -> Path:
-    """A decoder that scores: `yes` or `no` after the last token."""
-    path = model_folder / "tiny-judge.gguf"
-    fixtures.write_tiny_judge(path, quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def exact_reranker(model_folder: Path) -> Path:
-    """`tiny_reranker` with F32 weights."""
-    path = model_folder / "exact-reranker.gguf"
-    fixtures.write_tiny_bert(path, pooling="rank", quantize=False)
-    return path
-
-
-@pytest.fixture(scope="session")
-def decoder_reranker(model_folder: Path) -> Path:
-    """A decoder of F32 weights with a scoring head for `yes` and `no` and a template for pairs."""
-    path = model_folder / "decoder-reranker.gguf"
-    write_decoder_reranker(path, head=True)
-    return path
-
-
-@pytest.fixture(scope="session")
-def writing_reranker(model_folder: Path) -> Path:
-    """A decoder of F32 weights with a template for pairs, which has no head: it writes `yes` or `no`."""
-    path = model_folder / "writing-reranker.gguf"
-    write_decoder_reranker(path, head=False)
-    return path
+# A chat model of 512 tokens of context with a byte-level vocabulary; greedy runs go on until their limit. With F32
+# weights and EXACT settings, answers do not depend on other requests.
+tiny_llama = _file("tiny-llama", fixtures.write_tiny_llama)
+exact_llama = _file("exact-llama", fixtures.write_tiny_llama, quantize=False)
+# Mamba; LFM2 with recurrent layers and one attention layer; Cohere2, of which three blocks attend to 32 tokens and the
+# fourth to all.
+exact_recurrent = _file("exact-recurrent", fixtures.write_tiny_recurrent, quantize=False)
+exact_hybrid = _file("exact-hybrid", fixtures.write_tiny_hybrid, quantize=False)
+exact_sliding = _file("exact-sliding", fixtures.write_tiny_sliding, quantize=False)
+# Embedding models with mean and, of the same weights, CLS pooling; an encoder whose file does not declare non-causal
+# attention; rerankers with one score per input.
+tiny_bert = _file("tiny-bert", fixtures.write_tiny_bert)
+tiny_bert_cls = _file("tiny-bert-cls", fixtures.write_tiny_bert, pooling="cls")
+exact_gemma_embedding = _file("exact-gemma-embedding", fixtures.write_tiny_gemma_embedding, quantize=False)
+tiny_reranker = _file("tiny-reranker", fixtures.write_tiny_bert, pooling="rank")
+exact_reranker = _file("exact-reranker", fixtures.write_tiny_bert, pooling="rank", quantize=False)
+# Decoders: scoring `yes` or `no` after the last token; a scoring head for both and a template for pairs; that template
+# without a head, which writes the word.
+tiny_judge = _file("tiny-judge", fixtures.write_tiny_judge, quantize=False)
+decoder_reranker = _file("decoder-reranker", write_decoder_reranker, head=True)
+writing_reranker = _file("writing-reranker", write_decoder_reranker, head=False)

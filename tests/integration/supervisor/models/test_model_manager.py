@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -118,14 +117,6 @@ async def test_the_same_model_for_many_at_once_is_loaded_once(tmp_path: Path) ->
         answers = await asyncio.gather(*(ask(manager, "fake", "!pid") for _ in range(20)))
         assert len(set(answers)) == 1
         assert status(manager, "fake").loads_total == 1
-
-
-async def test_parallel_requests_get_their_own_answers(tmp_path: Path) -> None:
-    async with fake_manager(tmp_path) as manager:
-        prompts = [f"!say answer {number} é模😀" for number in range(32)]
-        for _ in range(3):
-            answers = await asyncio.gather(*(ask(manager, "fake", prompt) for prompt in prompts))
-            assert [f"!say {answer}" for answer in answers] == prompts
 
 
 async def test_an_unknown_model_is_refused_and_starts_nothing(tmp_path: Path) -> None:
@@ -341,16 +332,6 @@ async def test_many_clients_cannot_grow_the_queue_beyond_twice_its_limit(tmp_pat
         assert await asyncio.gather(*in_time) == ["0 done"] * 5
 
 
-async def test_leaving_a_stream_frees_its_place_in_the_engine(tmp_path: Path) -> None:
-    settings = EngineSettings(parallel=1)
-    async with fake_manager(tmp_path, settings=settings) as manager, manager.lease(None) as client:
-        request = EngineRequest(id=client.next_id(), prompt=("!stream 1000000 1ms",))
-        async with aclosing(client.generate(request)) as stream:
-            await anext(stream)
-            await anext(stream)
-        assert await asyncio.wait_for(generate(client, "!say free"), 5) == "free"
-
-
 async def test_other_calls_go_on_beside_a_stream(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     async with fake_manager(tmp_path) as manager:
@@ -362,48 +343,6 @@ async def test_other_calls_go_on_beside_a_stream(tmp_path: Path) -> None:
             assert tokenized.tokens == (97, 98)
         await asyncio.to_thread(gate.open)
         assert await stream == "0 done"
-
-
-async def test_draining_refuses_new_requests_and_lets_running_ones_finish(tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    async with fake_manager(tmp_path) as manager:
-        running = asyncio.create_task(ask(manager, None, f"!gate {gate.path}"))
-        await until(lambda: any(m.leases for m in manager.snapshot().models))
-        stopping = asyncio.create_task(manager.shutdown(30))
-        await asyncio.sleep(0)
-        assert manager.draining and manager.snapshot().draining
-        with pytest.raises(Draining):
-            await ask(manager, None, "hello")
-        assert not stopping.done()
-        await asyncio.to_thread(gate.open)
-        assert await running == "0 done"
-        await stopping
-        assert children() == []
-
-
-async def test_what_runs_beyond_the_limit_gets_an_error(tmp_path: Path) -> None:
-    async with fake_manager(tmp_path, ("a", "b")) as manager:
-        running = asyncio.create_task(ask(manager, "a", "!stream 1000000 5ms"))
-        await until(lambda: any(m.leases for m in manager.snapshot().models))
-        queued = asyncio.create_task(ask(manager, "b", "hello"))
-        await waiting(manager, "b", 1)
-        await manager.shutdown(0.1)
-        assert children() == []
-        results = await asyncio.gather(running, queued, return_exceptions=True)
-        assert [type(result) for result in results] == [Draining, Draining]
-
-
-async def test_a_second_shutdown_ends_the_drain_at_once(tmp_path: Path) -> None:
-    async with fake_manager(tmp_path) as manager:
-        running = asyncio.create_task(ask(manager, None, "!stream 1000000 5ms"))
-        await until(lambda: any(m.leases for m in manager.snapshot().models))
-        first = asyncio.create_task(manager.shutdown(600))
-        await asyncio.sleep(0)
-        await asyncio.wait_for(manager.shutdown(0), 5)
-        await asyncio.wait_for(first, 5)
-        with pytest.raises(Draining):
-            await running
-        assert children() == []
 
 
 async def test_shutting_down_during_a_load(tmp_path: Path) -> None:
