@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 import time
@@ -22,56 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX sig
 
 def workers(front: FrontProcess) -> list[psutil.Process]:
     return workers_of(front.process.pid)
-
-
-def test_running_answers_finish_and_new_ones_are_refused(tmp_path: Path) -> None:
-    gates = [Gate(tmp_path / f"gate{number}") for number in range(3)]
-    with front_process(tmp_path, drain_s=20) as front:
-        streams = [front.post(f"!gate {gate.path}", stream=True) for gate in gates]
-        assert all(stream.status == 200 for stream in streams)
-        [worker] = workers(front)
-        front.signal(signal.SIGTERM)
-        wait_until(lambda: front.health() == (503, "draining"))
-        refused = front.post("!say late")
-        assert (refused.status, refused.headers["connection"]) == (503, "close")
-        assert int(refused.headers["retry-after"]) >= 1
-        assert json.loads(refused.read())["error"]["code"] == "draining"
-        for gate, stream in zip(gates, streams, strict=True):
-            gate.open()
-            text = stream.read().decode()
-            assert '"text":"done"' in text
-            assert text.endswith("data: [DONE]\n\n")
-        assert front.end()[0] == 0
-        assert not worker.is_running()
-
-
-def test_after_the_limit_answers_end_with_an_error_event(tmp_path: Path) -> None:
-    with front_process(tmp_path, drain_s=0.5) as front:
-        stream = front.post("!forget", stream=True)
-        [worker] = workers(front)
-        start = time.monotonic()
-        front.signal(signal.SIGTERM)
-        events = [event for event in stream.read().decode().split("\n\n") if event.startswith("data: ")]
-        status, log = front.end()
-        assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "draining"
-        assert 0.4 < time.monotonic() - start < 8
-        assert (status, "Traceback" in log) == (0, False)
-        assert not worker.is_running()
-
-
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_everything_at_once(tmp_path: Path, second: int) -> None:
-    with front_process(tmp_path, drain_s=60) as front:
-        front.post("!forget", stream=True)
-        [worker] = workers(front)
-        front.signal(signal.SIGTERM)
-        wait_until(lambda: front.health() == (503, "draining"))
-        start = time.monotonic()
-        front.signal(second)
-        status, log = front.end()
-        assert time.monotonic() - start < 5
-        assert (status, "Traceback" in log) == (0, False)
-        assert not worker.is_running()
 
 
 def test_a_body_that_is_on_its_way_is_refused_when_the_drain_begins(tmp_path: Path) -> None:
