@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
+from jan_serve.dialects.options import ServerSettings
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.dialects.served_models import ServedModels
 from jan_serve.http.connection import HttpConnection
@@ -31,7 +32,7 @@ from tests.support.rendering import render_inline
 def make_settings(**changes: Any) -> Settings:
     """Settings of a server that stores nothing."""
     values: dict[str, Any] = {"model": "fake", "data_dir": Path(tempfile.gettempdir()) / "jan-serve-unused"}
-    return Settings(**(values | changes))
+    return ServerSettings(**(values | changes))
 
 
 class _Replaceable:

@@ -58,7 +58,7 @@ def with_default_command(arguments: Sequence[str]) -> list[str]:
 
 
 def _serve_flags() -> set[str]:
-    from jan_serve.config import setting_options  # slow, and needed for this mistake only
+    from jan_serve.cli.settings import setting_options  # slow, and needed for this mistake only
 
     return {"--config", *(flag for option in setting_options() for flag in option.flag.split("/"))}
 

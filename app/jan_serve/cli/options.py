@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.config import (
-    LoadedSettings,
-    Option,
-    Settings,
-    load_settings,
-    server_address,
-    setting_options,
-)
+from jan_serve.cli.settings import load_settings, setting_options
+from jan_serve.config import LoadedSettings, Option, Settings, server_address
 from jan_serve.store.files.atomic_file import private_folder
 from jan_serve.store.files.disk_space import storage_error
 

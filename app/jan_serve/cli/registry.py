@@ -88,10 +88,6 @@ COMMANDS: Final = {
         "grammar:grammar",
         "Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it.",
     ),
-    "watermark": Command(
-        "watermark:watermark",
-        "Test whether a text has more preferred tokens than expected by chance: z score and p value.",
-    ),
     "config": Command("config:config_app", "Show the settings and the sources of their values."),
     "completion": Command(
         "completion:completion",

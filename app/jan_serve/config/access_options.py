@@ -85,14 +85,6 @@ class AccessOptions(BaseModel):
         "/api/embed",
         "/api/embeddings",
     )
-    enable_abort_handling: Annotated[
-        bool,
-        Field(description="Let clients abort each other's requests (LMDeploy's `/abort_request`)."),
-        Flag(ACCESS_GROUP),
-    ] = False
-    allow_terminate_by_client: Annotated[
-        bool, Field(description="Let clients stop the server (LMDeploy's `/terminate`)."), Flag(ACCESS_GROUP)
-    ] = False
 
     @field_validator("api_keys")
     @classmethod

@@ -12,12 +12,12 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from jan_serve.config.settings import ENV_PREFIX, Settings
 
 
-class _Environment(Settings, BaseSettings):
-    """The fields with their variables. Values stay text: Settings splits lists itself."""
-
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, enable_decoding=False)
-
-
-def environment_values() -> dict[str, Any]:
+def environment_values(kind: type[Settings]) -> dict[str, Any]:
     """The text of each variable that is set and not empty, by field."""
-    return EnvSettingsSource(_Environment)()
+
+    class Environment(kind, BaseSettings):
+        """The fields with their variables. Values stay text: Settings splits lists itself."""
+
+        model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, enable_decoding=False)
+
+    return EnvSettingsSource(Environment)()

@@ -11,8 +11,12 @@ MEMORY_GROUP: Final = "Memory and speed"
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """Command-line form of a field: its help group, and its name if it differs from the field's."""
+    """Command-line form of a field: its help group, and its name if it differs from the field's.
+
+    also: another program's variable that sets it; ours takes precedence.
+    """
 
     group: str
     name: str | None = None
     metavar: str | None = None
+    also: str | None = None

@@ -21,7 +21,7 @@ _SHARED = frozenset(ModelOptions.model_fields)
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One setting: field (also the file key), flag, variable and documentation."""
+    """One setting: field (the file key too), flag, variable, another program's variable, and documentation."""
 
     field: str
     flag: str
@@ -29,6 +29,7 @@ class Option(msgspec.Struct, frozen=True):
     group: str
     description: str
     metavar: str
+    also: str | None
     bounds: str
     default: str
     is_switch: bool
@@ -37,10 +38,11 @@ class Option(msgspec.Struct, frozen=True):
 
 
 @cache
-def setting_options() -> tuple[Option, ...]:
-    """All settings by group, the server's own first, in the order of definition."""
-    options = [_option(name, info) for name, info in Settings.model_fields.items()]
-    return tuple(sorted(options, key=lambda each: (GROUPS.index(each.group), each.field in _SHARED)))
+def setting_options(kind: type[Settings] = Settings) -> tuple[Option, ...]:
+    """All settings by group, the server's own first, in the order of definition; then those of dialects."""
+    options = [_option(name, info) for name, info in kind.model_fields.items()]
+    groups = list(dict.fromkeys((*GROUPS, *sorted({each.group for each in options}))))
+    return tuple(sorted(options, key=lambda each: (groups.index(each.group), each.field in _SHARED)))
 
 
 def _option(name: str, info: FieldInfo) -> Option:
@@ -56,6 +58,7 @@ def _option(name: str, info: FieldInfo) -> Option:
         group=flag.group,
         description=info.description or "",
         metavar=flag.metavar or _metavar(kinds),
+        also=flag.also,
         bounds=bounds(info.metadata),
         default=_default(info),
         is_switch=is_switch,

@@ -1,24 +1,23 @@
 """Every setting: its type, range, default and description. `settings_loader` reads the values.
 
 One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
-command line and docs/settings.md are derived from it (`options`). Four groups have files of their own:
-`access_options`, `fleet_options`, `model_options` and `tgi_options`.
+command line and docs/settings.md are derived from it (`options`). Three groups have files of their own:
+`access_options`, `fleet_options` and `model_options`. Dialects declare their options themselves (`dialects.options`).
 """
 
 from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from jan_serve.config.access_options import ACCESS_GROUP, AccessOptions
 from jan_serve.config.flags import MEMORY_GROUP, MODEL_GROUP, Flag
 from jan_serve.config.fleet_options import FLEET_GROUP, FleetOptions
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.config.tgi_options import TGI_GROUP, TgiOptions
 from jan_serve.config.value_types import (
     HOST_NAME,
     Folder,
@@ -33,6 +32,7 @@ from jan_serve.store.paths import default_data_dir
 
 ENV_PREFIX = "JAN_SERVE_"
 
+Part = TypeVar("Part", bound=BaseModel)
 LogLevel = Literal["debug", "info", "warning", "error"]
 JsonWhitespace = Literal["consistent", "flexible", "compact"]
 
@@ -44,12 +44,12 @@ _STORE = "Storage"
 _WATCH = "Watchdog"
 _LOG = "Logging"
 GROUPS: Final = (
-    _SERVER, ACCESS_GROUP, FLEET_GROUP, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, TGI_GROUP, _WATCH, _LOG
+    _SERVER, ACCESS_GROUP, FLEET_GROUP, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, _WATCH, _LOG
 )  # fmt: skip
-"""In display order."""
+"""In display order, before those of dialects."""
 
 
-class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
+class Settings(ModelOptions, AccessOptions, FleetOptions):
     """The validated settings of the server. Frozen: a change needs a restart, except in tables of models.
 
     Times are seconds, sizes bytes, lengths tokens.
@@ -86,16 +86,6 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Maximum size of a request body."), Flag(_LIMITS)
     ] = 32 * 1024 * 1024
-    response_store_bytes: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=1 << 40,
-            description="Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
-            " recently used are dropped first. 0 keeps none.",
-        ),
-        Flag(_LIMITS),
-    ] = 64 * 1024 * 1024
     max_json_depth: Annotated[
         int, Field(ge=8, le=500, description="Maximum nesting depth of a JSON request body."), Flag(_LIMITS)
     ] = 100
@@ -183,14 +173,14 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
         Field(
             description="Model hub to pull from: the Hugging Face hub or a mirror. HF_ENDPOINT also sets it."
         ),
-        Flag(_STORE, metavar="URL"),
+        Flag(_STORE, metavar="URL", also="HF_ENDPOINT"),
     ] = "https://huggingface.co"
     hf_token: Annotated[
         SecretStr | None,
         Field(
             description="Access token for the hub, sent over https (or to this machine) only. HF_TOKEN also sets it."
         ),
-        Flag(_STORE, metavar="TOKEN"),
+        Flag(_STORE, metavar="TOKEN", also="HF_TOKEN"),
     ] = None
     model: Annotated[
         str | None,
@@ -209,14 +199,6 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
         ),
         Flag(MODEL_GROUP),
     ] = "consistent"
-    strip_billing_line: Annotated[
-        bool,
-        Field(
-            description="Remove a first line `x-anthropic-billing-header: …` from system prompts of Anthropic's routes:"
-            " it changes with each request and would prevent reuse of the cached prompt."
-        ),
-        Flag(MODEL_GROUP),
-    ] = True
     chat_template: Annotated[
         StrList,
         Field(
@@ -340,14 +322,9 @@ class Settings(ModelOptions, TgiOptions, AccessOptions, FleetOptions):
             )
         return self
 
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
-        max_input, max_total = self.tgi_max_input_tokens, self.tgi_max_total_tokens
-        if max_input is not None and max_total is not None and max_input >= max_total:
-            raise ValueError(
-                f"tgi_max_input_tokens {max_input} must be below tgi_max_total_tokens {max_total}"
-            )
-        return self
+    def part(self, kind: type[Part]) -> Part:
+        """The options of a dialect; their defaults where these settings were read without it."""
+        return self if isinstance(self, kind) else kind()
 
     @property
     def host_names(self) -> tuple[str, ...]:

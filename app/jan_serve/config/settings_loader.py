@@ -29,12 +29,6 @@ CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 URL_VARIABLE = ENV_PREFIX + "URL"
 _KEYS_VARIABLE = ENV_PREFIX + "API_KEYS"
 _ONE_KEY_VARIABLE = ENV_PREFIX + "API_KEY"
-# Other programs' variables that set one of our settings; our variable takes precedence.
-_BORROWED_VARIABLES = {
-    "hf_endpoint": "HF_ENDPOINT",
-    "hf_token": "HF_TOKEN",
-    "tgi_compute_type": "COMPUTE_TYPE",
-}
 _PATH_FIELDS = ("data_dir", "models_dir", "grammars_dir", "log_file")
 MASK = "********"
 
@@ -69,25 +63,32 @@ class LoadedSettings(msgspec.Struct, frozen=True):
                 _shown(getattr(self.settings, option.field)),
                 self.origins.get(option.field, "default"),
             )
-            for option in setting_options()
+            for option in setting_options(type(self.settings))
         ]
 
 
-def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | None = None) -> LoadedSettings:
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    config_file: Path | None = None,
+    *,
+    kind: type[Settings] = Settings,
+) -> LoadedSettings:
     """Read the configuration file and the environment; `flags` (by field; None is unset) take precedence.
+
+    kind: the settings that there are.
 
     `config_file` (--config) and the file in JAN_SERVE_CONFIG must exist; the platform's default may be missing.
     Raises SettingsError.
     """
     path, required = find_config(config_file)
     file = read_config_file(path, required=required)
-    from_file, file_origins, mistakes = _file_values(file)
-    from_env, env_origins, warnings = _read_environment()
+    from_file, file_origins, mistakes = _file_values(file, kind)
+    from_env, env_origins, warnings = _read_environment(kind)
     from_flags = {name: value for name, value in (flags or {}).items() if value is not None and value != []}
-    flag_names = {option.field: option.flag.split("/")[0] for option in setting_options()}
+    flag_names = {option.field: option.flag.split("/")[0] for option in setting_options(kind)}
     values = from_file | from_env | from_flags
     origins = file_origins | env_origins | {name: flag_names[name] for name in from_flags}
-    settings, wrong = _validated(values, origins)
+    settings, wrong = _validated(kind, values, origins)
     mistakes += wrong
     try:
         tables = model_tables(file, settings)
@@ -125,12 +126,15 @@ def find_config(config_file: Path | None = None) -> tuple[Path, bool]:
     return default_config_file(), False
 
 
-def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+def _file_values(file: ConfigFile, kind: type[Settings]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """The known settings at the top level of the file, the line of each, and a message for each unknown one."""
     values = {name: value for name, value in file.values.items() if name != MODELS_KEY}
     origins = {name: file.place_of(name) for name in values}
-    unknown = [name for name in values if name not in Settings.model_fields]
-    mistakes = [f"{origins[name]}: there is no setting {name!r}{_near(name)}" for name in unknown]
+    unknown = [name for name in values if name not in kind.model_fields]
+    mistakes = [
+        f"{origins[name]}: there is no setting {name!r}{near_key(name, kind.model_fields)}"
+        for name in unknown
+    ]
     for name in unknown:
         del values[name], origins[name]
     for name in _PATH_FIELDS:
@@ -141,7 +145,7 @@ def _file_values(file: ConfigFile) -> tuple[dict[str, Any], dict[str, str], list
     return values, origins, mistakes
 
 
-def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
+def _read_environment(kind: type[Settings]) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
     for name in (_KEYS_VARIABLE, _ONE_KEY_VARIABLE):
         if name in os.environ and not os.environ[name].strip():
             raise SettingsError(f"{name} is set but empty: an empty key is not a key")
@@ -149,16 +153,16 @@ def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]
     if any(name.upper().startswith(ENV_PREFIX) for name in os.environ):
         from jan_serve.config.environment import environment_values
 
-        values = environment_values()
+        values = environment_values(kind)
     origins = {name: ENV_PREFIX + name.upper() for name in values}
     if _ONE_KEY_VARIABLE in os.environ and "api_keys" not in values:
         values["api_keys"] = (os.environ[_ONE_KEY_VARIABLE],)
         origins["api_keys"] = _ONE_KEY_VARIABLE
-    for name, variable in _BORROWED_VARIABLES.items():
-        if os.environ.get(variable) and name not in values:
-            values[name] = os.environ[variable]
-            origins[name] = variable
-    known = {option.variable for option in setting_options()} | {
+    for option in setting_options(kind):
+        if option.also and os.environ.get(option.also) and option.field not in values:
+            values[option.field] = os.environ[option.also]
+            origins[option.field] = option.also
+    known = {option.variable for option in setting_options(kind)} | {
         CONFIG_VARIABLE,
         URL_VARIABLE,
         _ONE_KEY_VARIABLE,
@@ -167,7 +171,8 @@ def _read_environment() -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]
         name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known
     )
     warnings = tuple(
-        f"{name} is set, but there is no such setting{_near(_field_of(name))}" for name in unknown
+        f"{name} is set, but there is no such setting{near_key(_field_of(name), kind.model_fields)}"
+        for name in unknown
     )
     return values, origins, warnings
 
@@ -176,21 +181,19 @@ def _field_of(variable: str) -> str:
     return variable[len(ENV_PREFIX) :].lower()
 
 
-def _near(name: str) -> str:
-    return near_key(name, Settings.model_fields)
-
-
-def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[Settings, list[str]]:
+def _validated(
+    kind: type[Settings], values: Mapping[str, Any], origins: Mapping[str, str]
+) -> tuple[Settings, list[str]]:
     """The settings and the mistakes in the values. Of mistaken values, the settings have the defaults."""
     try:
-        return Settings(**values), []
+        return kind(**values), []
     except ValidationError as error:
-        mistakes = _explain(error, values, origins)
+        mistakes = _explain(kind, error, values, origins)
         wrong = {problem["loc"][0] for problem in error.errors(include_url=False) if problem["loc"]}
     try:
-        return Settings(**{name: value for name, value in values.items() if name not in wrong}), mistakes
+        return kind(**{name: value for name, value in values.items() if name not in wrong}), mistakes
     except ValidationError:  # of values that do not go together
-        return Settings.model_validate({}), mistakes
+        return kind.model_validate({}), mistakes
 
 
 def _in_order(mistakes: Iterable[str], path: Path) -> list[str]:
@@ -204,10 +207,12 @@ def _in_order(mistakes: Iterable[str], path: Path) -> list[str]:
     return sorted(dict.fromkeys(mistakes), key=line_of)
 
 
-def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+def _explain(
+    kind: type[Settings], error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]
+) -> list[str]:
     """One line per mistake: source, reason and value (never a secret)."""
     lines: dict[str, None] = {}
-    secrets = {option.field for option in setting_options() if option.is_secret}
+    secrets = {option.field for option in setting_options(kind) if option.is_secret}
     for problem in error.errors(include_url=False, include_context=False):
         message = sentence(problem["msg"])
         if not problem["loc"]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jan_serve.config import Settings
 from jan_serve.control.weight_updater import WeightUpdater
+from jan_serve.dialects.lmdeploy.options import LmdeployOptions
 from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.store.paths import StorePaths
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
@@ -37,8 +38,9 @@ class ServerControl:
         )
         self.sleep, self.wake = self._sleeper.sleep, self._sleeper.wake
         self.update_weights = self._weights.add
-        self.may_abort = settings.enable_abort_handling
-        self.may_terminate = settings.allow_terminate_by_client
+        options = settings.part(LmdeployOptions)
+        self.may_abort = options.enable_abort_handling
+        self.may_terminate = options.allow_terminate_by_client
 
     @property
     def is_sleeping(self) -> bool:

@@ -7,11 +7,8 @@ the previous token, and a Fisher-Yates shuffle from the front, as in `torch.rand
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -74,37 +71,3 @@ def _shuffled_front(size: int, seed: int, count: int) -> Mask:
 def _constants(size: int, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
     """The token ids, and the number of positions that each step chooses from."""
     return np.arange(size, dtype=np.int32), np.arange(size, size - count, -1, dtype=np.float64)
-
-
-class Detection(NamedTuple):
-    """The excess of green tokens in a text over chance.
-
-    scored: tokens counted. green: green ones among them. z: standard deviations above chance.
-    p: the probability of at least as many green tokens in a text without the watermark (one-sided).
-    """
-
-    scored: int
-    green: int
-    z: float
-    p: float
-
-
-def detect(
-    tokens: Sequence[int], n_vocab: int, *, gamma: float = DEFAULT_GAMMA, unique: bool = False
-) -> Detection:
-    """Score a text by its token pairs. The first token has no predecessor and is not counted.
-
-    unique: count every pair once, because repeated text repeats its green tokens. Raises ValueError for fewer than two
-    tokens, or if gamma is not between 0 and 1.
-    """
-    if not 0 < gamma < 1:
-        raise ValueError(f"gamma: {gamma} is not between 0 and 1")
-    pairs = list(pairwise(tokens))
-    if unique:
-        pairs = list(dict.fromkeys(pairs))
-    if not pairs:
-        raise ValueError("a text of fewer than two tokens cannot be scored")
-    green = sum(bool(green_tokens(n_vocab, previous, gamma)[token]) for previous, token in pairs)
-    scored = len(pairs)
-    z = (green - gamma * scored) / math.sqrt(scored * gamma * (1 - gamma))
-    return Detection(scored, green, z, 0.5 * math.erfc(z / math.sqrt(2)))

@@ -103,8 +103,6 @@ DEEP = "[" * 20_000
         ("run --format file alpha hello", DEEP, 2),
         ("run --format file alpha hello", "[" * 900 + "]" * 900, 2),
         ("run --format file alpha hello", b"\xff", 2),
-        ("watermark file", b"\xff", 2),
-        ("watermark .", "", 2),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, words: str, content: str | bytes, status: int) -> None:

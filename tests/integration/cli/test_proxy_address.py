@@ -47,8 +47,6 @@ def test_requests_to_models_pass_through(run: Run, proxy: str) -> None:
         ("stop", "alpha"),
         ("logs",),
         ("logs", "--follow"),
-        ("watermark", "-", "--model", "alpha"),
-        ("watermark", "-"),
     ],
 )
 def test_what_only_a_server_can_do_names_the_servers(run: Run, proxy: str, words: tuple[str, ...]) -> None:

@@ -12,9 +12,9 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import ValidationError
 
 from jan_serve.resources import builtin_model
-from jan_serve.text.watermark import Detection, detect
 from tests.integration.http.support import serving_models
 from tests.support.raw_http import RawResponse, get, post
+from tests.support.watermark import z_score
 
 HELLO = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
 
@@ -140,7 +140,7 @@ def test_stop_strings_stay(base: str) -> None:
 
 
 def test_a_watermark_is_found_again(url: str) -> None:
-    found: list[Detection] = []
+    found: list[float] = []
     for watermark in (True, False):
         # A high temperature, since a confident model leaves no room for a watermark.
         fields = {
@@ -155,11 +155,10 @@ def test_a_watermark_is_found_again(url: str) -> None:
             body = call(url, "/generate", inputs=start, parameters=fields).json()
             ids += [token["id"] for token in body["details"]["tokens"]]
         [model] = [entry for entry in get(url, "/models").json()["data"] if entry["id"] == "jan-tiny"]
-        found.append(detect(ids, model["meta"]["n_vocab"]))
+        found.append(z_score(ids, model["meta"]["n_vocab"]))
     marked, plain = found
-    assert marked.scored > 100
-    assert marked.z > 3
-    assert plain.z < marked.z
+    assert marked > 3
+    assert plain < marked
 
 
 def test_truncation_keeps_the_end(base: str) -> None:

@@ -8,7 +8,7 @@ from jan_serve import __version__
 from jan_serve.cli.app import build_app, with_default_command
 from jan_serve.cli.main import main
 from jan_serve.cli.registry import COMMANDS
-from jan_serve.config import setting_options
+from jan_serve.cli.settings import setting_options
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 

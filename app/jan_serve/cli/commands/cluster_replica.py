@@ -12,7 +12,7 @@ from jan_serve.cli.commands.serve import serve_on
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.end_of_input import stop_at_end_of_input
 from jan_serve.cli.server.listen import listen, url_of
-from jan_serve.config import load_settings
+from jan_serve.cli.settings import load_settings
 from jan_serve.errors import SettingsError
 
 

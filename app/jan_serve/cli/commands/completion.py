@@ -59,7 +59,7 @@ def enable_completion() -> None:
 
 def complete_model(incomplete: str) -> list[str]:
     """Names of local models; none after an error, which completion cannot show."""
-    from jan_serve.config import load_settings  # slow, and many commands import this module
+    from jan_serve.cli.settings import load_settings  # slow, and many commands import this module
     from jan_serve.wiring.parts import build_resolver
 
     try:

@@ -15,7 +15,8 @@ from jan_serve.cli.client.server_facts import read_facts, server_default
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
-from jan_serve.config import load_settings, server_address
+from jan_serve.cli.settings import load_settings
+from jan_serve.config import server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
 from jan_serve.editors.facts import Folders, ServerFacts
 from jan_serve.editors.model_aliases import set_aliases

@@ -16,7 +16,7 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
 from jan_serve.cli.output import Output
-from jan_serve.config import load_settings
+from jan_serve.cli.settings import load_settings
 
 
 def decide(

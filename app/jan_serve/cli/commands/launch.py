@@ -21,7 +21,8 @@ from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
-from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.cli.settings import load_settings
+from jan_serve.config import LoadedSettings
 from jan_serve.editors.facts import NO_KEY, Folders, ServerFacts
 from jan_serve.editors.launches import LAUNCHES, Launch
 from jan_serve.editors.recipes import RECIPES

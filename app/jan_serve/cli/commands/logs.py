@@ -13,8 +13,9 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import NO_SERVER, WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption
 from jan_serve.cli.output import Output
+from jan_serve.cli.settings import load_settings
 from jan_serve.cli.tail import last_lines
-from jan_serve.config import load_settings, server_address
+from jan_serve.config import server_address
 from jan_serve.logs.log_lines import fields_text
 
 _LEVELS: Final = ("debug", "info", "warning", "error")

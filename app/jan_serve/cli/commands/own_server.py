@@ -12,7 +12,7 @@ from jan_serve.cli.commands.serve import run_server
 from jan_serve.cli.options import ConfigOption
 from jan_serve.cli.server.end_of_input import stop_at_end_of_input
 from jan_serve.cli.server.listen import listen, url_of
-from jan_serve.config import load_settings
+from jan_serve.cli.settings import load_settings
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver

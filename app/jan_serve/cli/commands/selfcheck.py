@@ -18,7 +18,8 @@ from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.memory_meter import free_main_memory
 from jan_serve.cli.server.probe import ProbeFailed, probe_engine
-from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.cli.settings import load_settings
+from jan_serve.config import LoadedSettings
 from jan_serve.core.self_check import SelfCheck, worse
 from jan_serve.resources import builtin_model
 from jan_serve.store.self_checks import SelfChecks

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.config import LoadedSettings, load_settings
+from jan_serve.cli.settings import load_settings
+from jan_serve.config import LoadedSettings
 from jan_serve.daemon import launchd, systemd
 from jan_serve.daemon.launchd import Launchd
 from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServiceSpec, Start

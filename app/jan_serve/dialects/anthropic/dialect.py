@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from jan_serve.config import Settings
 from jan_serve.dialects.anthropic.head import HEAD
+from jan_serve.dialects.anthropic.options import AnthropicOptions
 from jan_serve.dialects.dialect import Dialect, Services
 
 
@@ -18,7 +19,7 @@ def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
         return anthropic_router(
             services,
             serves_unknown_names=settings.model is not None,
-            strip_billing_line=settings.strip_billing_line,
+            strip_billing_line=settings.part(AnthropicOptions).strip_billing_line,
         )
 
     return Dialect(HEAD, router)

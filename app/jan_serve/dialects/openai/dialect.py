@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.openai.head import HEAD
+from jan_serve.dialects.openai.options import OpenAIOptions
 
 
 def openai_dialect(settings: Settings, services: Services) -> Dialect:
@@ -18,7 +19,7 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
         return openai_router(
             services,
             serves_unknown_names=settings.model is not None,
-            response_store_bytes=settings.response_store_bytes,
+            response_store_bytes=settings.part(OpenAIOptions).response_store_bytes,
         )
 
     return Dialect(HEAD, router)

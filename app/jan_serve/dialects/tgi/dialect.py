@@ -10,21 +10,23 @@ from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.tgi.head import HEAD
 from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
+from jan_serve.dialects.tgi.options import TgiOptions
 
 
 def tgi_dialect(settings: Settings, services: Services) -> Dialect:
     """Errors: `{error, error_type}` for values that TGI validates itself, plain text for its framework's refusals."""
+    options = settings.part(TgiOptions)
     limits = GenerateLimits(
-        max_concurrent_requests=settings.tgi_max_concurrent_requests,
-        max_best_of=settings.tgi_max_best_of,
-        max_stop_sequences=settings.tgi_max_stop_sequences,
-        max_top_n_tokens=settings.tgi_max_top_n_tokens,
-        max_client_batch_size=settings.tgi_max_client_batch_size,
-        max_input_tokens=settings.tgi_max_input_tokens,
-        max_total_tokens=settings.tgi_max_total_tokens,
-        max_body_bytes=settings.tgi_max_body_bytes,
-        compute_type=settings.tgi_compute_type,
-        watermark=Watermark(settings.watermark_gamma, settings.watermark_delta),
+        max_concurrent_requests=options.tgi_max_concurrent_requests,
+        max_best_of=options.tgi_max_best_of,
+        max_stop_sequences=options.tgi_max_stop_sequences,
+        max_top_n_tokens=options.tgi_max_top_n_tokens,
+        max_client_batch_size=options.tgi_max_client_batch_size,
+        max_input_tokens=options.tgi_max_input_tokens,
+        max_total_tokens=options.tgi_max_total_tokens,
+        max_body_bytes=options.tgi_max_body_bytes,
+        compute_type=options.tgi_compute_type,
+        watermark=Watermark(options.watermark_gamma, options.watermark_delta),
     )
     metrics = TgiMetrics(services.metrics.registry, services.models.snapshot)
 

@@ -1,0 +1,26 @@
+"""Settings of Anthropic's API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jan_serve.config.flags import Flag
+
+_GROUP: Final = "Anthropic"
+
+
+class AnthropicOptions(BaseModel):
+    """What the API does to prompts."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    strip_billing_line: Annotated[
+        bool,
+        Field(
+            description="Remove a first line `x-anthropic-billing-header: …` from system prompts of Anthropic's routes:"
+            " it changes with each request and would prevent reuse of the cached prompt."
+        ),
+        Flag(_GROUP),
+    ] = True

@@ -1,0 +1,28 @@
+"""Settings of OpenAI's API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jan_serve.config.flags import Flag
+
+_GROUP: Final = "OpenAI"
+
+
+class OpenAIOptions(BaseModel):
+    """What the server keeps for later requests."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    response_store_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1 << 40,
+            description="Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
+            " recently used are dropped first. 0 keeps none.",
+        ),
+        Flag(_GROUP),
+    ] = 64 * 1024 * 1024
