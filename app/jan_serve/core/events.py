@@ -14,7 +14,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "abort"]
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate token. logprob: natural log, from the raw logits, unless `sampling.pipeline` is `tgi`.
+    """A candidate token. logprob: natural log, from the raw logits, unless `sampling.pipeline` is `warped`.
 
     special, entry: as in TokenInfo.
     """

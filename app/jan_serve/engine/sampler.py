@@ -11,8 +11,8 @@ from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.llama.chain import Candidates, SamplerChain, has_penalties
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.engine.tgi_sampling import TgiSampler
 from jan_serve.engine.tokens import Tokens
+from jan_serve.engine.warped_sampling import WarpedSampler
 from jan_serve.errors import EngineFailure, GrammarTooComplex
 from jan_serve.ipc.messages import EngineRequest
 from jan_serve.text.watermark import green_tokens
@@ -24,7 +24,7 @@ _SEEDS = 0xFFFFFFFF  # llama.cpp's seeds are uint32; the largest one requests a 
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """A sampled token. logprob and top are only computed on request: of the raw logits, or, in the `tgi` pipeline, of
+    """A sampled token. logprob and top are computed on request only: of the raw logits, or in the `warped` pipeline of
     those that the token was drawn from."""
 
     token: int
@@ -66,9 +66,9 @@ class Sampler:
         self._has_penalties = has_penalties(params)
         self._watermark = params.watermark
         self._last: int | None = None
-        self._tgi: TgiSampler | None = None
-        if params.pipeline == "tgi":
-            self._tgi = TgiSampler(params, seed, vocab.n_tokens)
+        self._warped: WarpedSampler | None = None
+        if params.pipeline == "warped":
+            self._warped = WarpedSampler(params, seed, vocab.n_tokens)
         elif params.temperature > 0.0 or self._has_penalties:
             self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx, vocab=vocab)
         self._window = params.repeat_last_n
@@ -81,8 +81,8 @@ class Sampler:
     def observe_prompt(self, tokens: Tokens) -> None:
         """Count the prompt for the penalties, and its last token for the watermark."""
         self._last = int(tokens[-1]) if len(tokens) else None
-        if self._tgi is not None:
-            self._tgi.observe_prompt(tokens)
+        if self._warped is not None:
+            self._warped.observe_prompt(tokens)
         if self._chain is None or not self._has_penalties:
             return
         tail = tokens if self._window < 0 else tokens[max(0, len(tokens) - self._window) :]
@@ -91,14 +91,14 @@ class Sampler:
 
     def sample(self, logits: Floats) -> Sampled:
         """Sample and accept the next token. Raises GrammarTooComplex if no token can continue the grammar."""
-        raw = logits.copy() if self._logprobs is not None and self._tgi is None else logits
+        raw = logits.copy() if self._logprobs is not None and self._warped is None else logits
         self._add_watermark(logits)
         if len(self._bias_ids):
             logits[self._bias_ids] += self._bias
         if self._ignore_eos or self._count < self._min_tokens:
             self._forbid_end(logits)
-        if self._tgi is not None:
-            token, raw = self._pick_tgi(self._tgi, logits)
+        if self._warped is not None:
+            token, raw = self._pick_warped(self._warped, logits)
         else:
             token = self._pick(logits)
         self._count += 1
@@ -107,7 +107,7 @@ class Sampler:
             self._grammar.accept(token)
         if self._logprobs is None:
             return Sampled(token)
-        logprob, top = score(raw, token, self._logprobs, self._vocab, ties=self._tgi is not None)
+        logprob, top = score(raw, token, self._logprobs, self._vocab, ties=self._warped is not None)
         return Sampled(token, logprob, top)
 
     def take_forced(self) -> list[int]:
@@ -126,12 +126,12 @@ class Sampler:
     def _penalise(self, token: int) -> None:
         """Count a token for the penalties and the watermark.
 
-        The `tgi` pipeline counts every token. Otherwise markers of a chat format, which repeat by nature, do not count:
-        a penalised model could not call a tool right after an example of a call.
+        The `warped` pipeline counts every token. Otherwise markers of a chat format, which repeat by nature, do not
+        count: a penalised model could not call a tool right after an example of a call.
         """
         self._last = token
-        if self._tgi is not None:
-            self._tgi.observe(token)
+        if self._warped is not None:
+            self._warped.observe(token)
         if self._chain is not None and not (self._has_penalties and self._vocab.is_markup(token)):
             self._chain.accept(token)
 
@@ -149,7 +149,7 @@ class Sampler:
             return
         logits[self._eog] = -np.inf
 
-    def _pick_tgi(self, sampler: TgiSampler, logits: Floats) -> tuple[int, Floats]:
+    def _pick_warped(self, sampler: WarpedSampler, logits: Floats) -> tuple[int, Floats]:
         """The token, and the logits it was drawn from."""
         sampler.penalise(logits)
         if self._grammar is not None:

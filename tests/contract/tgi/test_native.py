@@ -326,7 +326,7 @@ async def test_what_reaches_the_engine() -> None:
     assert first.watermark is not None
     assert (first.watermark.gamma, first.watermark.delta) == (0.25, 1.0)
     assert (first.seed, first.frequency_penalty, first.temperature) == ((1 << 64) - 1, -1.5, 1.0)
-    assert {each.pipeline for each in (first, second, third)} == {"tgi"}
+    assert {each.pipeline for each in (first, second, third)} == {"warped"}
     assert (second.temperature, third.temperature) == (0.0, 1.0)
     stopping = client.requests[1].stopping
     assert (stopping.stop, stopping.stop_at_token_end, stopping.include_stop) == (("x",), True, True)

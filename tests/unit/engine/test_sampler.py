@@ -102,14 +102,14 @@ def test_a_complete_grammar_may_end_before_min_tokens() -> None:
     assert picked(sampler, logits_of(a=9)) == ">"
 
 
-@pytest.mark.parametrize("pipeline", ["llama.cpp", "tgi"])
+@pytest.mark.parametrize("pipeline", ["llama.cpp", "warped"])
 def test_a_rejected_choice_is_redrawn_among_the_allowed_tokens(pipeline: str) -> None:
     sampler = sampler_of(Word("cab"), pipeline=pipeline)
     assert "".join(picked(sampler, logits_of(a=9, b=5, c=1)) for _ in range(3)) == "cab"
     assert sampler.is_complete
 
 
-@pytest.mark.parametrize("pipeline", ["llama.cpp", "tgi"])
+@pytest.mark.parametrize("pipeline", ["llama.cpp", "warped"])
 def test_a_grammar_that_no_token_continues_fails_its_request(pipeline: str) -> None:
     with pytest.raises(GrammarTooComplex):
         sampler_of(Word("z"), pipeline=pipeline).sample(logits_of(a=9))

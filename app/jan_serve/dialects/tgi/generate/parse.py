@@ -189,7 +189,7 @@ def generation_request(
             frequency_penalty=p.frequency_penalty or 0.0,
             seed=p.seed,
             watermark=limits.watermark if p.watermark else None,
-            pipeline="tgi",
+            pipeline="warped",
         ),
         stopping=StopConditions(
             max_tokens=max_new_tokens(p, n_input, max_total),

@@ -1,4 +1,4 @@
-"""Text Generation Inference's sampling pipeline, whose log-probabilities are those of the warped logits.
+"""Sampling by logits warpers in the order of Text Generation Inference: log-probabilities are those of the result.
 
 Unlike in llama.cpp's chain, temperature precedes truncation, both penalties cover the whole context with every token in
 it, and the frequency penalty is relative to the length of the context. (`HeterogeneousNextTokenChooser` and
@@ -27,9 +27,9 @@ _MIN_TEMPERATURE: Final = 1e-30
 """Beyond the range of real logits and temperatures, and within that of float32."""
 
 
-class TgiSampler:
-    """Sampling state of one sequence. Uses temperature, top_k, top_p, typical_p, repeat_penalty and frequency_penalty;
-    TGI has no other parameters that change probabilities."""
+class WarpedSampler:
+    """Sampling state of one sequence. Uses temperature, top_k, top_p, typical_p, repeat_penalty and frequency_penalty
+    only."""
 
     def __init__(self, params: SamplingParams, seed: int, n_vocab: int) -> None:
         """seed: 0 or more, of any size."""

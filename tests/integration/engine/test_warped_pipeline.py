@@ -1,4 +1,4 @@
-"""The `tgi` pipeline and the watermark in a real worker."""
+"""The `warped` pipeline and the watermark in a real worker."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VOCABULARY = 566
 
 def test_greedy_choices_are_those_of_the_other_pipeline(llama: Worker) -> None:
     plain = llama.run_one(PROMPT, max_tokens=30, logprobs=3).choice
-    warped = llama.run_one(PROMPT, max_tokens=30, logprobs=3, pipeline="tgi").choice
+    warped = llama.run_one(PROMPT, max_tokens=30, logprobs=3, pipeline="warped").choice
     assert [info.id for info in warped.tokens] == [info.id for info in plain.tokens]
     for one, other in zip(warped.tokens, plain.tokens, strict=True):
         assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
 
 
 def test_log_probabilities_are_of_what_was_drawn_from(llama: Worker) -> None:
-    fields = {"temperature": 1.0, "top_k": 2, "seed": 3, "logprobs": 5, "pipeline": "tgi"}
+    fields = {"temperature": 1.0, "top_k": 2, "seed": 3, "logprobs": 5, "pipeline": "warped"}
     for info in llama.run_one(PROMPT, max_tokens=20, **fields).choice.tokens:
         assert info.logprob is not None
         assert info.id in [entry.id for entry in info.top]
@@ -35,7 +35,7 @@ def test_log_probabilities_are_of_what_was_drawn_from(llama: Worker) -> None:
 
 def test_tokens_that_a_grammar_leaves_no_choice_about_are_certain(llama: Worker) -> None:
     grammar = CompiledGrammar(gbnf='root ::= "abc"', lark='start: "abc"')
-    choice = llama.run_one(PROMPT, max_tokens=20, logprobs=0, pipeline="tgi", grammar=grammar).choice
+    choice = llama.run_one(PROMPT, max_tokens=20, logprobs=0, pipeline="warped", grammar=grammar).choice
     assert choice.text == "abc"
     # The model chooses how to split the letters into tokens; each but the last may be one of a few.
     assert choice.tokens[-1].logprob == pytest.approx(0.0, abs=1e-6)
@@ -47,7 +47,7 @@ def test_tokens_that_a_grammar_leaves_no_choice_about_are_certain(llama: Worker)
 def test_seeds_replay(llama: Worker, fields: dict[str, float]) -> None:
     llama.run_one(PROMPT, max_tokens=1)
     first, other, again = (
-        llama.run_one(PROMPT, max_tokens=30, temperature=1.0, seed=seed, pipeline="tgi", **fields)
+        llama.run_one(PROMPT, max_tokens=30, temperature=1.0, seed=seed, pipeline="warped", **fields)
         for seed in ((1 << 63) + 5, 2, (1 << 63) + 5)
     )
     assert again.text == first.text
@@ -57,14 +57,14 @@ def test_seeds_replay(llama: Worker, fields: dict[str, float]) -> None:
 
 def test_a_frequency_penalty_ends_repetition_with_time(llama: Worker) -> None:
     plain, penalised = (
-        llama.run_one(PROMPT, max_tokens=60, logprobs=0, pipeline="tgi", repeat_penalty=penalty).choice
+        llama.run_one(PROMPT, max_tokens=60, logprobs=0, pipeline="warped", repeat_penalty=penalty).choice
         for penalty in (1.0, 5.0)
     )
     assert len({info.id for info in penalised.tokens}) > len({info.id for info in plain.tokens})
 
 
 @pytest.mark.parametrize("fields", [{}, {"temperature": 1.0, "seed": 5}], ids=["greedy", "drawn"])
-@pytest.mark.parametrize("pipeline", ["tgi", "llama.cpp"])
+@pytest.mark.parametrize("pipeline", ["warped", "llama.cpp"])
 def test_the_watermark_is_found(llama: Worker, fields: dict[str, float], pipeline: str) -> None:
     asked = {"max_tokens": 200, "ignore_eos": True, "logprobs": 0, "pipeline": pipeline, **fields}
     plain = llama.run_one(PROMPT, **asked).choice
@@ -77,7 +77,7 @@ def test_the_watermark_is_found(llama: Worker, fields: dict[str, float], pipelin
 
 def test_the_first_token_is_marked_by_the_end_of_the_prompt(llama: Worker) -> None:
     """A bias that leaves one token, whatever its logit, shows which tokens gain."""
-    asked = {"max_tokens": 1, "logprobs": VOCABULARY, "pipeline": "tgi"}
+    asked = {"max_tokens": 1, "logprobs": VOCABULARY, "pipeline": "warped"}
     plain = llama.run_one(PROMPT, **asked).choice.tokens[0]
     marked = llama.run_one(PROMPT, watermark=Watermark(), **asked).choice.tokens[0]
     gains = {entry.id: entry.logprob for entry in marked.top}

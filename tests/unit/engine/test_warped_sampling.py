@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from jan_serve.core.sampling import SamplingParams
-from jan_serve.engine.tgi_sampling import TgiSampler
+from jan_serve.engine.warped_sampling import WarpedSampler
 
 Floats = npt.NDArray[np.float32]
 SIZE = 3000
@@ -21,8 +21,8 @@ def logits_of(seed: int, spread: float = 3.0) -> Floats:
     return (np.random.default_rng(seed).standard_normal(SIZE) * spread).astype(np.float32)
 
 
-def warper(**fields: Any) -> TgiSampler:
-    return TgiSampler(SamplingParams(pipeline="tgi", **fields), 1, SIZE)
+def warper(**fields: Any) -> WarpedSampler:
+    return WarpedSampler(SamplingParams(pipeline="warped", **fields), 1, SIZE)
 
 
 def softmax(values: Floats) -> list[float]:
@@ -116,7 +116,7 @@ def test_draws_follow_the_probabilities_and_the_seed() -> None:
     assert shares == pytest.approx({3: 0.5, 9: 0.3, 20: 0.2}, abs=0.03)
     again = warper(temperature=1.0)
     assert [again.draw(again.warp(logits)) for _ in range(50)] == drawn[:50]
-    large = TgiSampler(SamplingParams(pipeline="tgi"), (1 << 64) - 1, SIZE)
+    large = WarpedSampler(SamplingParams(pipeline="warped"), (1 << 64) - 1, SIZE)
     assert [large.draw(logits) for _ in range(50)] != drawn[:50]
 
 
