@@ -24,7 +24,7 @@ NOTICE = "<!-- Written by scripts/gen.py from the code. Change it there. -->"
 
 
 def settings_page() -> str:
-    """Every setting in its spellings, in groups."""
+    """Every setting in its spellings, in panels."""
     lines = [
         NOTICE,
         "",
@@ -41,10 +41,10 @@ def settings_page() -> str:
         "A relative folder in the file counts from the folder of the file.",
         "",
     ]
-    groups: dict[str, list[Option]] = {}
+    panels: dict[str, list[Option]] = {}
     for option in setting_options():
-        groups.setdefault(option.group, []).append(option)
-    for group, options in groups.items():
+        panels.setdefault(option.panel, []).append(option)
+    for group, options in panels.items():
         lines += [f"## {group}", ""]
         lines += table(
             ("key", "flag", "variable", "default", "meaning"),

@@ -11,7 +11,7 @@ from jan_serve.cli.output import Output, size_text
 
 
 class DownloadProgress:
-    """A PullWatcher. n_total: bytes."""
+    """Progress bar of a pull. n_total: bytes."""
 
     def __init__(self, output: Output, name: str, n_total: int) -> None:
         self._output = output

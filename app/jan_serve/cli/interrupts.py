@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def interrupts_end_at_once() -> Generator[None]:
-    """In the block, Ctrl-C ends the process at once, without cleanup.
+    """A block in which Ctrl-C ends the process at once, without cleanup.
 
     A SIGINT that is ignored, as in background jobs of a shell, or has another handler is left alone.
     """
@@ -34,7 +34,7 @@ def interrupts_end_at_once() -> Generator[None]:
 
 
 def end_by_interrupts() -> None:
-    """From now on, Ctrl-C ends the process at once."""
+    """Let Ctrl-C end the process at once from here on."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 

@@ -63,7 +63,7 @@ def make_data_folder(settings: Settings) -> None:
 
 
 def store_names(config: Path | None, models_dir: Path | None) -> tuple[Settings, ModelResolver]:
-    """As `store_settings`, with the resolver of model names. Raises ModelNotFound too."""
+    """Settings as of `store_settings`, and the resolver of model names. Raises ModelNotFound too."""
     from jan_serve.wiring.parts import build_resolver  # slow, and not needed by commands that ask a server
 
     loaded = load_settings({"models_dir": models_dir}, config)
@@ -103,7 +103,7 @@ def _annotation(option: Option) -> Any:
         option.flag,
         help=_help(option),
         metavar=None if option.is_switch else option.metavar,
-        rich_help_panel=option.group,
+        rich_help_panel=option.panel,
         show_default=False,
     )
     kind = bool if option.is_switch else list[str] if option.is_list else str

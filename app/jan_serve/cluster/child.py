@@ -90,7 +90,7 @@ class Child:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Without what Ray sets for its own work: its token, and how many threads its workers use."""
+    """The environment without what Ray sets for its own work: its token, and how many threads its workers use."""
     return {
         name: value for name, value in variables.items() if name != "OMP_NUM_THREADS" and name[:4] != "RAY_"
     }

@@ -19,12 +19,12 @@ class Machine(msgspec.Struct, frozen=True):
     gpus: float
 
 
-def places(wanted: Replicas, machines: Iterable[Machine]) -> int:
+def capacity(wanted: Replicas, machines: Iterable[Machine]) -> int:
     """How many replicas fit on the machines."""
-    return sum(_places(wanted, machine) for machine in machines if machine.alive)
+    return sum(_capacity(wanted, machine) for machine in machines if machine.alive)
 
 
-def _places(wanted: Replicas, machine: Machine) -> int:
+def _capacity(wanted: Replicas, machine: Machine) -> int:
     limits = [float(wanted.per_machine)]
     if wanted.cpus:
         limits.append(machine.cpus / wanted.cpus)

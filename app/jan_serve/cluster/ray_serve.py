@@ -72,7 +72,7 @@ def connected(address: str) -> Generator[None]:
 
 
 def machines() -> list[Machine]:
-    """Within `connected`."""
+    """Machines of the cluster. Only within `connected`."""
     return [
         Machine(
             str(node["NodeID"]),

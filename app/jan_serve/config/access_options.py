@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from jan_serve.config.flags import Flag
 from jan_serve.config.value_types import HOST_NAME, SecretList, StrList
 
-ACCESS_GROUP: Final = "Access"
+ACCESS_PANEL: Final = "Access"
 
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _ROUTE = re.compile(r"(/[A-Za-z0-9._-]+)+\Z")
@@ -29,14 +29,14 @@ class AccessOptions(BaseModel):
             " prompts are shared only between requests of the same key. Where JAN_SERVE_API_KEYS is not set,"
             " JAN_SERVE_API_KEY sets a single key."
         ),
-        Flag(ACCESS_GROUP, name="--api-key", metavar="KEY"),
+        Flag(ACCESS_PANEL, name="--api-key", metavar="KEY"),
     ] = ()
     no_auth: Annotated[
         bool,
         Field(
             description="Listen beyond loopback without a key: anyone who can reach the port can use the server."
         ),
-        Flag(ACCESS_GROUP),
+        Flag(ACCESS_PANEL),
     ] = False
     allowed_hosts: Annotated[
         StrList,
@@ -44,7 +44,7 @@ class AccessOptions(BaseModel):
             description="Names accepted in the Host header besides loopback names, the bound address and the address"
             " that the client connected to."
         ),
-        Flag(ACCESS_GROUP, name="--allowed-host", metavar="NAME"),
+        Flag(ACCESS_PANEL, name="--allowed-host", metavar="NAME"),
     ] = ()
     image_hosts: Annotated[
         StrList,
@@ -52,7 +52,7 @@ class AccessOptions(BaseModel):
             description="Hosts from which images that requests name by URL are fetched: NAME, or NAME:PORT."
             " Without any, none is fetched."
         ),
-        Flag(ACCESS_GROUP, name="--image-host", metavar="NAME"),
+        Flag(ACCESS_PANEL, name="--image-host", metavar="NAME"),
     ] = ()
     allowed_origins: Annotated[
         StrList,
@@ -60,7 +60,7 @@ class AccessOptions(BaseModel):
             description="Web origins that may call the API besides loopback ones and those of desktop applications"
             " (Tauri, Obsidian, VS Code). `*` allows every origin."
         ),
-        Flag(ACCESS_GROUP, name="--allowed-origin", metavar="ORIGIN"),
+        Flag(ACCESS_PANEL, name="--allowed-origin", metavar="ORIGIN"),
     ] = ()
 
     open_networks: Annotated[
@@ -69,12 +69,12 @@ class AccessOptions(BaseModel):
             description="Networks, as `192.168.1.0/24`, whose clients need no key on `open_routes`: for programs that"
             " cannot send one. Requests that a proxy forwards always need it."
         ),
-        Flag(ACCESS_GROUP, name="--open-network", metavar="NETWORK"),
+        Flag(ACCESS_PANEL, name="--open-network", metavar="NETWORK"),
     ] = ()
     open_routes: Annotated[
         StrList,
         Field(description="Routes, with all below them, that `open_networks` may use without a key."),
-        Flag(ACCESS_GROUP, name="--open-route", metavar="PATH"),
+        Flag(ACCESS_PANEL, name="--open-route", metavar="PATH"),
     ] = (
         "/api/version",
         "/api/tags",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from jan_serve.config.flags import MEMORY_GROUP, Flag
+from jan_serve.config.flags import MEMORY_PANEL, Flag
 from jan_serve.core.models.placement import parse_override
 
 
@@ -25,7 +25,7 @@ def _one(value: object) -> object:
 
 
 class DeviceOptions(BaseModel):
-    """Of all models, or of one."""
+    """Devices of all models, or of one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -35,7 +35,7 @@ class DeviceOptions(BaseModel):
             description="Layers on the accelerators: `auto` (as many as fit their free memory), `all`, or a number,"
             " counted from the output layer and the last block."
         ),
-        Flag(MEMORY_GROUP, metavar="auto|all|N"),
+        Flag(MEMORY_PANEL, metavar="auto|all|N"),
     ] = "auto"
     device: Annotated[
         str | None,
@@ -43,7 +43,7 @@ class DeviceOptions(BaseModel):
             min_length=1,
             description="Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator.",
         ),
-        Flag(MEMORY_GROUP),
+        Flag(MEMORY_PANEL),
     ] = None
     n_cpu_moe: Annotated[
         int | None,
@@ -53,7 +53,7 @@ class DeviceOptions(BaseModel):
             description="Blocks, from the first, whose experts (of a mixture) stay in main memory. Default: as few as"
             " the accelerators' free memory allows.",
         ),
-        Flag(MEMORY_GROUP),
+        Flag(MEMORY_PANEL),
     ] = None
     tensor_split: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1e9)], ...],
@@ -63,7 +63,7 @@ class DeviceOptions(BaseModel):
             description="Proportions of layers on each accelerator, in the order of `jan-serve doctor`, as `3,1`."
             " Default: decided by memory and speed.",
         ),
-        Flag(MEMORY_GROUP, metavar="N,N…"),
+        Flag(MEMORY_PANEL, metavar="N,N…"),
     ] = ()
     split_mode: Annotated[
         Literal["none", "layer", "row"],
@@ -71,7 +71,7 @@ class DeviceOptions(BaseModel):
             description="Several accelerators: each has some layers (`layer`), each has rows of every layer (`row`), or"
             " only `main_gpu` is used (`none`)."
         ),
-        Flag(MEMORY_GROUP),
+        Flag(MEMORY_PANEL),
     ] = "layer"
     main_gpu: Annotated[
         int,
@@ -80,7 +80,7 @@ class DeviceOptions(BaseModel):
             le=63,
             description="Index of the only accelerator (`split_mode` `none`), or of the one for small tensors (`row`).",
         ),
-        Flag(MEMORY_GROUP),
+        Flag(MEMORY_PANEL),
     ] = 0
     override_tensor: Annotated[
         tuple[Annotated[str, Field(min_length=3, max_length=500)], ...],
@@ -89,12 +89,12 @@ class DeviceOptions(BaseModel):
             max_length=64,
             description="Tensors whose names match a regular expression go to this device; `CPU` is main memory.",
         ),
-        Flag(MEMORY_GROUP, metavar="REGEX=DEVICE"),
+        Flag(MEMORY_PANEL, metavar="REGEX=DEVICE"),
     ] = ()
     require_accelerator: Annotated[
         bool,
         Field(description="Fail to load a model rather than run all of it on the CPU."),
-        Flag(MEMORY_GROUP),
+        Flag(MEMORY_PANEL),
     ] = False
 
     @field_validator("override_tensor")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from jan_serve.config.flags import Flag
 from jan_serve.config.value_types import check_url
 
-FLEET_GROUP: Final = "Many machines"
+FLEET_PANEL: Final = "Many machines"
 
 
 class FleetOptions(BaseModel):
@@ -23,14 +23,14 @@ class FleetOptions(BaseModel):
             description="Proxy (`jan-serve proxy`, or LMDeploy's) to join: the server registers there when it listens,"
             " renews that every half minute, and leaves when it drains."
         ),
-        Flag(FLEET_GROUP, metavar="URL"),
+        Flag(FLEET_PANEL, metavar="URL"),
     ] = None
     proxy_key: Annotated[
         SecretStr | None,
         Field(
             description="Management key of the proxy. Default: the first --api-key, which the proxy has as --node-key."
         ),
-        Flag(FLEET_GROUP, metavar="KEY"),
+        Flag(FLEET_PANEL, metavar="KEY"),
     ] = None
     advertise_url: Annotated[
         str | None,
@@ -38,17 +38,17 @@ class FleetOptions(BaseModel):
             description="Address under which the proxy reaches this server. Default: the listening address, or the one"
             " from which this machine reaches the proxy."
         ),
-        Flag(FLEET_GROUP, metavar="URL"),
+        Flag(FLEET_PANEL, metavar="URL"),
     ] = None
     role: Annotated[
         Literal["hybrid", "prefill", "decode"],
         Field(description="What a proxy with `--serving-strategy DistServe` uses this server for."),
-        Flag(FLEET_GROUP),
+        Flag(FLEET_PANEL),
     ] = "hybrid"
     speed: Annotated[
         float | None,
         Field(gt=0, le=1e9, description="Speed relative to the other nodes, for the proxy's first guesses."),
-        Flag(FLEET_GROUP, metavar="NUMBER"),
+        Flag(FLEET_PANEL, metavar="NUMBER"),
     ] = None
 
     @field_validator("proxy_url", "advertise_url")

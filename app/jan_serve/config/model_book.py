@@ -41,7 +41,7 @@ class ModelBook:
         self._top_level = _top_level(file) if file is not None else {}
 
     def tables(self) -> Mapping[str, ModelSettings]:
-        """By table name. A mistake in the file is logged, and the previous tables stay in use."""
+        """Settings by table name. A mistake in the file is logged, and the previous tables stay in use."""
         with self._lock:
             if self._path is not None and (stamp := file_stamp(self._path)) != self._stamp:
                 self._stamp = stamp

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from jan_serve.config.flags import Flag
 from jan_serve.config.model_options import ModelOptions
-from jan_serve.config.settings import ENV_PREFIX, GROUPS, Settings
+from jan_serve.config.settings import ENV_PREFIX, PANELS, Settings
 
 _SHARED = frozenset(ModelOptions.model_fields)
 
@@ -26,7 +26,7 @@ class Option(msgspec.Struct, frozen=True):
     field: str
     flag: str
     variable: str
-    group: str
+    panel: str
     description: str
     metavar: str
     also: str | None
@@ -39,10 +39,10 @@ class Option(msgspec.Struct, frozen=True):
 
 @cache
 def setting_options(kind: type[Settings] = Settings) -> tuple[Option, ...]:
-    """All settings by group, the server's own first, in the order of definition; then those of dialects."""
+    """All settings by panel, the server's own first, in the order of definition; then those of dialects."""
     options = [_option(name, info) for name, info in kind.model_fields.items()]
-    groups = list(dict.fromkeys((*GROUPS, *sorted({each.group for each in options}))))
-    return tuple(sorted(options, key=lambda each: (groups.index(each.group), each.field in _SHARED)))
+    panels = list(dict.fromkeys((*PANELS, *sorted({each.panel for each in options}))))
+    return tuple(sorted(options, key=lambda each: (panels.index(each.panel), each.field in _SHARED)))
 
 
 def _option(name: str, info: FieldInfo) -> Option:
@@ -55,7 +55,7 @@ def _option(name: str, info: FieldInfo) -> Option:
         flag=flag.name
         or (f"--{dashed}/--no-{dashed}" if is_switch and info.default is True else f"--{dashed}"),
         variable=ENV_PREFIX + name.upper(),
-        group=flag.group,
+        panel=flag.panel,
         description=info.description or "",
         metavar=flag.metavar or _metavar(kinds),
         also=flag.also,

@@ -1,7 +1,7 @@
 """Every setting: its type, range, default and description. `settings_loader` reads the values.
 
 One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
-command line and docs/settings.md are derived from it (`options`). Three groups have files of their own:
+command line and docs/settings.md are derived from it (`options`). Three parts have files of their own:
 `access_options`, `fleet_options` and `model_options`. Dialects declare their options themselves (`dialects.options`).
 """
 
@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from jan_serve.config.access_options import ACCESS_GROUP, AccessOptions
-from jan_serve.config.flags import MEMORY_GROUP, MODEL_GROUP, Flag
-from jan_serve.config.fleet_options import FLEET_GROUP, FleetOptions
+from jan_serve.config.access_options import ACCESS_PANEL, AccessOptions
+from jan_serve.config.flags import MEMORY_PANEL, MODEL_PANEL, Flag
+from jan_serve.config.fleet_options import FLEET_PANEL, FleetOptions
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.value_types import (
     HOST_NAME,
@@ -43,8 +43,8 @@ _LIMITS = "Limits"
 _STORE = "Storage"
 _WATCH = "Watchdog"
 _LOG = "Logging"
-GROUPS: Final = (
-    _SERVER, ACCESS_GROUP, FLEET_GROUP, _LIMITS, _STORE, MODEL_GROUP, MEMORY_GROUP, _WATCH, _LOG
+PANELS: Final = (
+    _SERVER, ACCESS_PANEL, FLEET_PANEL, _LIMITS, _STORE, MODEL_PANEL, MEMORY_PANEL, _WATCH, _LOG
 )  # fmt: skip
 """In display order, before those of dialects."""
 
@@ -119,7 +119,7 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
             description="Devices of other machines, by the address of their `jan-serve rpc-server`. Parts of a model go"
             " there if the accelerators of this machine cannot hold it.",
         ),
-        Flag(MEMORY_GROUP, metavar="HOST:PORT,…"),
+        Flag(MEMORY_PANEL, metavar="HOST:PORT,…"),
     ] = ()
     drain_timeout_s: Annotated[
         float,
@@ -189,7 +189,7 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
             description="Default model: a name in the models folder or the path of a GGUF file. Default: the model of"
             " the folder that was used last, else the newest one that chats; without any, the built-in one.",
         ),
-        Flag(MODEL_GROUP, metavar="FILE|NAME"),
+        Flag(MODEL_PANEL, metavar="FILE|NAME"),
     ] = None
     json_whitespace: Annotated[
         JsonWhitespace,
@@ -197,7 +197,7 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
             description="White space of constrained JSON: `consistent` (compact, as `json.dumps` writes it, or indented"
             " by 2 spaces, 4 spaces or a tab), `flexible` (any of these at each place) or `compact`."
         ),
-        Flag(MODEL_GROUP),
+        Flag(MODEL_PANEL),
     ] = "consistent"
     chat_template: Annotated[
         StrList,
@@ -205,7 +205,7 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
             description="`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by its name in"
             " the GGUF file, or `chatml`. May be repeated.",
         ),
-        Flag(MODEL_GROUP, metavar="MODEL=FILE|NAME"),
+        Flag(MODEL_PANEL, metavar="MODEL=FILE|NAME"),
     ] = ()
 
     load_timeout_s: Annotated[

@@ -197,12 +197,12 @@ def _validated(
 
 
 def _in_order(mistakes: Iterable[str], path: Path) -> list[str]:
-    """Those of the file by line, then the others."""
-    place = f"{path}:"
+    """Mistakes of the file by line, then the others."""
+    prefix = f"{path}:"
 
     def line_of(mistake: str) -> float:
-        line = mistake.removeprefix(place).partition(":")[0]
-        return int(line) if mistake.startswith(place) and line.isdigit() else float("inf")
+        line = mistake.removeprefix(prefix).partition(":")[0]
+        return int(line) if mistake.startswith(prefix) and line.isdigit() else float("inf")
 
     return sorted(dict.fromkeys(mistakes), key=line_of)
 

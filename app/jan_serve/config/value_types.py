@@ -60,7 +60,7 @@ def budget_bytes(value: object) -> object:
 
 
 def check_url(url: str, example: str) -> str:
-    """Without a slash at the end. Raises ValueError."""
+    """The URL without a slash at the end. Raises ValueError."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -33,7 +33,7 @@ class Ending(Enum):
 
 
 class Attempts:
-    """Of one request. tried: it may not go there either. Times in seconds."""
+    """Nodes that one request has tried. tried: it may not go there either. Times in seconds."""
 
     def __init__(self, budget: RetryBudget, now: float, tried: Iterable[Node] = ()) -> None:
         self.tried = list(tried)

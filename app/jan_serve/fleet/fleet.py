@@ -128,7 +128,7 @@ class Fleet:
         return served or names
 
     def _names(self) -> list[str]:
-        """Without aliases."""
+        """Names of models without aliases."""
         return [
             name
             for name in dict.fromkeys(name for name, _ in self._pools)

@@ -17,7 +17,7 @@ MAX_LATENCIES: Final = 15
 
 
 class Role(IntEnum):
-    """What a node does, with LMDeploy's numbers."""
+    """Work of a node, with LMDeploy's numbers."""
 
     HYBRID = 1
     PREFILL = 2
@@ -109,7 +109,7 @@ class Node:
         return sum(self.latencies) / len(self.latencies) if self.latencies else None
 
     def silent_s(self, now: float) -> float:
-        """For how long nobody got a byte from it although the answer to its oldest request should have begun."""
+        """Seconds without a byte from it although the answer to its oldest request should have begun."""
         return max(0.0, now - max(self.heard_s, next(iter(self.waiting.values())))) if self.waiting else 0.0
 
     def note_open(self, open_requests: int | None, unanswered: int, now: float) -> None:

@@ -19,7 +19,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
-        self._places: dict[Node, int] = {}
+        self._indexes: dict[Node, int] = {}
         self._ring: list[tuple[int, int]] = []
         self._by_tag: dict[int, Node] = {}
 
@@ -30,20 +30,20 @@ class Pool:
         return iter(self._nodes)
 
     def __contains__(self, node: Node) -> bool:
-        return node in self._places
+        return node in self._indexes
 
     def add(self, node: Node) -> None:
-        self._places[node] = len(self._nodes)
+        self._indexes[node] = len(self._nodes)
         self._nodes.append(node)
         for point, tag in _points(node):
             insort(self._ring, (point, tag))
             self._by_tag[tag] = node
 
     def remove(self, node: Node) -> None:
-        place, last = self._places.pop(node), self._nodes.pop()
+        index, last = self._indexes.pop(node), self._nodes.pop()
         if last is not node:
-            self._nodes[place] = last
-            self._places[last] = place
+            self._nodes[index] = last
+            self._indexes[last] = index
         for point, tag in _points(node):
             self._ring.pop(bisect(self._ring, (point, tag)) - 1)
             del self._by_tag[tag]

@@ -48,7 +48,7 @@ class Candidates(msgspec.Struct, frozen=True):
         return node.accepts(self.now) and node not in self.tried
 
     def all(self) -> list[Node]:
-        """In random order, so that ties are decided by chance. Linear in the pool."""
+        """All nodes in random order, so that ties are decided by chance. Linear in the pool."""
         nodes = [node for node in self.pool if self.accepts(node)]
         self.rng.shuffle(nodes)
         return nodes
@@ -70,7 +70,7 @@ Strategy = Callable[[Candidates], Node | None]
 
 
 def weighted_random(candidates: Candidates) -> Node | None:
-    """By chance, in proportion to the given speeds."""
+    """A node by chance, in proportion to the given speeds."""
     nodes = candidates.all()
     weights = [node.weight for node in nodes]
     return candidates.rng.choices(nodes, weights)[0] if nodes else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.cluster.cluster_file import Replicas
-from jan_serve.cluster.machines import Machine, places
+from jan_serve.cluster.machines import Machine, capacity
 
 DESKTOP = Machine("a", "10.0.0.2", True, 16, 1)
 RACK = Machine("b", "10.0.0.3", True, 64, 4)
@@ -25,4 +25,4 @@ DEAD = Machine("c", "10.0.0.4", False, 64, 4)
     ],
 )
 def test_the_scarcest_resource_decides(wanted: Replicas, expected: int) -> None:
-    assert places(wanted, [DESKTOP, RACK, DEAD]) == expected
+    assert capacity(wanted, [DESKTOP, RACK, DEAD]) == expected

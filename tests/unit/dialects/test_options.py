@@ -38,7 +38,7 @@ def test_each_option_of_a_dialect_is_no_setting_of_the_core() -> None:
     fields = [name for part in PARTS for name in part.model_fields]
     assert sorted(fields) == sorted(VALUES)
     assert not set(fields) & set(Settings.model_fields)
-    assert [option.group for option in setting_options()][-len(fields) :] == (
+    assert [option.panel for option in setting_options()][-len(fields) :] == (
         ["Anthropic"] + ["LMDeploy"] * 2 + ["OpenAI"] + ["Text Generation Inference"] * 11
     )
 

@@ -35,7 +35,7 @@ def load_model(client: ServerClient, name: str, output: Output, **fields: object
 
 
 def ready_model(client: ServerClient, name: str, output: Output) -> str:
-    """As `load_model`. Behind a proxy, the request itself loads the model: only its name is checked there."""
+    """Load the model as `load_model` does, or check its name at a proxy, where the request itself loads it."""
     try:
         return load_model(client, name, output)
     except OtherProgram:

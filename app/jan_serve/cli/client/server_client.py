@@ -116,7 +116,7 @@ class ServerClient:
             return self._object(response)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """As `get`, without a time limit: loading a model or generating an answer may take long."""
+        """Send a body and read the answer, without a time limit: loading or generating may take long."""
         with (
             self._explained(),
             self._client.stream("POST", path, json=dict(body), timeout=_no_read_timeout()) as response,

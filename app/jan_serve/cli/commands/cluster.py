@@ -21,7 +21,7 @@ from jan_serve.cli.settings import load_settings, setting_options
 from jan_serve.cluster import head as ray_head
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, read_cluster_file
-from jan_serve.cluster.machines import Machine, places
+from jan_serve.cluster.machines import Machine, capacity
 from jan_serve.cluster.ray_serve import ClusterFailed
 from jan_serve.cluster.record import ClusterRecord, forget_record, read_record, record_file, write_record
 from jan_serve.cluster.replica import NoWay, listening_host, server_settings
@@ -128,7 +128,7 @@ def _require_linux() -> None:
 
 
 def _require_ray() -> str:
-    """Ray's version."""
+    """Return Ray's version."""
     ray_serve.prepare()
     found = ray_serve.ray_version()
     if found is None:
@@ -155,7 +155,7 @@ def _require_record() -> ClusterRecord:
 
 
 def _checked(file: ClusterFile) -> ClusterFile:
-    """With a proxy URL in its one form. Raises SettingsError for what no server would accept."""
+    """Return the file with its proxy URL in one form. Raises SettingsError for what no server would accept."""
     url = checked_url(file.proxy_url, "proxy_url")
     try:
         host = listening_host(url)
@@ -209,7 +209,7 @@ def _running_ray(file: ClusterFile, output: Output) -> str:
 
 def _warn_of_room(file: ClusterFile, machines: list[Machine], output: Output) -> None:
     wanted = file.replicas
-    room = places(wanted, machines)
+    room = capacity(wanted, machines)
     if room < wanted.min:
         output.warning(
             f"there is room for {room} of {wanted.min} servers: Ray starts the others when machines join"

@@ -84,14 +84,14 @@ def migrate_(context: typer.Context, config: ConfigOption = None) -> None:
 
 
 def _missing_model(loaded: LoadedSettings) -> str | None:
-    """What is wrong if the configured default model is not there."""
-    place = f"{loaded.origins.get('model', 'model')}: model"
+    """A message if the configured default model is not there."""
+    origin = f"{loaded.origins.get('model', 'model')}: model"
     try:
         build_resolver(loaded.settings, loaded.book())
     except ModelNotFound as error:
-        return f"{place}: `{error.name}` is not installed: `jan-serve pull {error.name}` downloads a model of the hub"
+        return f"{origin}: `{error.name}` is not installed: `jan-serve pull {error.name}` downloads a model of the hub"
     except JanServeError as error:
-        return f"{place}: {error.message}"
+        return f"{origin}: {error.message}"
     return None
 
 

@@ -124,7 +124,7 @@ def _write(recipe: Recipe, output: Output, *, ask: bool) -> None:
 def _write_aliases(
     recipe: Recipe, facts: ServerFacts, url: str | None, config: Path | None, output: Output, *, ask: bool
 ) -> None:
-    """In the configuration file of this machine's server, which reads it again at the next request."""
+    """Write them into the configuration file of this machine's server, which reads it at the next request."""
     loaded = load_settings(config_file=config)
     if server_address(loaded, url).origin in ("--url", URL_VARIABLE):
         output.note(

@@ -58,7 +58,7 @@ def nodes(
 
 
 def print_nodes(nodes: list[dict[str, Any]], output: Output) -> None:
-    """nodes: of /extras/nodes."""
+    """Print the table. nodes: those of /extras/nodes."""
     output.table(
         ("node", "state", "models", "requests", "cached", "speed"),
         [_row(node) for node in nodes],

@@ -163,7 +163,7 @@ def _loaded(client: ServerClient, model: str, output: Output) -> str:
 
 
 def _only_model(client: ServerClient) -> str:
-    """Of a proxy, which has no default model."""
+    """The one model of a proxy, which has no default model."""
     names = model_names(client)
     if len(names) == 1:
         return names[0]

@@ -116,7 +116,7 @@ def _answer(client: ServerClient, text: str) -> str:
 
 
 def _timings(client: ServerClient) -> dict[str, float]:
-    """Of a long prompt, which nothing in the cache shortens, and an answer of 128 tokens."""
+    """Time a long prompt, which nothing in the cache shortens, and an answer of 128 tokens."""
     messages = [{"role": "user", "content": f"{time.monotonic_ns()} {_LONG_PROMPT}"}]
     body = {"messages": messages, "max_tokens": 128, "ignore_eos": True, **_GREEDY}
     timings: dict[str, float] = client.post("/v1/chat/completions", body)["timings"]

@@ -72,8 +72,8 @@ def _runs_otherwise(loaded: LoadedSettings, running: AlreadyServing, flags: Sequ
     settings = loaded.settings
     hints = ["Stop that server first, or choose another port with --port."]
     if "--model" in flags and settings.model is not None and not settings.model.lower().endswith(".gguf"):
-        place = f" --url http://127.0.0.1:{settings.port}" if "port" in loaded.origins else ""
-        hints.insert(0, f"`jan-serve load {settings.model}{place}` loads the model there.")
+        address = f" --url http://127.0.0.1:{settings.port}" if "port" in loaded.origins else ""
+        hints.insert(0, f"`jan-serve load {settings.model}{address}` loads the model there.")
     message = f"jan-serve is {running}: {', '.join(flags)} of this command cannot change it"
     return CommandError(message, " ".join(hints), WRONG_USE)
 

@@ -47,7 +47,7 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As Executor's, but with `wait` it blocks for `CLOSING_S` seconds at most. Queued work is cancelled."""
+        """End as Executor does, but with `wait` block for `CLOSING_S` seconds at most. Queued work is cancelled."""
         with self._changed:
             self._ended = True
             while self._todo:

@@ -9,7 +9,7 @@ import threading
 
 
 def stop_at_end_of_input() -> None:
-    """From now on, the end of standard input stops this process as SIGTERM does. Returns at once."""
+    """Let the end of standard input stop this process as SIGTERM does. Returns at once."""
     threading.Thread(target=_wait, daemon=True).start()
 
 

@@ -63,7 +63,7 @@ def begin() -> None:
 
 
 def take() -> HeadStart:
-    """What has begun, else one that has not started. The caller is its context."""
+    """The start that has begun, else one that has not started. The caller is its context."""
     return _begun.pop() if _begun else HeadStart()
 
 
@@ -74,7 +74,7 @@ def _abandon() -> None:
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """As uvicorn chooses it."""
+    """The factory that uvicorn would choose."""
     try:
         import uvloop
     except ImportError:  # it does not exist for Windows

@@ -97,7 +97,7 @@ def _bind(sock: socket.socket, address: Any) -> None:
 
 
 def listen_also(host: str, port: int) -> socket.socket:
-    """As `listen`, on a further port (setting also_listen). Raises CommandError."""
+    """Listen on a further port (setting also_listen). Raises CommandError."""
     try:
         return listen(host, port)
     except AlreadyServing as running:

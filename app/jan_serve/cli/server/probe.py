@@ -57,5 +57,5 @@ def probe_engine(
 
 
 def device_names(engine: dict[str, Any]) -> list[str]:
-    """Device names for --device."""
+    """Names that --device takes."""
     return [str(device["name"]) for device in engine.get("devices", [])]

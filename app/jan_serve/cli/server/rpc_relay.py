@@ -116,7 +116,7 @@ class RpcRelay:
             self._end()
 
     def close(self) -> None:
-        """From any thread or a signal handler: `run` ends all processes and returns."""
+        """Have `run` end all processes and return. Any thread or signal handler may call it."""
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
 

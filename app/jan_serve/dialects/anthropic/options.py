@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jan_serve.config.flags import Flag
 
-_GROUP: Final = "Anthropic"
+_PANEL: Final = "Anthropic"
 
 
 class AnthropicOptions(BaseModel):
@@ -22,5 +22,5 @@ class AnthropicOptions(BaseModel):
             description="Remove a first line `x-anthropic-billing-header: …` from system prompts of Anthropic's routes:"
             " it changes with each request and would prevent reuse of the cached prompt."
         ),
-        Flag(_GROUP),
+        Flag(_PANEL),
     ] = True

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jan_serve.config.flags import Flag
 
-_GROUP: Final = "LMDeploy"
+_PANEL: Final = "LMDeploy"
 
 
 class LmdeployOptions(BaseModel):
@@ -19,8 +19,8 @@ class LmdeployOptions(BaseModel):
     enable_abort_handling: Annotated[
         bool,
         Field(description="Let clients abort each other's requests (`/abort_request`)."),
-        Flag(_GROUP),
+        Flag(_PANEL),
     ] = False
     allow_terminate_by_client: Annotated[
-        bool, Field(description="Let clients stop the server (`/terminate`)."), Flag(_GROUP)
+        bool, Field(description="Let clients stop the server (`/terminate`)."), Flag(_PANEL)
     ] = False

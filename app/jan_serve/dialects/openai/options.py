@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jan_serve.config.flags import Flag
 
-_GROUP: Final = "OpenAI"
+_PANEL: Final = "OpenAI"
 
 
 class OpenAIOptions(BaseModel):
@@ -24,5 +24,5 @@ class OpenAIOptions(BaseModel):
             description="Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
             " recently used are dropped first. 0 keeps none.",
         ),
-        Flag(_GROUP),
+        Flag(_PANEL),
     ] = 64 * 1024 * 1024

@@ -56,7 +56,7 @@ def ps(
 
 
 def note_placement(output: Output, model: dict[str, Any]) -> None:
-    """Of models that are on several devices, or not where they should be: the table names the only one."""
+    """Print where models are that have several devices or not those they should have: the table names one."""
     placement = model.get("placement")
     if placement is None or (len(placement["parts"]) < 2 and not placement["advice"]):
         return
