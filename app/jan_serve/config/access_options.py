@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
 
-from jan_serve.config.flags import Flag
+from jan_serve.config.flags import setting
 from jan_serve.config.value_types import HOST_NAME, SecretList, StrList
 
 ACCESS_PANEL: Final = "Access"
@@ -22,68 +22,68 @@ class AccessOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    api_keys: Annotated[
-        SecretList,
-        Field(
-            description="Keys that callers may present as `Authorization: Bearer` or `x-api-key`. With several, cached"
-            " prompts are shared only between requests of the same key. Where JAN_SERVE_API_KEYS is not set,"
-            " JAN_SERVE_API_KEY sets a single key."
-        ),
-        Flag(ACCESS_PANEL, name="--api-key", metavar="KEY"),
-    ] = ()
-    no_auth: Annotated[
-        bool,
-        Field(
-            description="Listen beyond loopback without a key: anyone who can reach the port can use the server."
-        ),
-        Flag(ACCESS_PANEL),
-    ] = False
-    allowed_hosts: Annotated[
-        StrList,
-        Field(
-            description="Names accepted in the Host header besides loopback names, the bound address and the address"
-            " that the client connected to."
-        ),
-        Flag(ACCESS_PANEL, name="--allowed-host", metavar="NAME"),
-    ] = ()
-    image_hosts: Annotated[
-        StrList,
-        Field(
-            description="Hosts from which images that requests name by URL are fetched: NAME, or NAME:PORT."
-            " Without any, none is fetched."
-        ),
-        Flag(ACCESS_PANEL, name="--image-host", metavar="NAME"),
-    ] = ()
-    allowed_origins: Annotated[
-        StrList,
-        Field(
-            description="Web origins that may call the API besides loopback ones and those of desktop applications"
-            " (Tauri, Obsidian, VS Code). `*` allows every origin."
-        ),
-        Flag(ACCESS_PANEL, name="--allowed-origin", metavar="ORIGIN"),
-    ] = ()
+    api_keys: SecretList = setting(
+        (),
+        ACCESS_PANEL,
+        "Keys that callers may present as `Authorization: Bearer` or `x-api-key`. With several, cached"
+        " prompts are shared only between requests of the same key. Where JAN_SERVE_API_KEYS is not set,"
+        " JAN_SERVE_API_KEY sets a single key.",
+        name="--api-key",
+        metavar="KEY",
+    )
+    no_auth: bool = setting(
+        False,
+        ACCESS_PANEL,
+        "Listen beyond loopback without a key: anyone who can reach the port can use the server.",
+    )
+    allowed_hosts: StrList = setting(
+        (),
+        ACCESS_PANEL,
+        "Names accepted in the Host header besides loopback names, the bound address and the address"
+        " that the client connected to.",
+        name="--allowed-host",
+        metavar="NAME",
+    )
+    image_hosts: StrList = setting(
+        (),
+        ACCESS_PANEL,
+        "Hosts from which images that requests name by URL are fetched: NAME, or NAME:PORT."
+        " Without any, none is fetched.",
+        name="--image-host",
+        metavar="NAME",
+    )
+    allowed_origins: StrList = setting(
+        (),
+        ACCESS_PANEL,
+        "Web origins that may call the API besides loopback ones and those of desktop applications"
+        " (Tauri, Obsidian, VS Code). `*` allows every origin.",
+        name="--allowed-origin",
+        metavar="ORIGIN",
+    )
 
-    open_networks: Annotated[
-        StrList,
-        Field(
-            description="Networks, as `192.168.1.0/24`, whose clients need no key on `open_routes`: for programs that"
-            " cannot send one. Requests that a proxy forwards always need it."
+    open_networks: StrList = setting(
+        (),
+        ACCESS_PANEL,
+        "Networks, as `192.168.1.0/24`, whose clients need no key on `open_routes`: for programs that"
+        " cannot send one. Requests that a proxy forwards always need it.",
+        name="--open-network",
+        metavar="NETWORK",
+    )
+    open_routes: StrList = setting(
+        (
+            "/api/version",
+            "/api/tags",
+            "/api/ps",
+            "/api/show",
+            "/api/chat",
+            "/api/generate",
+            "/api/embed",
+            "/api/embeddings",
         ),
-        Flag(ACCESS_PANEL, name="--open-network", metavar="NETWORK"),
-    ] = ()
-    open_routes: Annotated[
-        StrList,
-        Field(description="Routes, with all below them, that `open_networks` may use without a key."),
-        Flag(ACCESS_PANEL, name="--open-route", metavar="PATH"),
-    ] = (
-        "/api/version",
-        "/api/tags",
-        "/api/ps",
-        "/api/show",
-        "/api/chat",
-        "/api/generate",
-        "/api/embed",
-        "/api/embeddings",
+        ACCESS_PANEL,
+        "Routes, with all below them, that `open_networks` may use without a key.",
+        name="--open-route",
+        metavar="PATH",
     )
 
     @field_validator("api_keys")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from jan_serve.config.flags import MEMORY_PANEL, Flag
+from jan_serve.config.flags import MEMORY_PANEL, setting
 from jan_serve.core.models.placement import parse_override
 
 
@@ -29,73 +29,55 @@ class DeviceOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    n_gpu_layers: Annotated[
-        Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)],
-        Field(
-            description="Layers on the accelerators: `auto` (as many as fit their free memory), `all`, or a number,"
-            " counted from the output layer and the last block."
-        ),
-        Flag(MEMORY_PANEL, metavar="auto|all|N"),
-    ] = "auto"
-    device: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator.",
-        ),
-        Flag(MEMORY_PANEL),
-    ] = None
-    n_cpu_moe: Annotated[
-        int | None,
-        Field(
-            ge=0,
-            le=10_000,
-            description="Blocks, from the first, whose experts (of a mixture) stay in main memory. Default: as few as"
-            " the accelerators' free memory allows.",
-        ),
-        Flag(MEMORY_PANEL),
-    ] = None
+    n_gpu_layers: Literal["auto", "all"] | Annotated[int, Field(ge=0, le=10_000)] = setting(
+        "auto",
+        MEMORY_PANEL,
+        "Layers on the accelerators: `auto` (as many as fit their free memory), `all`, or a number,"
+        " counted from the output layer and the last block.",
+        metavar="auto|all|N",
+    )
+    device: Annotated[str | None, Field(min_length=1)] = setting(
+        None, MEMORY_PANEL, "Device to use, by its name in `jan-serve doctor`; `cpu` uses no accelerator."
+    )
+    n_cpu_moe: Annotated[int | None, Field(ge=0, le=10_000)] = setting(
+        None,
+        MEMORY_PANEL,
+        "Blocks, from the first, whose experts (of a mixture) stay in main memory. Default: as few as"
+        " the accelerators' free memory allows.",
+    )
     tensor_split: Annotated[
-        tuple[Annotated[float, Field(ge=0, le=1e9)], ...],
-        BeforeValidator(_numbers),
-        Field(
-            max_length=64,
-            description="Proportions of layers on each accelerator, in the order of `jan-serve doctor`, as `3,1`."
-            " Default: decided by memory and speed.",
-        ),
-        Flag(MEMORY_PANEL, metavar="N,N…"),
-    ] = ()
-    split_mode: Annotated[
-        Literal["none", "layer", "row"],
-        Field(
-            description="Several accelerators: each has some layers (`layer`), each has rows of every layer (`row`), or"
-            " only `main_gpu` is used (`none`)."
-        ),
-        Flag(MEMORY_PANEL),
-    ] = "layer"
-    main_gpu: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=63,
-            description="Index of the only accelerator (`split_mode` `none`), or of the one for small tensors (`row`).",
-        ),
-        Flag(MEMORY_PANEL),
-    ] = 0
+        tuple[Annotated[float, Field(ge=0, le=1e9)], ...], BeforeValidator(_numbers), Field(max_length=64)
+    ] = setting(
+        (),
+        MEMORY_PANEL,
+        "Proportions of layers on each accelerator, in the order of `jan-serve doctor`, as `3,1`."
+        " Default: decided by memory and speed.",
+        metavar="N,N…",
+    )
+    split_mode: Literal["none", "layer", "row"] = setting(
+        "layer",
+        MEMORY_PANEL,
+        "Several accelerators: each has some layers (`layer`), each has rows of every layer (`row`), or"
+        " only `main_gpu` is used (`none`).",
+    )
+    main_gpu: Annotated[int, Field(ge=0, le=63)] = setting(
+        0,
+        MEMORY_PANEL,
+        "Index of the only accelerator (`split_mode` `none`), or of the one for small tensors (`row`).",
+    )
     override_tensor: Annotated[
         tuple[Annotated[str, Field(min_length=3, max_length=500)], ...],
         BeforeValidator(_one),
-        Field(
-            max_length=64,
-            description="Tensors whose names match a regular expression go to this device; `CPU` is main memory.",
-        ),
-        Flag(MEMORY_PANEL, metavar="REGEX=DEVICE"),
-    ] = ()
-    require_accelerator: Annotated[
-        bool,
-        Field(description="Fail to load a model rather than run all of it on the CPU."),
-        Flag(MEMORY_PANEL),
-    ] = False
+        Field(max_length=64),
+    ] = setting(
+        (),
+        MEMORY_PANEL,
+        "Tensors whose names match a regular expression go to this device; `CPU` is main memory.",
+        metavar="REGEX=DEVICE",
+    )
+    require_accelerator: bool = setting(
+        False, MEMORY_PANEL, "Fail to load a model rather than run all of it on the CPU."
+    )
 
     @field_validator("override_tensor")
     @classmethod

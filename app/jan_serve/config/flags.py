@@ -1,10 +1,12 @@
-"""The command-line form of settings."""
+"""Declaration of a setting: its default, documentation and form on the command line."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from pydantic import Field
+from pydantic.fields import FieldInfo
 
 MODEL_PANEL: Final = "Model"
 MEMORY_PANEL: Final = "Memory and speed"
@@ -20,3 +22,13 @@ class Flag(msgspec.Struct, frozen=True):
     name: str | None = None
     metavar: str | None = None
     also: str | None = None
+
+
+def setting(default: Any, panel: str, description: str, **form: str) -> Any:
+    """A field of a model of settings. default: `...` for a value that a validator derives. form: see Flag."""
+    return Field(default, description=description, json_schema_extra={"panel": panel, **form})
+
+
+def flag_of(info: FieldInfo) -> Flag:
+    """The command-line form of a field that `setting` has declared."""
+    return msgspec.convert(info.json_schema_extra, Flag)

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from jan_serve.config.flags import Flag
+from jan_serve.config.flags import flag_of
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.settings import ENV_PREFIX, PANELS, Settings
 
@@ -46,7 +46,7 @@ def setting_options(kind: type[Settings] = Settings) -> tuple[Option, ...]:
 
 
 def _option(name: str, info: FieldInfo) -> Option:
-    flag = next(item for item in info.metadata if isinstance(item, Flag))
+    flag = flag_of(info)
     kinds = tuple(_kinds(info.annotation))
     is_switch = bool in kinds
     dashed = name.replace("_", "-")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from jan_serve.config.access_options import ACCESS_PANEL, AccessOptions
-from jan_serve.config.flags import MEMORY_PANEL, MODEL_PANEL, Flag
+from jan_serve.config.flags import MEMORY_PANEL, MODEL_PANEL, setting
 from jan_serve.config.fleet_options import FLEET_PANEL, FleetOptions
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.value_types import (
@@ -55,197 +55,136 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     Times are seconds, sizes bytes, lengths tokens.
     """
 
-    host: Annotated[
-        str,
-        Field(
-            min_length=1, description="Address to listen on. Any but loopback requires a key or --no-auth."
-        ),
-        Flag(_SERVER),
-    ] = "127.0.0.1"
-    port: Annotated[
-        int, Field(ge=0, le=65535, description="TCP port to listen on. 0 picks a free port."), Flag(_SERVER)
-    ] = 1337
-    also_listen: Annotated[
-        PortList,
-        Field(
-            description="Further port on the same address, with the same routes and guards: programs look for Ollama at"
-            " 11434. May be repeated."
-        ),
-        Flag(_SERVER, metavar="PORT"),
-    ] = ()
-    idle_exit_s: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=31_536_000,
-            description="Idle time, without requests and loaded models, after which a server started on demand"
-            " (`service install --on-demand`) exits. 0 never exits.",
-        ),
-        Flag(_SERVER),
-    ] = 300.0
-    max_body_bytes: Annotated[
-        int, Field(ge=1024, le=1 << 30, description="Maximum size of a request body."), Flag(_LIMITS)
-    ] = 32 * 1024 * 1024
-    max_json_depth: Annotated[
-        int, Field(ge=8, le=500, description="Maximum nesting depth of a JSON request body."), Flag(_LIMITS)
-    ] = 100
-    max_queue: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=100_000,
-            description="Maximum number of running and waiting requests; further ones get 429.",
-        ),
-        Flag(_LIMITS),
-    ] = 256
-    max_models: Annotated[
-        int,
-        Field(ge=0, le=1000, description="Maximum number of loaded models. 0 sets no limit."),
-        Flag(_LIMITS),
-    ] = 4
+    host: Annotated[str, Field(min_length=1)] = setting(
+        "127.0.0.1", _SERVER, "Address to listen on. Any but loopback requires a key or --no-auth."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = setting(
+        1337, _SERVER, "TCP port to listen on. 0 picks a free port."
+    )
+    also_listen: PortList = setting(
+        (),
+        _SERVER,
+        "Further port on the same address, with the same routes and guards: programs look for Ollama at"
+        " 11434. May be repeated.",
+        metavar="PORT",
+    )
+    idle_exit_s: Annotated[float, Field(ge=0, le=31_536_000)] = setting(
+        300.0,
+        _SERVER,
+        "Idle time, without requests and loaded models, after which a server started on demand"
+        " (`service install --on-demand`) exits. 0 never exits.",
+    )
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = setting(
+        32 * 1024 * 1024, _LIMITS, "Maximum size of a request body."
+    )
+    max_json_depth: Annotated[int, Field(ge=8, le=500)] = setting(
+        100, _LIMITS, "Maximum nesting depth of a JSON request body."
+    )
+    max_queue: Annotated[int, Field(ge=1, le=100_000)] = setting(
+        256, _LIMITS, "Maximum number of running and waiting requests; further ones get 429."
+    )
+    max_models: Annotated[int, Field(ge=0, le=1000)] = setting(
+        4, _LIMITS, "Maximum number of loaded models. 0 sets no limit."
+    )
     memory_budget: Annotated[
-        Literal["auto", "off"] | Annotated[int, Field(ge=0)],
-        BeforeValidator(budget_bytes),
-        Field(
-            description="Memory for all models together, as `8GB` or in bytes. `auto` uses the machine's free memory;"
-            " `off` loads models without checking memory."
-        ),
-        Flag(_LIMITS, metavar="auto|off|SIZE"),
-    ] = "auto"
-    rpc: Annotated[
-        StrList,
-        Field(
-            max_length=_MAX_PEERS,
-            description="Devices of other machines, by the address of their `jan-serve rpc-server`. Parts of a model go"
-            " there if the accelerators of this machine cannot hold it.",
-        ),
-        Flag(MEMORY_PANEL, metavar="HOST:PORT,…"),
-    ] = ()
-    drain_timeout_s: Annotated[
-        float,
-        Field(
-            ge=0, le=3600, description="Time that running requests have to finish after the signal to stop."
-        ),
-        Flag(_LIMITS),
-    ] = 30.0
-    request_timeout_s: Annotated[
-        float,
-        Field(ge=0, le=86_400, description="Maximum duration of a request. 0 sets no limit."),
-        Flag(_LIMITS),
-    ] = 1800.0
-    sse_ping_s: Annotated[
-        float,
-        Field(gt=0, le=3600, description="Idle time after which an event stream sends a comment line."),
-        Flag(_LIMITS),
-    ] = 15.0
-    write_timeout_s: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=3600,
-            description="Time after which a client that reads nothing from its stream is disconnected.",
-        ),
-        Flag(_LIMITS),
-    ] = 60.0
+        Literal["auto", "off"] | Annotated[int, Field(ge=0)], BeforeValidator(budget_bytes)
+    ] = setting(
+        "auto",
+        _LIMITS,
+        "Memory for all models together, as `8GB` or in bytes. `auto` uses the machine's free memory;"
+        " `off` loads models without checking memory.",
+        metavar="auto|off|SIZE",
+    )
+    rpc: Annotated[StrList, Field(max_length=_MAX_PEERS)] = setting(
+        (),
+        MEMORY_PANEL,
+        "Devices of other machines, by the address of their `jan-serve rpc-server`. Parts of a model go"
+        " there if the accelerators of this machine cannot hold it.",
+        metavar="HOST:PORT,…",
+    )
+    drain_timeout_s: Annotated[float, Field(ge=0, le=3600)] = setting(
+        30.0, _LIMITS, "Time that running requests have to finish after the signal to stop."
+    )
+    request_timeout_s: Annotated[float, Field(ge=0, le=86_400)] = setting(
+        1800.0, _LIMITS, "Maximum duration of a request. 0 sets no limit."
+    )
+    sse_ping_s: Annotated[float, Field(gt=0, le=3600)] = setting(
+        15.0, _LIMITS, "Idle time after which an event stream sends a comment line."
+    )
+    write_timeout_s: Annotated[float, Field(gt=0, le=3600)] = setting(
+        60.0, _LIMITS, "Time after which a client that reads nothing from its stream is disconnected."
+    )
 
-    data_dir: Annotated[
-        Folder,
-        Field(description="Folder for state and logs."),
-        Flag(_STORE),
-    ]
-    models_dir: Annotated[
-        Folder,
-        Field(
-            description="Folder of GGUF files to serve. Default: `models` in the data folder.",
-        ),
-        Flag(_STORE),
-    ]
-    grammars_dir: Annotated[
-        Folder,
-        Field(
-            description="Folder of `NAME.gbnf` files that requests use by name, and of JSON Schemas (`*.json`) that a"
-            " `$ref` may name. Default: `grammars` in the data folder.",
-        ),
-        Flag(_STORE),
-    ]
-    hf_endpoint: Annotated[
-        str,
-        Field(
-            description="Model hub to pull from: the Hugging Face hub or a mirror. HF_ENDPOINT also sets it."
-        ),
-        Flag(_STORE, metavar="URL", also="HF_ENDPOINT"),
-    ] = "https://huggingface.co"
-    hf_token: Annotated[
-        SecretStr | None,
-        Field(
-            description="Access token for the hub, sent over https (or to this machine) only. HF_TOKEN also sets it."
-        ),
-        Flag(_STORE, metavar="TOKEN", also="HF_TOKEN"),
-    ] = None
-    model: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Default model: a name in the models folder or the path of a GGUF file. Default: the model of"
-            " the folder that was used last, else the newest one that chats; without any, the built-in one.",
-        ),
-        Flag(MODEL_PANEL, metavar="FILE|NAME"),
-    ] = None
-    json_whitespace: Annotated[
-        JsonWhitespace,
-        Field(
-            description="White space of constrained JSON: `consistent` (compact, as `json.dumps` writes it, or indented"
-            " by 2 spaces, 4 spaces or a tab), `flexible` (any of these at each place) or `compact`."
-        ),
-        Flag(MODEL_PANEL),
-    ] = "consistent"
-    chat_template: Annotated[
-        StrList,
-        Field(
-            description="`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by its name in"
-            " the GGUF file, or `chatml`. May be repeated.",
-        ),
-        Flag(MODEL_PANEL, metavar="MODEL=FILE|NAME"),
-    ] = ()
+    data_dir: Folder = setting(..., _STORE, "Folder for state and logs.")
+    models_dir: Folder = setting(
+        ..., _STORE, "Folder of GGUF files to serve. Default: `models` in the data folder."
+    )
+    grammars_dir: Folder = setting(
+        ...,
+        _STORE,
+        "Folder of `NAME.gbnf` files that requests use by name, and of JSON Schemas (`*.json`) that a"
+        " `$ref` may name. Default: `grammars` in the data folder.",
+    )
+    hf_endpoint: str = setting(
+        "https://huggingface.co",
+        _STORE,
+        "Model hub to pull from: the Hugging Face hub or a mirror. HF_ENDPOINT also sets it.",
+        metavar="URL",
+        also="HF_ENDPOINT",
+    )
+    hf_token: SecretStr | None = setting(
+        None,
+        _STORE,
+        "Access token for the hub, sent over https (or to this machine) only. HF_TOKEN also sets it.",
+        metavar="TOKEN",
+        also="HF_TOKEN",
+    )
+    model: Annotated[str | None, Field(min_length=1)] = setting(
+        None,
+        MODEL_PANEL,
+        "Default model: a name in the models folder or the path of a GGUF file. Default: the model of"
+        " the folder that was used last, else the newest one that chats; without any, the built-in one.",
+        metavar="FILE|NAME",
+    )
+    json_whitespace: JsonWhitespace = setting(
+        "consistent",
+        MODEL_PANEL,
+        "White space of constrained JSON: `consistent` (compact, as `json.dumps` writes it, or indented"
+        " by 2 spaces, 4 spaces or a tab), `flexible` (any of these at each place) or `compact`.",
+    )
+    chat_template: StrList = setting(
+        (),
+        MODEL_PANEL,
+        "`MODEL=FILE` or `MODEL=NAME`: the chat template of a model, from a Jinja file, by its name in"
+        " the GGUF file, or `chatml`. May be repeated.",
+        metavar="MODEL=FILE|NAME",
+    )
 
-    load_timeout_s: Annotated[
-        float,
-        Field(gt=0, le=86_400, description="Time without progress after which loading a model fails."),
-        Flag(_WATCH),
-    ] = 600.0
-    stall_decode_s: Annotated[
-        float,
-        Field(gt=0, le=86_400, description="Time in one decode after which a worker is terminated."),
-        Flag(_WATCH),
-    ] = 120.0
-    stall_sample_s: Annotated[
-        float,
-        Field(gt=0, le=86_400, description="Time in sampling one token after which a worker is terminated."),
-        Flag(_WATCH),
-    ] = 5.0
+    load_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
+        600.0, _WATCH, "Time without progress after which loading a model fails."
+    )
+    stall_decode_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
+        120.0, _WATCH, "Time in one decode after which a worker is terminated."
+    )
+    stall_sample_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
+        5.0, _WATCH, "Time in sampling one token after which a worker is terminated."
+    )
 
-    log_level: Annotated[LogLevel, Field(description="Lowest severity to log."), Flag(_LOG)] = "info"
-    log_json: Annotated[bool, Field(description="Write log lines as JSON objects."), Flag(_LOG)] = False
-    log_file: Annotated[
-        OptionalFile,
-        Field(
-            description="Log file in addition to standard error; `none` for no file. Default: `logs/server.log` in the"
-            " data folder."
-        ),
-        Flag(_LOG, metavar="FILE|none"),
-    ]
-    log_max_bytes: Annotated[
-        int,
-        Field(
-            ge=64 * 1024, le=1 << 40, description="Size at which the log file is renamed to `server.log.1`."
-        ),
-        Flag(_LOG),
-    ] = 10 * 1024 * 1024
-    log_files: Annotated[
-        int,
-        Field(ge=2, le=1000, description="Number of log files to keep, including the current one."),
-        Flag(_LOG),
-    ] = 3
+    log_level: LogLevel = setting("info", _LOG, "Lowest severity to log.")
+    log_json: bool = setting(False, _LOG, "Write log lines as JSON objects.")
+    log_file: OptionalFile = setting(
+        ...,
+        _LOG,
+        "Log file in addition to standard error; `none` for no file. Default: `logs/server.log` in the"
+        " data folder.",
+        metavar="FILE|none",
+    )
+    log_max_bytes: Annotated[int, Field(ge=64 * 1024, le=1 << 40)] = setting(
+        10 * 1024 * 1024, _LOG, "Size at which the log file is renamed to `server.log.1`."
+    )
+    log_files: Annotated[int, Field(ge=2, le=1000)] = setting(
+        3, _LOG, "Number of log files to keep, including the current one."
+    )
 
     @model_validator(mode="before")
     @classmethod

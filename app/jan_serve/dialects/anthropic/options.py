@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from jan_serve.config.flags import Flag
+from jan_serve.config.flags import setting
 
 _PANEL: Final = "Anthropic"
 
@@ -16,11 +16,9 @@ class AnthropicOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    strip_billing_line: Annotated[
-        bool,
-        Field(
-            description="Remove a first line `x-anthropic-billing-header: …` from system prompts of Anthropic's routes:"
-            " it changes with each request and would prevent reuse of the cached prompt."
-        ),
-        Flag(_PANEL),
-    ] = True
+    strip_billing_line: bool = setting(
+        True,
+        _PANEL,
+        "Remove a first line `x-anthropic-billing-header: …` from system prompts of Anthropic's routes:"
+        " it changes with each request and would prevent reuse of the cached prompt.",
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from jan_serve.config.flags import Flag
+from jan_serve.config.flags import setting
 
 _PANEL: Final = "LMDeploy"
 
@@ -16,11 +16,7 @@ class LmdeployOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    enable_abort_handling: Annotated[
-        bool,
-        Field(description="Let clients abort each other's requests (`/abort_request`)."),
-        Flag(_PANEL),
-    ] = False
-    allow_terminate_by_client: Annotated[
-        bool, Field(description="Let clients stop the server (`/terminate`)."), Flag(_PANEL)
-    ] = False
+    enable_abort_handling: bool = setting(
+        False, _PANEL, "Let clients abort each other's requests (`/abort_request`)."
+    )
+    allow_terminate_by_client: bool = setting(False, _PANEL, "Let clients stop the server (`/terminate`).")

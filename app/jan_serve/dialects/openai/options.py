@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from jan_serve.config.flags import Flag
+from jan_serve.config.flags import setting
 
 _PANEL: Final = "OpenAI"
 
@@ -16,13 +16,9 @@ class OpenAIOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    response_store_bytes: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=1 << 40,
-            description="Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
-            " recently used are dropped first. 0 keeps none.",
-        ),
-        Flag(_PANEL),
-    ] = 64 * 1024 * 1024
+    response_store_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = setting(
+        64 * 1024 * 1024,
+        _PANEL,
+        "Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
+        " recently used are dropped first. 0 keeps none.",
+    )

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jan_serve.config.flags import Flag
+from jan_serve.config.flags import setting
 
 _PANEL: Final = "Text Generation Inference"
 
@@ -16,63 +16,39 @@ class TgiOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True)
 
-    tgi_max_concurrent_requests: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=100_000,
-            description="Maximum number of concurrent generations; further requests get 429.",
-        ),
-        Flag(_PANEL),
-    ] = 128
-    tgi_max_best_of: Annotated[int, Field(ge=1, le=64, description="Maximum `best_of`."), Flag(_PANEL)] = 2
-    tgi_max_stop_sequences: Annotated[
-        int, Field(ge=0, le=64, description="Maximum number of `stop` strings."), Flag(_PANEL)
-    ] = 4
-    tgi_max_top_n_tokens: Annotated[
-        int, Field(ge=0, le=100, description="Maximum `top_n_tokens`."), Flag(_PANEL)
-    ] = 5
-    tgi_max_client_batch_size: Annotated[
-        int, Field(ge=1, le=128, description="Maximum number of prompts in one completion."), Flag(_PANEL)
-    ] = 4
-    tgi_max_input_tokens: Annotated[
-        int | None,
-        Field(
-            ge=1, description="Maximum prompt length. Default: one token less than `tgi_max_total_tokens`."
-        ),
-        Flag(_PANEL),
-    ] = None
-    tgi_max_total_tokens: Annotated[
-        int | None,
-        Field(ge=2, description="Maximum length of prompt and answer. Default: the context length."),
-        Flag(_PANEL),
-    ] = None
-    tgi_max_body_bytes: Annotated[
-        int,
-        Field(
-            ge=1024, le=1 << 30, description="Maximum size of a request body; `max_body_bytes` also applies."
-        ),
-        Flag(_PANEL),
-    ] = 2_000_000
-    tgi_compute_type: Annotated[
-        str | None,
-        Field(
-            pattern=r"^[!-~]{1,100}$",
-            description="The header x-compute-type: one word. Default: gpu+optimized or cpu+optimized. COMPUTE_TYPE"
-            " also sets it.",
-        ),
-        Flag(_PANEL, also="COMPUTE_TYPE"),
-    ] = None
-    watermark_gamma: Annotated[
-        float,
-        Field(gt=0, lt=1, description="Share of the vocabulary that a watermark prefers."),
-        Flag(_PANEL),
-    ] = 0.5
-    watermark_delta: Annotated[
-        float,
-        Field(ge=0, le=100, description="Value that a watermark adds to the logits of preferred tokens."),
-        Flag(_PANEL),
-    ] = 2.0
+    tgi_max_concurrent_requests: Annotated[int, Field(ge=1, le=100_000)] = setting(
+        128, _PANEL, "Maximum number of concurrent generations; further requests get 429."
+    )
+    tgi_max_best_of: Annotated[int, Field(ge=1, le=64)] = setting(2, _PANEL, "Maximum `best_of`.")
+    tgi_max_stop_sequences: Annotated[int, Field(ge=0, le=64)] = setting(
+        4, _PANEL, "Maximum number of `stop` strings."
+    )
+    tgi_max_top_n_tokens: Annotated[int, Field(ge=0, le=100)] = setting(5, _PANEL, "Maximum `top_n_tokens`.")
+    tgi_max_client_batch_size: Annotated[int, Field(ge=1, le=128)] = setting(
+        4, _PANEL, "Maximum number of prompts in one completion."
+    )
+    tgi_max_input_tokens: Annotated[int | None, Field(ge=1)] = setting(
+        None, _PANEL, "Maximum prompt length. Default: one token less than `tgi_max_total_tokens`."
+    )
+    tgi_max_total_tokens: Annotated[int | None, Field(ge=2)] = setting(
+        None, _PANEL, "Maximum length of prompt and answer. Default: the context length."
+    )
+    tgi_max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = setting(
+        2_000_000, _PANEL, "Maximum size of a request body; `max_body_bytes` also applies."
+    )
+    tgi_compute_type: Annotated[str | None, Field(pattern=r"^[!-~]{1,100}$")] = setting(
+        None,
+        _PANEL,
+        "The header x-compute-type: one word. Default: gpu+optimized or cpu+optimized. COMPUTE_TYPE"
+        " also sets it.",
+        also="COMPUTE_TYPE",
+    )
+    watermark_gamma: Annotated[float, Field(gt=0, lt=1)] = setting(
+        0.5, _PANEL, "Share of the vocabulary that a watermark prefers."
+    )
+    watermark_delta: Annotated[float, Field(ge=0, le=100)] = setting(
+        2.0, _PANEL, "Value that a watermark adds to the logits of preferred tokens."
+    )
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
