@@ -80,7 +80,7 @@ def generate(prompt: Prompt, **fields: Any) -> EngineRequest:
     pieces: Any = (prompt,) if isinstance(prompt, str) else tuple(prompt)
     if all(isinstance(piece, int) for piece in pieces):
         pieces = (pieces,)
-    fields = {"temperature": 0.0, "max_tokens": 16, **fields}
+    fields = {"temperature": 0.0, "max_tokens": 16, "cache_salt": "", **fields}
     sampling = {name: fields.pop(name) for name in [*fields] if name in _SAMPLING}
     stopping = {name: fields.pop(name) for name in [*fields] if name in _STOPPING}
     return EngineRequest(
@@ -364,6 +364,7 @@ class Worker:
     def weigh(
         self, *questions: OptionQuestion, shared: tuple[str, ...] = (), **fields: Any
     ) -> OptionsWeighed:
+        fields = {"cache_salt": "", **fields}
         answer = self.ask(WeighOptions(id=next_id(), shared=shared, questions=questions, **fields))
         assert isinstance(answer, OptionsWeighed)
         return answer

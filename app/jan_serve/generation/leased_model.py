@@ -41,7 +41,7 @@ from jan_serve.ipc.messages import (
 class LeasedModel:
     """Made by GenerationService.open; valid inside its block only. Several answers may be generated side by side.
 
-    client: the worker. wait: awaits its answers, up to the request's deadline.
+    client: the worker. wait: awaits its answers, up to the request's deadline. cache_salt: see EngineRequest.
     requested, of several methods: the model's name in the request, which may be a variant's.
     Every method raises DeadlineExceeded, the error that ended all requests, and EngineFailure.
     """
@@ -52,8 +52,10 @@ class LeasedModel:
         deadline: Deadline,
         preparer: RequestPreparer,
         states: SequenceStates | None,
+        cache_salt: str,
     ) -> None:
         self.client = client
+        self.cache_salt = cache_salt
         self.wait = deadline.wait
         self._preparer = preparer
         self._states = states
@@ -117,7 +119,7 @@ class LeasedModel:
         """See GenerationService.generate. The model is held until the last event, or until the generator is closed."""
         async with opening as model, AsyncExitStack() as stack:
             wait, client = model.wait, model.client
-            prepared = await wait(model._preparer.prepare(request, client))
+            prepared = await wait(model._preparer.prepare(request, client, model.cache_salt))
             transfer = KvTransfer(request, client, model._states)
             stack.callback(transfer.close)
             submitted = await wait(transfer.submitted(prepared.submitted))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from jan_serve.chat.detect import knows_tools
-from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
 from jan_serve.core.messages import Tool
 from jan_serve.core.models.model_facts import ModelFacts
@@ -101,8 +100,10 @@ class RequestPreparer:
         self._seed = seed
         self._media = media or MediaReader()
 
-    async def prepare(self, request: GenerationRequest, client: EngineClient) -> PreparedRequest:
-        """Raises InvalidRequest and its subclasses."""
+    async def prepare(
+        self, request: GenerationRequest, client: EngineClient, cache_salt: str
+    ) -> PreparedRequest:
+        """cache_salt: see EngineRequest. Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
         request = with_defaults(request, self._profiles()(client.name, request.model))
         parsers: AnswerParsers | None = None
@@ -140,7 +141,7 @@ class RequestPreparer:
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=specials,
             adapters=chosen_adapters(request.adapters, client),
-            cache_salt=cache_salt.get(),
+            cache_salt=cache_salt,
         )
         warnings = (*request.warnings, *answer_constraint.warnings, *prompt.warnings)
         return PreparedRequest(engine_request, prompt, parsers, warnings)

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import GenerationRequest
@@ -63,7 +64,7 @@ class GenerationService:
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
                 client = await deadline.wait(self._first(stack, model, keep_alive_s))
-                yield LeasedModel(client, deadline, self._preparer, self._states)
+                yield LeasedModel(client, deadline, self._preparer, self._states, cache_salt.get())
 
     async def _first(
         self, stack: AsyncExitStack, model: str | None, keep_alive_s: float | None

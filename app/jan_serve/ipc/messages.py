@@ -157,7 +157,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     keep_state: bool = False
     resume: ResumeState | None = None
     vocabulary_entries: bool = False
-    cache_salt: str = ""
+    cache_salt: str
     client: str = ""
 
 

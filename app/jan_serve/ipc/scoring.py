@@ -45,7 +45,7 @@ class WeighOptions(msgspec.Struct, frozen=True, kw_only=True, tag="weigh"):
     questions: tuple[OptionQuestion, ...]
     canonical: bool = False
     adapters: tuple[AdapterUse, ...] = ()
-    cache_salt: str = ""
+    cache_salt: str
     client: str = ""
 
 

@@ -43,6 +43,7 @@ def request(client: WorkerEngineClient, max_tokens: int) -> EngineRequest:
     """A greedy continuation."""
     return EngineRequest(
         id=client.next_id(),
+        cache_salt="",
         prompt=("hello",),
         sampling=SamplingParams(temperature=0.0),
         stopping=StopConditions(max_tokens=max_tokens, ignore_eos=True),

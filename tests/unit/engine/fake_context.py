@@ -87,7 +87,7 @@ class FakeContext:
 def sequence_of(tokens: Tokens) -> Sequence:
     """A sequence that waits; nothing samples it."""
     buffer = TokenBuffer(tokens.tolist())
-    request = EngineRequest(id=1, prompt=("",))
+    request = EngineRequest(cache_salt="", id=1, prompt=("",))
     nothing: Any = None
     return Sequence(
         state=RequestState(request, len(buffer), arrived=0.0, unfinished=1),

@@ -144,7 +144,7 @@ def test_a_state_of_another_server_takes_room_until_it_is_restored(*, restores: 
 def resumed_of(number: int) -> Sequence:
     """The sequence of a request that continues from a state; both have this number."""
     sequence = sequence_of(np.full(300, 1, np.int32))
-    sequence.state.request = EngineRequest(id=number, prompt=("",), resume=ResumeState(number))
+    sequence.state.request = EngineRequest(cache_salt="", id=number, prompt=("",), resume=ResumeState(number))
     sequence.resumed = SequenceState(
         tokens=(1,) * 300, seed=0, next_token=1, logits=bytes(16), memory=memoryview(b"cells")
     )
@@ -289,7 +289,7 @@ def test_after_a_fatal_decode_the_others_keep_their_order() -> None:
     engine = engine_of(context, parallel=4)
     for number in range(1, 5):
         sequence = prompt_of(number, 512)
-        sequence.state.request = EngineRequest(id=number, prompt=("",))
+        sequence.state.request = EngineRequest(cache_salt="", id=number, prompt=("",))
         engine.add([sequence])
     context.code = -3
     [failed] = engine.step()

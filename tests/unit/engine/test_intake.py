@@ -32,7 +32,7 @@ def intake(shelf: StateShelf | None = None, **settings: Any) -> Intake:
 
 
 def request_of(*prompt: str | tuple[int, ...], **fields: Any) -> EngineRequest:
-    return EngineRequest(id=1, prompt=prompt, **fields)
+    return EngineRequest(id=1, prompt=prompt, cache_salt="", **fields)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ LAST = TokenizeRequest(id=0, text="")
 
 
 def request(number: int, client: str = "") -> EngineRequest:
-    return EngineRequest(id=number, prompt=("a",), client=client)
+    return EngineRequest(cache_salt="", id=number, prompt=("a",), client=client)
 
 
 def test_an_accepted_request_goes_to_the_engine_after_the_front_knows() -> None:

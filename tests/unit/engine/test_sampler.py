@@ -60,6 +60,7 @@ def sampler_of(
     request = EngineRequest(
         id=1,
         prompt=("a",),
+        cache_salt="",
         sampling=SamplingParams(**fields),
         stopping=stopping or StopConditions(),
         logprobs=logprobs,

@@ -69,7 +69,7 @@ class Bench:
         self.output = SequenceOutput(
             context, phase=PhaseClock(self.clock), shelf=shelf, retire=self._retire, abort=self.aborted.append
         )
-        request = EngineRequest(id=7, prompt=("a",), n=n, **fields)
+        request = EngineRequest(id=7, prompt=("a",), n=n, cache_salt="", **fields)
         state = RequestState(request, 1, arrived=0.0, unfinished=n)
         self.sequences = [self._sequence(state, index, sampler, max_new) for index in range(n)]
 

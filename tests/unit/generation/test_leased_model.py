@@ -6,12 +6,14 @@ from functools import partial
 
 import pytest
 
+from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.events import Finished, GenerationEvent, TextDelta
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.errors import Draining, ModelNotFound
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.scoring.decisions import Option, Question, decide
 from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, saying
 from tests.unit.generation.support import service_over
@@ -73,3 +75,17 @@ async def test_answers_side_by_side_end_with_the_request() -> None:
             results = await asyncio.gather(*answering, return_exceptions=True)
             assert [type(result) for result in results] == [Draining, Draining]
     assert (models.held, len(running)) == (0, 0)
+
+
+async def test_all_that_is_cached_has_the_salt_of_the_caller() -> None:
+    """Prompts, and the questions of decisions."""
+    client = FakeClient()
+    token = cache_salt.set("of a key")
+    try:
+        with service_over(FakeModels(client)) as service:
+            [_ async for _ in service.generate(GenerationRequest(prompt=TextPrompt("a")))]
+            asked = [Question("b", (Option("c"), Option("d")))]
+            await service.with_model(None, partial(decide, state="e", questions=asked))
+    finally:
+        cache_salt.reset(token)
+    assert [request.cache_salt for request in (*client.requests, *client.weighed)] == ["of a key"] * 2

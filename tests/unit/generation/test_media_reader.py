@@ -51,7 +51,7 @@ async def prepared(
 
     client = FakeClient(facts=fake_facts(**({"modalities": ("vision",)} | facts)))
     return await preparer(MediaReader((decoder or InlineDecoder()).decode, models_with=names)).prepare(
-        request, client
+        request, client, ""
     )
 
 
@@ -198,7 +198,7 @@ async def test_files_from_elsewhere_have_a_limit_together() -> None:
     client = FakeClient(facts=SEES)
     parts = tuple(ImagePart(f"https://host/{index}", f"images[{index}]") for index in range(64))
     with pytest.raises(InvalidImage, match="together; the limit is 335544320") as caught:
-        await preparer(MediaReader(InlineDecoder().decode, fetch)).prepare(chat(parts), client)
+        await preparer(MediaReader(InlineDecoder().decode, fetch)).prepare(chat(parts), client, "")
     assert caught.value.param == "images[16]"
     assert len(asked) == 17
 
@@ -215,7 +215,7 @@ async def test_an_image_from_elsewhere_is_fetched_once_for_all_steps() -> None:
     prompt = PartsPrompt((TextPart("a"), ImagePart("https://host/a.png", "inputs"), image(BLUE_FILE)))
     fetched = await made.fetched(prompt, client)
     assert await made.count(fetched, client) == len("a[16x8][9x12]") + 1
-    found = (await made.prepare(GenerationRequest(prompt=fetched), client)).submitted.prompt
+    found = (await made.prepare(GenerationRequest(prompt=fetched), client, "")).submitted.prompt
     assert found == ("a", piece(RED_FILE, 16, 8, RED), piece(BLUE_FILE, 9, 12, BLUE))
     assert asked == ["https://host/a.png"]
 
@@ -254,4 +254,4 @@ async def test_a_model_without_sight_reads_notes() -> None:
 async def test_a_server_without_a_decoder_says_so() -> None:
     client = FakeClient(facts=SEES)
     with pytest.raises(UnsupportedContent, match="decodes no images"):
-        await preparer().prepare(chat((image(RED_FILE),)), client)
+        await preparer().prepare(chat((image(RED_FILE),)), client, "")

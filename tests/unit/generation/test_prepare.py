@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.constraint import JsonSchemaConstraint, RegexConstraint
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
 from jan_serve.core.models.model_facts import SpecialToken
@@ -57,7 +56,7 @@ def preparer_of(**options: Any) -> RequestPreparer:
 
 
 async def prepared(request: GenerationRequest, client: FakeClient | None = None) -> PreparedRequest:
-    return await preparer().prepare(request, client or client_of())
+    return await preparer().prepare(request, client or client_of(), "")
 
 
 async def submitted(request: GenerationRequest, client: FakeClient | None = None) -> EngineRequest:
@@ -106,7 +105,7 @@ async def test_messages_are_rendered_by_the_models_template() -> None:
 async def test_a_missing_template_is_logged_once_a_model(caplog: pytest.LogCaptureFixture) -> None:
     one = preparer()
     for client in (client_of(None), client_of(None), FakeClient(name="other")):
-        sent = await one.prepare(GenerationRequest(prompt=chat("Hi")), client)
+        sent = await one.prepare(GenerationRequest(prompt=chat("Hi")), client, "")
         assert str(sent.submitted.prompt[0]).startswith("<|im_start|>user\nHi<|im_end|>")
     words = "has no chat template: chats are rendered as ChatML"
     assert [record.message for record in caplog.records] == [f"fake {words}", f"other {words}"]
@@ -120,7 +119,7 @@ async def test_a_configured_template_replaces_the_models() -> None:
         return ModelProfile(template=TemplateOverride("mine", source="{{ messages[0].content }}!"))
 
     one = preparer_of(profiles=lambda: profile_of)
-    sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="alias"), client_of())
+    sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="alias"), client_of(), "")
     assert sent.submitted.prompt == ("Hi!",)
     assert ("fake", "alias") in asked
 
@@ -138,7 +137,7 @@ async def test_what_is_counted_and_shown_is_the_prompt_of_the_variant() -> None:
         return profiles.get(requested or "", ModelProfile())
 
     one = preparer_of(profiles=lambda: profile_of)
-    sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="variant"), client_of())
+    sent = await one.prepare(GenerationRequest(prompt=chat("Hi"), model="variant"), client_of(), "")
     text = "[Be kind.][Who?][Me.][Hi]"
     assert sent.submitted.prompt == (text,)
     assert await one.chat_text(chat("Hi"), client_of(), "variant") == text
@@ -212,15 +211,6 @@ async def test_the_choice_among_more_needs_their_probabilities(
 ) -> None:
     sent = await submitted(text_request(n=n, best_of=best_of, logprobs=logprobs))
     assert (sent.n, sent.logprobs) == (sequences, needed)
-
-
-async def test_the_salt_of_the_caller_is_that_of_the_prompt() -> None:
-    token = cache_salt.set("of a key")
-    try:
-        assert (await submitted(text_request())).cache_salt == "of a key"
-    finally:
-        cache_salt.reset(token)
-    assert (await submitted(text_request())).cache_salt == cache_salt.get()
 
 
 # Constraints

@@ -118,9 +118,9 @@ async def test_the_engine_is_told() -> None:
         profiles=lambda: lambda model, requested: {"fake": profile}[model],
     )
     asked = GenerationRequest(prompt=chat, given=frozenset({"seed"}), sampling=SamplingParams(seed=1))
-    prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"))
+    prepared = await preparer.prepare(asked, FakeClient(facts=ADAPTED, adapter="poet"), "")
     with pytest.raises(JanServeError):
-        await preparer.prepare(request(adapters=(AdapterChoice("x"),)), FakeClient(facts=ADAPTED))
+        await preparer.prepare(request(adapters=(AdapterChoice("x"),)), FakeClient(facts=ADAPTED), "")
     submitted = prepared.submitted
     assert submitted.prompt == ("<Hi>",)
     assert (submitted.sampling.temperature, submitted.sampling.top_k, submitted.sampling.seed) == (0.25, 3, 1)

@@ -58,6 +58,7 @@ REQUESTS: list[WorkerRequest] = [
     ),
     EngineRequest(
         id=1,
+        cache_salt="",
         prompt=(
             "text \x00 é",
             (1, 2, 3),

@@ -14,14 +14,16 @@ def image(size: int, digest: str) -> ImagePiece:
 
 
 def test_a_request_without_media_is_one_frame() -> None:
-    request = EngineRequest(id=1, prompt=("a", (1, 2), ImagePiece(width=4, height=4, digest="ab")))
+    request = EngineRequest(
+        cache_salt="", id=1, prompt=("a", (1, 2), ImagePiece(width=4, height=4, digest="ab"))
+    )
     assert list(media_frames(request)) == [request]
 
 
 @pytest.mark.parametrize("size", [1, PART_BYTES - 1, PART_BYTES, 3 * PART_BYTES + 5])
 def test_data_comes_in_parts_before_its_request_and_once(size: int) -> None:
     one, sound = image(size, "ab"), AudioPiece(digest="cd", samples=b"\0\1\2\3")
-    request = EngineRequest(id=7, prompt=("a", one, "b", sound, one))
+    request = EngineRequest(cache_salt="", id=7, prompt=("a", one, "b", sound, one))
     *parts, last = media_frames(request)
     assert isinstance(last, EngineRequest)
     assert not any(getattr(piece, "pixels", b"") or getattr(piece, "samples", b"") for piece in last.prompt)

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from jan_serve.core.cache_salt import cache_salt
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import TemplateError, UnsupportedOperation
@@ -95,7 +94,7 @@ async def decide(
         ),
         canonical=canonical,
         adapters=chosen_adapters(None, client),
-        cache_salt=cache_salt.get(),
+        cache_salt=model.cache_salt,
     )
     answer = await model.wait(client.weigh(request))
     return Decided(

@@ -62,6 +62,7 @@ async def _use(client: WorkerEngineClient) -> None:
             prompt=(_PROMPT,),
             sampling=SamplingParams(temperature=0.0),
             stopping=StopConditions(max_tokens=1),
+            cache_salt="",
         )
         async for _ in client.generate(request):
             pass

@@ -171,7 +171,9 @@ def test_a_request_that_is_given_up_leaves_the_rest_in_order(worker: Worker) -> 
     question = OptionQuestion((ASKED,), ("yes", "no"))
     wanted = worker.weigh(question, shared=SHARED).answers[0].log_masses
     for number in range(5):
-        given_up = WeighOptions(id=next_id(), shared=(f"{number}", *SHARED), questions=(question,) * 20)
+        given_up = WeighOptions(
+            id=next_id(), shared=(f"{number}", *SHARED), questions=(question,) * 20, cache_salt=""
+        )
         worker.send(given_up, AbortRequest(id=given_up.id))
         again = worker.weigh(question, shared=SHARED)
         assert again.answers[0].log_masses == pytest.approx(wanted, abs=1e-4)

@@ -35,7 +35,7 @@ NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10*
 async def ask(manager: ModelManager, prompt: str, name: str | None = None) -> str:
     """The text of one answer."""
     async with manager.lease(name) as client:
-        stream = client.generate(EngineRequest(id=client.next_id(), prompt=(prompt,)))
+        stream = client.generate(EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,)))
         return "".join([event.text async for event in stream if isinstance(event, Chunk)])
 
 
@@ -302,7 +302,9 @@ async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_pat
         for _ in range(4):
             async with manager.lease(None) as client:
                 grammar = CompiledGrammar('root ::= ([a-z ]?){200} "!"', 'start: /[a-z ]{0,200}/ "!"')
-                request = EngineRequest(id=client.next_id(), prompt=("!stall sample",), grammar=grammar)
+                request = EngineRequest(
+                    cache_salt="", id=client.next_id(), prompt=("!stall sample",), grammar=grammar
+                )
                 with pytest.raises(GrammarTooComplex):
                     async for _event in client.generate(request):
                         pass
@@ -343,7 +345,7 @@ from tests.support.engines import fake_manager
 async def main():
     async with fake_manager(Path(sys.argv[1])) as manager, manager.lease(None) as client:
         print(manager.snapshot().models[0].pid, flush=True)
-        async for event in client.generate(EngineRequest(id=client.next_id(), prompt=(sys.argv[2],))):
+        async for event in client.generate(EngineRequest(cache_salt="", id=client.next_id(), prompt=(sys.argv[2],))):
             pass
 
 asyncio.run(main())

@@ -297,7 +297,9 @@ async def _answer(m: Machine, prompt: str, after: int, seen: asyncio.Event) -> s
     """The text of an answer; the event is set when `after` of its words are there."""
     text = ""
     async with m.manager.lease("a") as client:
-        async for event in client.generate(EngineRequest(id=client.next_id(), prompt=(prompt,))):
+        async for event in client.generate(
+            EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,))
+        ):
             text += event.text if isinstance(event, Chunk) else ""
             if text.count(" ") >= after:
                 seen.set()

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 async def generate(client: WorkerEngineClient, prompt: str) -> str:
     """The text of one answer."""
-    stream = client.generate(EngineRequest(id=client.next_id(), prompt=(prompt,)))
+    stream = client.generate(EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,)))
     return "".join([event.text async for event in stream if isinstance(event, Chunk)])
 
 

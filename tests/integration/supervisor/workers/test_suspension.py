@@ -45,7 +45,7 @@ async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio
 
     async def read() -> int:
         nonlocal pieces
-        request = EngineRequest(id=client.next_id(), prompt=("!stream 100 10ms",))
+        request = EngineRequest(cache_salt="", id=client.next_id(), prompt=("!stream 100 10ms",))
         async for event in client.generate(request):
             # Of chunks that nobody has taken yet one is made; each piece is a word.
             pieces += len(event.text.split()) if isinstance(event, Chunk) else 0

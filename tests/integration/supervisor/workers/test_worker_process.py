@@ -98,7 +98,7 @@ async def started(
 
 async def generate(client: WorkerEngineClient, prompt: str, grammar: CompiledGrammar | None = None) -> str:
     """The text of one answer."""
-    request = EngineRequest(id=client.next_id(), prompt=(prompt,), grammar=grammar)
+    request = EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,), grammar=grammar)
     events: list[EngineEvent] = [event async for event in client.generate(request)]
     return "".join(event.text for event in events if isinstance(event, Chunk))
 

@@ -11,7 +11,7 @@ from jan_serve.ipc.messages import EngineRequest, MediaData
 
 
 def request_of(number: int) -> EngineRequest:
-    return EngineRequest(id=number, prompt=("a", ImagePiece(width=2, height=1, digest="ab")))
+    return EngineRequest(cache_salt="", id=number, prompt=("a", ImagePiece(width=2, height=1, digest="ab")))
 
 
 def test_parts_become_the_data_of_their_request() -> None:

@@ -103,7 +103,7 @@ class Bench:
         self, number: int, ids: Any, media: PromptMedia | None = None, **fields: Any
     ) -> Sequence:
         sequence = sequence_of(ids)
-        sequence.state.request = EngineRequest(id=number, prompt=("",), **fields)
+        sequence.state.request = EngineRequest(id=number, prompt=("",), cache_salt="", **fields)
         sequence.max_new = 0
         if media is not None:
             sequence.media = media

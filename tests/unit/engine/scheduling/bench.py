@@ -19,7 +19,7 @@ from jan_serve.ipc.messages import EngineRequest
 def make(tokens: Iterable[int], *, request_id: int = 0, index: int = 0, **fields: Any) -> Sequence:
     """A waiting sequence of a request with these EngineRequest fields. Its sampler is never asked here."""
     buffer = TokenBuffer(list(tokens))
-    request = EngineRequest(id=request_id, prompt=("",), **fields)
+    request = EngineRequest(id=request_id, prompt=("",), cache_salt="", **fields)
     return Sequence(
         state=RequestState(request, len(buffer), arrived=0.0, unfinished=request.n),
         index=index,

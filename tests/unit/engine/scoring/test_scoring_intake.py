@@ -33,6 +33,7 @@ def intake_of(
 def ask(
     *questions: OptionQuestion, shared: tuple[str | tuple[int, ...], ...] = (), **fields: Any
 ) -> WeighOptions:
+    fields = {"cache_salt": "", **fields}
     return WeighOptions(id=7, shared=shared, questions=questions, **fields)
 
 

@@ -81,7 +81,7 @@ class Played:
 
     def request(self, text: str = "hello", *, grammar: bool = False) -> EngineRequest:
         compiled = CompiledGrammar('root ::= "a"', 'start: "a"') if grammar else None
-        return EngineRequest(id=self.client.next_id(), prompt=(text,), grammar=compiled)
+        return EngineRequest(cache_salt="", id=self.client.next_id(), prompt=(text,), grammar=compiled)
 
     async def read(self, request: EngineRequest) -> list[EngineEvent]:
         return [event async for event in self.client.generate(request)]

@@ -390,7 +390,7 @@ class Front:
             )
             assert answer.tokens == (number,)
             return
-        request = EngineRequest(id=number, prompt=("a",))
+        request = EngineRequest(cache_salt="", id=number, prompt=("a",))
         text = "".join([event.text async for event in client.generate(request) if isinstance(event, Chunk)])
         assert text == "".join(words(number))
 
