@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from jan_serve.store.memory.footprint import Footprint
 from jan_serve.store.memory.free_memory import FreeMemory
 
 
@@ -28,16 +29,6 @@ class Occupant(msgspec.Struct, frozen=True):
     pinned: bool = False
     group: str | None = None
     leaving: bool = False
-
-
-class LoadCandidate(msgspec.Struct, frozen=True):
-    """A model that requests wait for. Bytes as in Footprint; 0 if the size is unknown."""
-
-    name: str
-    least: int = 0
-    total: int = 0
-    on_device: int = 0
-    group: str | None = None
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
@@ -101,10 +92,14 @@ class Excluded(msgspec.Struct, frozen=True):
 Decision = Load | Evict | Wait | CannotFit | Excluded
 
 
-def plan_load(candidate: LoadCandidate, occupants: Sequence[Occupant], room: Room) -> Decision:
-    """An occupant with the candidate's name holds an older file of it, and must go."""
-    must_go = [other for other in occupants if _excludes(other, candidate)]
-    pinned = [other for other in occupants if other.pinned and other.name != candidate.name]
+def plan_load(
+    name: str, size: Footprint, group: str | None, occupants: Sequence[Occupant], room: Room
+) -> Decision:
+    """name, size, group: of a model that requests wait for. An occupant of that name holds an older file of it, and
+    must go.
+    """
+    must_go = [other for other in occupants if other.name == name or _is_of(other, group)]
+    pinned = [other for other in occupants if other.pinned and other.name != name]
     in_the_way = [other for other in must_go if other in pinned]
     if in_the_way or (room.max_loaded and len(pinned) >= room.max_loaded):
         return Excluded(_names(in_the_way or pinned))
@@ -112,19 +107,19 @@ def plan_load(candidate: LoadCandidate, occupants: Sequence[Occupant], room: Roo
     if room.free is not None:
         available = room.free + _memory(movable)
         on_device = room.free_on_device + sum(other.memory_on_device for other in movable)
-        if candidate.least > available:
-            return CannotFit(candidate.least, available, _names(pinned))
-        if candidate.on_device > on_device:
-            return CannotFit(candidate.on_device, on_device, _names(pinned), on_device=True)
+        if size.least > available:
+            return CannotFit(size.least, available, _names(pinned))
+        if _needs_device(size, room) > on_device:
+            return CannotFit(size.on_device, on_device, _names(pinned), on_device=True)
     others = [other for other in movable if other not in must_go]
     leaving = [other for other in others if other.leaving]
     idle = [other for other in others if not other.leaving and not other.leases]
     in_use = [other for other in others if not other.leaving and other.leases]
     free_soon = [*leaving, *sorted(idle, key=_least_recent_first)]
-    chosen = _smallest_eviction(candidate, occupants, room, must_go, free_soon)
+    chosen = _smallest_eviction(size, occupants, room, must_go, free_soon)
     if chosen is None:
         more = [*free_soon, *sorted(in_use, key=_least_recent_first)]
-        chosen = _smallest_eviction(candidate, occupants, room, must_go, more) or movable
+        chosen = _smallest_eviction(size, occupants, room, must_go, more) or movable
     if not chosen:
         return Load()
     if any(other.leases for other in chosen):
@@ -142,12 +137,17 @@ def free_for_models(free: FreeMemory, used: Iterable[MemoryUse], budget: int | N
     return max(room, 0)
 
 
-def _excludes(other: Occupant, candidate: LoadCandidate) -> bool:
-    return other.name == candidate.name or (other.group is not None and other.group == candidate.group)
+def _is_of(other: Occupant, group: str | None) -> bool:
+    return group is not None and other.group == group
+
+
+def _needs_device(size: Footprint, room: Room) -> int:
+    """Without any accelerator the model runs on the CPU, unless its settings require one: the worker knows."""
+    return size.on_device if room.has_accelerators else 0
 
 
 def _smallest_eviction(
-    candidate: LoadCandidate,
+    size: Footprint,
     occupants: Sequence[Occupant],
     room: Room,
     must_go: list[Occupant],
@@ -157,33 +157,33 @@ def _smallest_eviction(
 
     Tries room for the whole context first, then for the minimum.
     """
-    for amount in (candidate.total, candidate.least):
+    for amount in (size.total, size.least):
         for count in range(len(more) + 1):
             chosen = [*must_go, *more[:count]]
-            if not _fits(candidate, amount, occupants, room, chosen):
+            if not _fits(size, amount, occupants, room, chosen):
                 continue
             # A small model at the start may turn out to be unnecessary.
             for other in more[:count]:
                 without = [each for each in chosen if each is not other]
-                if _fits(candidate, amount, occupants, room, without):
+                if _fits(size, amount, occupants, room, without):
                     chosen = without
             return chosen
     return None
 
 
 def _fits(
-    candidate: LoadCandidate, amount: int, occupants: Sequence[Occupant], room: Room, chosen: list[Occupant]
+    size: Footprint, amount: int, occupants: Sequence[Occupant], room: Room, chosen: list[Occupant]
 ) -> bool:
     if room.max_loaded and len(occupants) - len(chosen) >= room.max_loaded:
         return False
-    return _has_memory(candidate, amount, room, chosen)
+    return _has_memory(size, amount, room, chosen)
 
 
-def _has_memory(candidate: LoadCandidate, amount: int, room: Room, gone: Sequence[Occupant]) -> bool:
+def _has_memory(size: Footprint, amount: int, room: Room, gone: Sequence[Occupant]) -> bool:
     if room.free is None:
         return True
     on_device = room.free_on_device + sum(other.memory_on_device for other in gone)
-    return amount <= room.free + _memory(gone) and candidate.on_device <= on_device
+    return amount <= room.free + _memory(gone) and _needs_device(size, room) <= on_device
 
 
 def _memory(occupants: Iterable[Occupant]) -> int:

@@ -25,7 +25,6 @@ from jan_serve.supervisor.models.eviction import (
     Evict,
     Excluded,
     Load,
-    LoadCandidate,
     Room,
     Wait,
     free_for_models,
@@ -279,13 +278,10 @@ class LoadedModels:
 
     def _plan(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
         group = self.histories[source.name].retention.group
-        # Without any accelerator the model runs on the CPU, unless its settings require one: the worker knows.
-        on_device = size.on_device if room.has_accelerators else 0
-        candidate = LoadCandidate(source.name, size.least, size.total, on_device, group)
-        slots = self.slots.values()
-        return plan_load(
-            candidate, [slot.occupant(self.histories[slot.source.name].retention) for slot in slots], room
-        )
+        occupants = [
+            slot.occupant(self.histories[slot.source.name].retention) for slot in self.slots.values()
+        ]
+        return plan_load(source.name, size, group, occupants, room)
 
     def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:
         logger.warning("cannot load %s: %s", source.name, error)

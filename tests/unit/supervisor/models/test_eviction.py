@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
+from jan_serve.store.memory.footprint import Footprint
 from jan_serve.store.memory.free_memory import FreeMemory
 from jan_serve.supervisor.models.eviction import (
     CannotFit,
@@ -11,7 +14,6 @@ from jan_serve.supervisor.models.eviction import (
     Evict,
     Excluded,
     Load,
-    LoadCandidate,
     MemoryUse,
     Occupant,
     Room,
@@ -28,62 +30,74 @@ A, B, C = (
 BUSY = Occupant("busy", leases=1, last_used=0, memory=10)
 PINNED = Occupant("pinned", last_used=0, memory=10, pinned=True)
 LEAVING = Occupant("leaving", last_used=0, memory=10, leaving=True)
-NEW = LoadCandidate("new", least=8, total=10)
 
-CASES: list[tuple[str, LoadCandidate, list[Occupant], Room, Decision]] = [
+
+class Wanted(NamedTuple):
+    """A model that requests wait for, with the bytes of its footprint."""
+
+    name: str
+    least: int = 0
+    total: int = 0
+    on_device: int = 0
+    group: str | None = None
+
+
+NEW = Wanted("new", least=8, total=10)
+
+CASES: list[tuple[str, Wanted, list[Occupant], Room, Decision]] = [
     ("an empty machine", NEW, [], Room(10), Load()),
     ("memory is not looked at", NEW, [A, B], Room(None), Load()),
     ("there is room beside others", NEW, [A, B], Room(10), Load()),
     ("the least recently used goes", NEW, [C, A, B], Room(0), Evict(("a",))),
-    ("as many as it takes", LoadCandidate("new", 8, 15), [A, B, C], Room(0), Evict(("a", "b"))),
+    ("as many as it takes", Wanted("new", 8, 15), [A, B, C], Room(0), Evict(("a", "b"))),
     ("a small one of no use stays", NEW, [Occupant("tiny", last_used=0, memory=1), A], Room(0), Evict(("a",))),
     ("an idle one goes for the whole context", NEW, [A], Room(8), Evict(("a",))),
     ("only the least where no more can be had", NEW, [BUSY], Room(8), Load()),
     ("idle ones go for the least too", NEW, [BUSY, Occupant("s", last_used=1, memory=1)], Room(7), Evict(("s",))),
     ("a leased one is waited for", NEW, [BUSY], Room(0), Wait(("busy",))),
     ("a leased one is not waited for while an idle one will do", NEW, [BUSY, A], Room(0), Evict(("a",))),
-    ("as many idle ones as are needed", LoadCandidate("new", 20, 20), [BUSY, A, B], Room(0), Evict(("a", "b"))),
-    ("idle and leased ones together", LoadCandidate("new", 30, 30), [BUSY, A, B], Room(0), Wait(("a", "b", "busy"))),
+    ("as many idle ones as are needed", Wanted("new", 20, 20), [BUSY, A, B], Room(0), Evict(("a", "b"))),
+    ("idle and leased ones together", Wanted("new", 30, 30), [BUSY, A, B], Room(0), Wait(("a", "b", "busy"))),
     ("memory that comes back is waited for", NEW, [LEAVING, A], Room(0), Wait(())),
     ("one that leaves need not be waited for", NEW, [LEAVING], Room(10), Load()),
-    ("too large whatever goes", LoadCandidate("new", 31, 40), [A, B, BUSY], Room(0), CannotFit(31, 30, ())),
-    ("too large beside what stays", LoadCandidate("new", 11, 11), [A, PINNED], Room(0), CannotFit(11, 10, ("pinned",))),
+    ("too large whatever goes", Wanted("new", 31, 40), [A, B, BUSY], Room(0), CannotFit(31, 30, ())),
+    ("too large beside what stays", Wanted("new", 11, 11), [A, PINNED], Room(0), CannotFit(11, 10, ("pinned",))),
     ("too large for the machine", NEW, [], Room(7), CannotFit(8, 7, ())),
     ("a pinned one is not evicted", NEW, [PINNED, A], Room(0), Evict(("a",))),
     ("a full house of idle models", NEW, [A, B], Room(None, max_loaded=2), Evict(("a",))),
     ("a full house of leased models", NEW, [BUSY], Room(None, max_loaded=1), Wait(("busy",))),
     ("a full house of pinned models", NEW, [PINNED], Room(None, max_loaded=1), Excluded(("pinned",))),
     ("one that leaves still has its place", NEW, [LEAVING], Room(None, max_loaded=1), Wait(())),
-    ("an older file of the same name", LoadCandidate("a"), [A], Room(100), Evict(("a",))),
-    ("an older file that is in use", LoadCandidate("busy"), [BUSY], Room(100), Wait(("busy",))),
-    ("an older file that is pinned", LoadCandidate("pinned"), [PINNED], Room(100), Evict(("pinned",))),
-    ("its group is taken", LoadCandidate("new", group="g"), [Occupant("x", group="g"), A], Room(100), Evict(("x",))),
+    ("an older file of the same name", Wanted("a"), [A], Room(100), Evict(("a",))),
+    ("an older file that is in use", Wanted("busy"), [BUSY], Room(100), Wait(("busy",))),
+    ("an older file that is pinned", Wanted("pinned"), [PINNED], Room(100), Evict(("pinned",))),
+    ("its group is taken", Wanted("new", group="g"), [Occupant("x", group="g"), A], Room(100), Evict(("x",))),
     (
         "its group is in use",
-        LoadCandidate("new", group="g"),
+        Wanted("new", group="g"),
         [Occupant("x", leases=1, group="g")],
         Room(100),
         Wait(("x",)),
     ),
     (
         "its group is pinned",
-        LoadCandidate("new", group="g"),
+        Wanted("new", group="g"),
         [Occupant("x", pinned=True, group="g")],
         Room(100),
         Excluded(("x",)),
     ),
-    ("another group", LoadCandidate("new", group="g"), [Occupant("x", group="h")], Room(100), Load()),
-    ("room on the device", LoadCandidate("new", 8, 8, on_device=5), [], Room(10, free_on_device=5), Load()),
+    ("another group", Wanted("new", group="g"), [Occupant("x", group="h")], Room(100), Load()),
+    ("room on the device", Wanted("new", 8, 8, on_device=5), [], Room(10, free_on_device=5), Load()),
     (
         "none on the device until somebody goes",
-        LoadCandidate("new", 8, 8, on_device=5),
+        Wanted("new", 8, 8, on_device=5),
         [Occupant("cpu", last_used=0, memory=9), Occupant("gpu", last_used=1, memory=9, memory_on_device=9)],
         Room(10, free_on_device=1),
         Evict(("gpu",)),
     ),
     (
         "too large for the device",
-        LoadCandidate("new", 8, 8, on_device=5),
+        Wanted("new", 8, 8, on_device=5),
         [A],
         Room(10, free_on_device=4),
         CannotFit(5, 4, (), on_device=True),
@@ -92,14 +106,13 @@ CASES: list[tuple[str, LoadCandidate, list[Occupant], Room, Decision]] = [
 
 
 @pytest.mark.parametrize(
-    ("candidate", "occupants", "room", "expected"),
+    ("wanted", "occupants", "room", "expected"),
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_a_decision(
-    candidate: LoadCandidate, occupants: list[Occupant], room: Room, expected: Decision
-) -> None:
-    assert plan_load(candidate, occupants, room) == expected
+def test_a_decision(wanted: Wanted, occupants: list[Occupant], room: Room, expected: Decision) -> None:
+    size = Footprint(0, wanted.total, wanted.least, 0, wanted.on_device)
+    assert plan_load(wanted.name, size, wanted.group, occupants, room) == expected
 
 
 @pytest.mark.parametrize(
