@@ -23,7 +23,7 @@ from jan_serve.constraint.json_schema.strings import (
     StringSet,
 )
 from jan_serve.constraint.text_form import JsonText, PlainText
-from tests.unit.constraint.json_schema.type_sets import in_set
+from tests.unit.constraint.json_schema.string_sets import in_set
 from tests.unit.constraint.matching import texts
 from tests.unit.constraint.recognizer import Recognizer
 

@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.strings import (
     ANY_STRING,
-    NO_STRING,
-    AllOf,
     Length,
-    NotIn,
     OneOfStrings,
     Pattern,
     StringSet,
 )
 from jan_serve.errors import UnsupportedPattern
-from tests.unit.constraint.json_schema.type_sets import in_set
+from tests.unit.constraint.json_schema.string_sets import in_set
 from tests.unit.constraint.matching import texts
 
 TEXTS = texts("ab", 4)
@@ -65,50 +62,6 @@ def test_an_empty_set_has_no_string(s: StringSet) -> None:
         assert not members(s)
     else:
         assert strings.string_dfa(s).accepting
-
-
-SIMPLIFIED: dict[str, tuple[StringSet, StringSet]] = {
-    "lengths are joined": (strings.intersect(Length(1, None), Length(0, 4)), Length(1, 4)),
-    "lengths without overlap": (strings.intersect(Length(3, None), Length(0, 2)), NO_STRING),
-    "a set and its complement": (strings.intersect(Pattern("a"), NotIn(Pattern("a"))), NO_STRING),
-    "a finite set is filtered": (
-        strings.intersect(OneOfStrings(("b", "a", "ab")), Length(1, 1)),
-        OneOfStrings(("b", "a")),
-    ),
-    "one condition stands once": (
-        strings.intersect(AllOf((Pattern("a"), Length(1, None))), Pattern("a")),
-        AllOf((Pattern("a"), Length(1, None))),
-    ),
-    "finite sets in their order": (
-        strings.unite(OneOfStrings(("b",)), OneOfStrings(("a", "b"))),
-        OneOfStrings(("b", "a")),
-    ),
-    "the complement of a length": (strings.complement(Length(0, 3)), Length(4, None)),
-    "twice the complement": (strings.complement(strings.complement(Pattern("a"))), Pattern("a")),
-}
-
-
-@pytest.mark.parametrize("name", SIMPLIFIED)
-def test_simplified(name: str) -> None:
-    made, expected = SIMPLIFIED[name]
-    assert made == expected
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("^(red|green)$", OneOfStrings(("red", "green"))),
-        ("^a(b|c)(d|e)$", OneOfStrings(("abd", "abe", "acd", "ace"))),
-        ("^$", OneOfStrings(("",))),
-        (".*", ANY_STRING),
-        ("", ANY_STRING),
-        ("^a", Pattern("^a")),
-        ("^[ab]$", Pattern("^[ab]$")),
-        ("^(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)$", None),
-    ],
-)
-def test_a_pattern_that_spells_its_words_is_a_finite_set(pattern: str, expected: StringSet | None) -> None:
-    assert strings.pattern_set(pattern) == (Pattern(pattern) if expected is None else expected)
 
 
 def test_a_pattern_is_refused_where_it_is_read() -> None:

@@ -327,6 +327,55 @@ CASES = (
     Case(
         "largest uint256", {"type": "integer", "minimum": 0, "maximum": 2**256 - 1}, (2**256 - 1,), (2**256,)
     ),
+    Case(
+        "one of two that overlap", {"oneOf": [{"type": "integer"}, {"minimum": 3}]}, (1, 3.5, "x"), (4, 2.5)
+    ),
+    Case("if without then", {"if": {"type": "string"}, "else": {"type": "null"}}, ("a", None), (1,)),
+    Case(
+        "a property that brings another",
+        {"properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]}, **OBJECT},
+        ({}, {"b": 1}, {"a": 1, "b": 1}),
+        ({"a": 1},),
+    ),
+    Case(
+        "a property that brings a schema",
+        {"type": "object", "dependentSchemas": {"a": {"maxProperties": 1}}},
+        ({"a": 1}, {"b": 1, "c": 1}),
+        ({"a": 1, "b": 1},),
+    ),
+    Case(
+        "both in the older spelling",
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "properties": {name: {} for name in "abcd"},
+            "dependencies": {"a": ["b"], "c": {"required": ["d"]}},
+        },
+        ({"a": 1, "b": 1}, {"c": 1, "d": 1}, 1),
+        ({"a": 1}, {"c": 1}),
+    ),
+    Case("names", {"propertyNames": {"maxLength": 1}}, ({"a": 1}, {}), ({"ab": 1},)),
+    Case("equal numbers in an enumeration", {"enum": [1, "a", [True]]}, (1, "a", [True]), (True, [1])),
+    Case(
+        "draft 4: a bound that excludes itself",
+        {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True},
+        (2, "x"),
+        (1, 0),
+    ),
+    Case(
+        "draft 4: one that does not",
+        {"$schema": "http://json-schema.org/draft-04/schema#", "maximum": 1, "exclusiveMaximum": False},
+        (1,),
+        (2,),
+    ),
+    Case(
+        "draft 3: a property says that it is required",
+        {"$schema": "http://json-schema.org/draft-03/schema#", "required": True, "type": "object"},
+        ({}, {"a": 1}),
+        (1,),
+    ),
+    Case("integral floats count", {"minLength": 2.0, "type": "string"}, ("ab",), ("a",)),
+    Case("1 is not true", {"allOf": [{"const": 1}, {"not": {"const": True}}]}, (1,), (True,)),
+    Case("base64", {"format": "no-such", "contentEncoding": "base64", "type": "string"}, ("YQ==",), ("YQ=",)),
 )
 
 

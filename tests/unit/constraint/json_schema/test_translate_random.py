@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from jan_serve.constraint.ast import Grammar
 from jan_serve.errors import InvalidRequest
 from tests.unit.constraint.grammars import grammar_alone
+from tests.unit.constraint.json_schema.assertion_schemas import ASSERTION_SCHEMAS
 from tests.unit.constraint.json_schema.schemas import NAMES, SCHEMAS, VALUES, is_valid
 from tests.unit.constraint.recognizer import Recognizer
 from tests.unit.constraint.sampling import Sampler
+
+DRAWN = st.one_of(SCHEMAS, ASSERTION_SCHEMAS, ASSERTION_SCHEMAS.map(lambda schema: {"not": schema}))
 
 
 def _grammar(schema: Any) -> Grammar | None:
@@ -27,8 +30,8 @@ def _grammar(schema: Any) -> Grammar | None:
 
 
 @settings(max_examples=150)
-@given(SCHEMAS, st.integers(0, 2**32))
-def test_what_the_grammar_writesis_valid(schema: Any, seed: int) -> None:
+@given(DRAWN, st.integers(0, 2**32))
+def test_what_the_grammar_writes_is_valid(schema: Any, seed: int) -> None:
     grammar = _grammar(schema)
     if grammar is None:
         return
@@ -41,8 +44,8 @@ def test_what_the_grammar_writesis_valid(schema: Any, seed: int) -> None:
 
 
 @settings(max_examples=300)
-@given(SCHEMAS, st.lists(VALUES, min_size=8, max_size=8))
-def test_a_value_is_accepted_exactly_if_itis_valid(schema: Any, values: list[Any]) -> None:
+@given(DRAWN, st.lists(VALUES, min_size=8, max_size=8))
+def test_a_value_is_accepted_exactly_if_it_is_valid(schema: Any, values: list[Any]) -> None:
     # Naming all properties first fixes one order for every schema and instance; constants follow their own members.
     schema = json.loads(json.dumps(schema, sort_keys=True))
     grammar = _grammar({"$defs": {"s": schema}, "allOf": [_ORDER, {"$ref": "#/$defs/s"}]})

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jan_serve.constraint.json_schema.keywords import UNEVALUATED
+from jan_serve.constraint.limits import MAX_IN_PLACE_DEPTH
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema
 from tests.unit.constraint.grammars import grammar_alone
 
@@ -34,6 +36,23 @@ UNSUPPORTED: tuple[tuple[Any, str, str], ...] = (
     (False, "", "false"),
     ({"properties": {"a": {"minItems": 2**53}}}, "/properties/a", "minItems"),
     ({"not": {"dependencies": {"a": ["b"]}}}, "/not", "dependencies"),
+    ({"allOf": [{"$ref": "#"}]}, "", "$ref"),
+    ({"type": "object", "anyOf": [{"minProperties": 1}, {"$ref": "#"}]}, "", "$ref"),
+    ({"not": {"$ref": "#"}}, "", "$ref"),
+    ({"patternProperties": {"(a)\\1": True}}, "", "patternProperties"),
+    (
+        {"properties": {"a": {"contains": {"type": "integer"}, "unevaluatedItems": {"type": "string"}}}},
+        "/properties/a",
+        "unevaluatedItems",
+    ),
+    *(
+        ({"type": "array", "uniqueItems": True, **items}, pointer, "uniqueItems")
+        for items, pointer in (
+            ({"items": {"enum": list(range(9))}}, "/items"),
+            ({"items": {"enum": [1, 2]}, "contains": {"const": 1}}, ""),
+        )
+    ),
+    *(({"not": {keyword: True}}, "/not", "not") for keyword in (*UNEVALUATED, "uniqueItems")),
 )
 INVALID: tuple[tuple[Any, str], ...] = (
     ({"type": "strin"}, "/type"),
@@ -47,8 +66,39 @@ INVALID: tuple[tuple[Any, str], ...] = (
     ({"$ref": "#/nowhere"}, "/$ref"),
     ([], ""),
     (nested(300), ""),
+    ({"type": ["null", 3]}, "/type"),
+    ({"minimum": "1"}, "/minimum"),
+    ({"maximum": True}, "/maximum"),
+    ({"exclusiveMinimum": None, "exclusiveMaximum": "2"}, "/exclusiveMaximum"),
+    ({"minimum": float("nan")}, "/minimum"),
+    ({"minimum": float("inf")}, "/minimum"),
+    ({"multipleOf": -1.5}, "/multipleOf"),
+    ({"pattern": 3}, "/pattern"),
+    ({"maxLength": 1.5}, "/maxLength"),
+    ({"minItems": True}, "/minItems"),
+    ({"prefixItems": {}}, "/prefixItems"),
+    ({"contains": True, "minContains": "1"}, "/minContains"),
+    ({"patternProperties": []}, "/patternProperties"),
+    ({"required": ["a", 1]}, "/required"),
+    ({"required": True}, "/required"),
+    ({"maxProperties": None}, "/maxProperties"),
+    ({"enum": 3}, "/enum"),
+    ({"oneOf": [1]}, "/oneOf/0"),
+    ({"dependentRequired": []}, "/dependentRequired"),
+    ({"dependentRequired": {"a": [1]}}, "/dependentRequired"),
+    ({"if": 1, "then": True}, "/if"),
 )
+
+
+def in_place(levels: int) -> Any:
+    """Schemas that all apply to one value."""
+    return {"allOf": [in_place(levels - 1)], "minimum": 1} if levels else {"type": "null"}
+
+
 COMPLEX: tuple[Any, ...] = (
+    in_place(MAX_IN_PLACE_DEPTH),
+    {"type": "object", "properties": {f"p{n}": True for n in range(200)}, "maxProperties": 50},
+    {"type": "object", "patternProperties": {f"{c}": {"minimum": n} for n, c in enumerate("abcdefg")}},
     {"type": "array", "minItems": 10, "maxItems": 10**6, "contains": {"const": 1}, "maxContains": 500},
     {"type": "string", "pattern": "(a|b)*a(a|b){14}", "minLength": 100},
     {"type": "string", "allOf": [{"pattern": f"{c}.*" * 2} for c in "abcdefghijklmnop"]},
@@ -104,3 +154,49 @@ def test_expensive_schema_is_refused_in_bounded_time(schema: Any) -> None:
 def test_negated_keywords_of_other_drafts_leave_nothing(schema: Any) -> None:
     with pytest.raises(UnsupportedSchema, match="no JSON value"):
         grammar_alone(schema)
+
+
+EMPTY: dict[str, tuple[dict[str, Any], bool]] = {
+    "too few items for the fewest": ({"type": "array", "minItems": 3, "maxItems": 2}, True),
+    "a positional item that must be there": (
+        {"type": "array", "prefixItems": [True, False], "minItems": 2},
+        True,
+    ),
+    "a positional item that may be missing": (
+        {"type": "array", "prefixItems": [True, False], "minItems": 1},
+        False,
+    ),
+    "all further items": ({"type": "array", "prefixItems": [True], "items": False, "minItems": 2}, True),
+    "an impossible item that is asked for": ({"type": "array", "contains": False}, True),
+    "more wanted items than places": (
+        {"type": "array", "contains": {"const": 1}, "minContains": 3, "maxItems": 2},
+        True,
+    ),
+    "an impossible item that is not": ({"type": "array", "contains": False, "minContains": 0}, False),
+    "more required than allowed": ({"type": "object", "required": ["a", "b"], "maxProperties": 1}, True),
+    "an impossible property": ({"type": "object", "required": ["a"], "properties": {"a": False}}, True),
+    "an impossible property that may be missing": ({"type": "object", "properties": {"a": False}}, False),
+    "a name that no rule allows": (
+        {"type": "object", "required": ["b"], "additionalProperties": False},
+        True,
+    ),
+    "some property, but none is allowed": (
+        {"type": "object", "additionalProperties": False, "not": {"additionalProperties": {"type": "null"}}},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_schema_that_no_value_satisfies_is_refused(name: str) -> None:
+    schema, is_empty = EMPTY[name]
+    try:
+        grammar_alone(schema)
+    except UnsupportedSchema as error:
+        assert is_empty and "no JSON value" in error.reason
+    else:
+        assert not is_empty
+
+
+def test_a_chain_within_the_limit_is_taken() -> None:
+    assert grammar_alone(in_place(MAX_IN_PLACE_DEPTH - 1))

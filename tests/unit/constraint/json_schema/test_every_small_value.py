@@ -1,0 +1,270 @@
+"""Schemas of few keywords over every small value, judged by jsonschema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import permutations, product
+from typing import Any, cast
+
+import pytest
+
+from jan_serve.core.constraint import Whitespace
+from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
+from tests.unit.constraint.json_schema.schemas import is_valid
+from tests.unit.constraint.recognizer import Recognizer
+
+NUMBER, TEXT = {"type": "integer"}, {"type": "string"}
+ARRAYS = [list(items) for length in range(5) for items in product([1, "a", None], repeat=length)]
+OBJECTS = [
+    dict(zip(names, values, strict=True))
+    for count in range(4)
+    for names in permutations("abx", count)
+    for values in product([1, "s"], repeat=count)
+]
+
+ARRAY_SCHEMAS: dict[str, dict[str, Any]] = {
+    "anything": {},
+    "counted": {"minItems": 2, "maxItems": 3},
+    "none": {"maxItems": 0},
+    "one kind": {"items": NUMBER},
+    "one kind, counted": {"items": TEXT, "minItems": 1, "maxItems": 2},
+    "positional": {"prefixItems": [NUMBER, TEXT]},
+    "positional, no others": {"prefixItems": [NUMBER, TEXT], "items": False},
+    "positional, all there": {"prefixItems": [NUMBER, TEXT], "items": False, "minItems": 2},
+    "positional, then counted": {"prefixItems": [NUMBER], "items": TEXT, "minItems": 3, "maxItems": 4},
+    "the end at a position": {"prefixItems": [NUMBER, False, TEXT]},
+    "fewer than positions": {"prefixItems": [NUMBER, TEXT, NUMBER], "maxItems": 2},
+    "one of a kind": {"contains": NUMBER},
+    "two or three of a kind": {"contains": NUMBER, "minContains": 2, "maxContains": 3},
+    "at most one of a kind": {"contains": NUMBER, "minContains": 0, "maxContains": 1},
+    "of two kinds": {"allOf": [{"contains": NUMBER}, {"contains": TEXT, "maxContains": 1}]},
+    "of a kind, among few": {"contains": {"const": 1}, "minContains": 2, "maxItems": 3},
+    "of a kind, beside positions": {
+        "prefixItems": [NUMBER],
+        "contains": TEXT,
+        "items": {"enum": ["a", None]},
+    },
+    "different, of few values": {"items": {"enum": [1, "a", None]}, "uniqueItems": True},
+    "different, counted": {
+        "items": {"enum": [1, "a", None]},
+        "uniqueItems": True,
+        "minItems": 2,
+        "maxItems": 2,
+    },
+    "different at positions": {
+        "prefixItems": [{"enum": [1, "a"]}, {"enum": ["a", None]}],
+        "items": False,
+        "uniqueItems": True,
+    },
+    "different kinds": {"prefixItems": [NUMBER, TEXT], "maxItems": 2, "uniqueItems": True},
+    "different because alone": {"maxItems": 1, "uniqueItems": True},
+    "different truths": {"items": {"enum": [None, True, 1]}, "uniqueItems": True, "minItems": 1},
+}
+OBJECT_SCHEMAS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anything": ("", {}),
+    "listed": ("ab", {"properties": {"a": NUMBER, "b": TEXT}}),
+    "in their own order": ("ba", {"properties": {"b": NUMBER, "a": TEXT}}),
+    "closed": ("ab", {"properties": {"a": NUMBER, "b": TEXT}, "additionalProperties": False}),
+    "the first must be there": ("ab", {"properties": {"a": NUMBER, "b": TEXT}, "required": ["a"]}),
+    "the last must be there": ("ab", {"properties": {"a": NUMBER, "b": TEXT}, "required": ["b"]}),
+    "both must be there": ("ab", {"properties": {"a": True, "b": True}, "required": ["b", "a"]}),
+    "only asked for": ("b", {"required": ["b"]}),
+    "others of a kind": ("a", {"properties": {"a": NUMBER}, "additionalProperties": TEXT}),
+    "others by pattern": ("a", {"properties": {"a": True}, "patternProperties": {"^[bx]": NUMBER}}),
+    "patterns over listed names": ("a", {"properties": {"a": True}, "patternProperties": {"^a": NUMBER}}),
+    "names": ("", {"propertyNames": {"enum": ["a", "x"]}}),
+    "no listed name": ("a", {"properties": {"a": False}}),
+    "counted": ("ab", {"properties": {"a": True, "b": True}, "minProperties": 2, "maxProperties": 2}),
+    "counted, one must be there": (
+        "ab",
+        {"properties": {"a": True, "b": True}, "required": ["b"], "minProperties": 2},
+    ),
+    "few others": ("a", {"properties": {"a": True}, "maxProperties": 1}),
+    "some property of a kind": ("", {"not": {"additionalProperties": NUMBER}}),
+    "some listed or other property": (
+        "ab",
+        {"properties": {"a": True, "b": NUMBER}, "not": {"patternProperties": {"^[ax]": NUMBER}}},
+    ),
+}
+ONLY_COMPARED = {"counted", "some property of a kind", "some listed or other property"}
+"""Where names must differ."""
+A, B = {"properties": {"a": {"type": "integer"}}}, {"properties": {"b": True}}
+UNEVALUATED: dict[str, dict[str, Any]] = {
+    "beside properties": {**A, "unevaluatedProperties": False},
+    "through allOf": {"allOf": [A, B], "unevaluatedProperties": False},
+    "through the branches that hold": {"anyOf": [A, B], "unevaluatedProperties": False},
+    "through one branch": {
+        "oneOf": [{**A, "required": ["a"]}, {**B, "required": ["b"], "maxProperties": 1}],
+        "unevaluatedProperties": False,
+    },
+    "through a condition": {
+        "if": {"required": ["a"], **A},
+        "then": B,
+        "else": {"properties": {"x": True}},
+        "unevaluatedProperties": False,
+    },
+    "not through what fails": {"not": {"required": ["b"], **B}, **A, "unevaluatedProperties": False},
+    "a schema for the rest": {**A, "unevaluatedProperties": {"type": "string"}},
+    "patterns": {"patternProperties": {"^[ab]": True}, "unevaluatedProperties": False},
+    "inside, all is evaluated": {"allOf": [{"unevaluatedProperties": True}], "unevaluatedProperties": False},
+    "beside additional ones": {
+        **A,
+        "additionalProperties": {"type": "integer"},
+        "unevaluatedProperties": False,
+    },
+    "items after positional ones": {"prefixItems": [{"type": "integer"}], "unevaluatedItems": False},
+    "the longest of two": {
+        "allOf": [{"prefixItems": [True]}, {"prefixItems": [True, {"type": "string"}]}],
+        "unevaluatedItems": False,
+    },
+    "a schema for further items": {"prefixItems": [True], "unevaluatedItems": {"type": "string"}},
+    "items cover all": {"items": {"type": "integer"}, "unevaluatedItems": False},
+    "contains covers what it finds": {"contains": {"type": "integer"}, "unevaluatedItems": False},
+    "after a branch": {
+        "anyOf": [{"prefixItems": [{"type": "integer"}]}, {"prefixItems": [True, {"type": "string"}]}],
+        "unevaluatedItems": False,
+    },
+}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _alone(schema: Any) -> Recognizer:
+    return Recognizer(grammar_alone(schema, whitespace=Whitespace.COMPACT))
+
+
+def _judge(recognizer: Recognizer, schema: Any, values: Iterable[Any]) -> None:
+    """A valid value may be written in some order of its members."""
+    for value in values:
+        members = cast("dict[str, Any]", value).items() if isinstance(value, dict) else None
+        orders = [value] if members is None else [dict(order) for order in permutations(members)]
+        taken = any(recognizer.matches(_compact(order)) for order in orders)
+        assert taken is is_valid(schema, value), value
+
+
+@pytest.mark.parametrize("name", ARRAY_SCHEMAS)
+def test_arrays_of_a_schema(name: str) -> None:
+    schema = {"type": "array", **ARRAY_SCHEMAS[name]}
+    recognizer = _alone(schema)
+    for items in ARRAYS:
+        assert recognizer.matches(_compact(items)) is is_valid(schema, items), items
+
+
+def _in_order(members: dict[str, Any], listed: str, required: list[str]) -> bool:
+    """Listed names in their order, and no others before the last one that must be there."""
+    names = list(members)
+    places = [listed.index(name) for name in names if name in listed]
+    last = max((names.index(name) for name in required if name in names), default=0)
+    return places == sorted(places) and all(name in listed for name in names[:last])
+
+
+@pytest.mark.parametrize("name", OBJECT_SCHEMAS)
+def test_objects_of_a_schema(name: str) -> None:
+    listed, keywords = OBJECT_SCHEMAS[name]
+    schema = {"type": "object", **keywords}
+    _judge(Recognizer(grammar_in_rules(schema, whitespace=Whitespace.COMPACT)[0]), schema, OBJECTS)
+    if name in ONLY_COMPARED:
+        return
+    recognizer = _alone(schema)
+    for members in OBJECTS:
+        expected = is_valid(schema, members) and _in_order(members, listed, keywords.get("required", []))
+        assert recognizer.matches(_compact(members)) is expected, members
+
+
+@pytest.mark.parametrize("name", UNEVALUATED)
+def test_closed_over_what_is_not_evaluated(name: str) -> None:
+    recognizer = Recognizer(grammar_in_rules(UNEVALUATED[name], whitespace=Whitespace.COMPACT)[0])
+    _judge(recognizer, UNEVALUATED[name], [*OBJECTS, *ARRAYS, 1, None])
+
+
+def _kinds(count: int, **each: Any) -> list[dict[str, Any]]:
+    """Alternatives that `kind` tells apart."""
+    return [
+        {"properties": {"kind": {"const": f"k{n}"}, f"p{n}": {"type": "integer"}}, **each}
+        for n in range(count)
+    ]
+
+
+ALTERNATIVES: dict[str, dict[str, Any]] = {
+    "a kind that must be there": {"required": ["kind"], "oneOf": _kinds(12)},
+    "asked for beside the alternatives": {"allOf": [{"required": ["kind"]}, {"oneOf": _kinds(12)}]},
+    "a kind that may be missing": {"oneOf": _kinds(12, additionalProperties=False)},
+    "two names that must be there": {
+        "oneOf": [*_kinds(11, required=["kind", "p0"]), {"required": ["kind", "p1"]}]
+    },
+    "names that only one kind may have": {
+        "dependentSchemas": {
+            f"p{n}": {"properties": {"kind": {"enum": [f"k{n}", f"k{n % 3}"]}}} for n in range(14)
+        }
+    },
+    "one name of each of several sets": {
+        "patternProperties": {"^p[0-9]$": {"type": "integer"}},
+        "additionalProperties": False,
+        "not": {
+            "anyOf": [
+                {"propertyNames": {"not": {"enum": names}}}
+                for names in (["p0", "p1"], ["p0", "p9"], ["p1", "p9"], ["p0", "p1", "p3"])
+            ]
+        },
+    },
+    "none of many": {"not": {"anyOf": _kinds(12, required=["kind"])}},
+}
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
+def test_alternatives_that_a_property_tells_apart_do_not_multiply(name: str) -> None:
+    schema = {"type": "object", **ALTERNATIVES[name]}
+    grammar = grammar_alone(schema, whitespace=Whitespace.COMPACT)
+    assert len(grammar.rules) < 600
+    scalars: list[Any] = [None, 1, "x"]
+    values: list[dict[str, Any]] = []
+    for kind, first, second, third in product([None, "k0", "k1", "k11", "other"], scalars, scalars, scalars):
+        members = {"kind": kind, "p0": first, "p1": second, "p9": third}
+        values.append({key: member for key, member in members.items() if member is not None})
+    _judge(Recognizer(grammar), schema, values)
+
+
+@pytest.mark.parametrize("count", [50, 100])
+def test_many_optional_properties_cost_rules_in_proportion(count: int) -> None:
+    grammar = grammar_alone({"type": "object", "properties": {f"p{n}": NUMBER for n in range(count)}})
+    assert len(grammar.rules) < 5 * count + 200
+
+
+def test_counts_cost_few_rules() -> None:
+    schema = {"type": "array", "items": NUMBER, "minItems": 100, "maxItems": 900}
+    grammar = grammar_alone(schema, whitespace=Whitespace.COMPACT)
+    assert len(grammar.rules) < 10
+    for count in (99, 100, 900, 901):
+        assert Recognizer(grammar).matches(_compact([7] * count)) is (100 <= count <= 900)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 200])
+def test_a_recursive_schema_is_one_rule(depth: int) -> None:
+    grammar = grammar_alone({"type": "array", "items": {"$ref": "#"}}, whitespace=Whitespace.COMPACT)
+    assert len(grammar.rules) == 1
+    assert Recognizer(grammar).matches("[" * (depth + 1) + "]" * (depth + 1))
+    assert not Recognizer(grammar).matches("[" * (depth + 1) + "1" + "]" * (depth + 1))
+
+
+@pytest.mark.parametrize("whitespace", [Whitespace.FLEXIBLE, Whitespace.COMPACT])
+def test_where_a_line_may_break(whitespace: Whitespace) -> None:
+    schema = {"anyOf": [{"type": "array", "prefixItems": [NUMBER, NUMBER]}, {"additionalProperties": False}]}
+    recognizer = Recognizer(grammar_alone(schema, whitespace=whitespace))
+    indented = "[\n" + " " * 32 + "1\n]"
+    for text in ("[1, 2]", "[\n  1,\n  2\n]", "[\n]", "[ 1, 2 ]", "{ }", "{\n}", indented):
+        assert recognizer.matches(text) is (whitespace is Whitespace.FLEXIBLE), text
+    assert recognizer.matches("[1,2]") and recognizer.matches("{}")
+    for text in (
+        "[1 ,2]",
+        "[1,  2]",
+        "[1,\n\n2]",
+        "[,1]",
+        "[1,]",
+        "[1 2]",
+        "{  }",
+        indented.replace("1", " 1"),
+    ):
+        assert not recognizer.matches(text), text
