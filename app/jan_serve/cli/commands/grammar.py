@@ -37,11 +37,13 @@ def grammar(
         str | None, typer.Option("--regex", help="Use a regular expression instead of SOURCE.")
     ] = None,
     check: Annotated[
-        str | None, typer.Option("--check", help="Check whether this text matches the grammar.")
+        str | None, typer.Option("--check", help="Check whether the server would write this text.")
     ] = None,
     lark: Annotated[
         bool,
-        typer.Option("--lark", help="Print Lark for llguidance, as the server runs it, instead of GBNF."),
+        typer.Option(
+            "--lark", help="Print Lark, as the server runs it. GBNF has comments on what it leaves out."
+        ),
     ] = False,
     explain: Annotated[
         bool,

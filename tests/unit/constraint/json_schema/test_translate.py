@@ -375,7 +375,16 @@ CASES = (
     ),
     Case("integral floats count", {"minLength": 2.0, "type": "string"}, ("ab",), ("a",)),
     Case("1 is not true", {"allOf": [{"const": 1}, {"not": {"const": True}}]}, (1,), (True,)),
-    Case("base64", {"format": "no-such", "contentEncoding": "base64", "type": "string"}, ("YQ==",), ("YQ=",)),
+    Case(
+        "a property that is not true",
+        {
+            "properties": {"a": {"const": 1}},
+            "not": {"required": ["a"], "properties": {"a": {"const": True}}},
+            **OBJECT,
+        },
+        ({"a": 1}, {}),
+        ({"a": True},),
+    ),
 )
 
 

@@ -79,7 +79,7 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
 def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
     @router.post("/extras/grammar", tags=["Extras"], summary="Grammar", response_model=GrammarResponse)
     async def grammar(request: Request, body: GrammarRequest) -> Response:
-        """Compile a constraint to the GBNF that answers must follow. Needs no model."""
+        """Compile a constraint, and show what runs as GBNF. Needs no model."""
         constraint, field = constraint_of(body)
         if constraint is None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")

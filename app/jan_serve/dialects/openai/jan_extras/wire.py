@@ -49,6 +49,6 @@ class ExplanationResponse(TypedDict):
 
 
 class GrammarResponse(TypedDict):
-    """grammar: GBNF of the same language."""
+    """grammar: GBNF, with comments on what only the server can hold."""
 
     grammar: str
