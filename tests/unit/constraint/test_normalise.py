@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
 from jan_serve.constraint.ast import (
@@ -14,10 +13,6 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Terminal,
-    choice,
-    optional,
-    repeat,
-    sequence,
 )
 from jan_serve.constraint.normalise import normalise
 from jan_serve.constraint.well_formed import is_nullable, nullable_rules
@@ -46,24 +41,6 @@ def test_the_texts_stay(grammar: Grammar) -> None:
         assert belongs(rewritten, text) is belongs(grammar, text), text
 
 
-@pytest.mark.parametrize(
-    ("item", "solid"),
-    [
-        (optional(A), A),
-        (repeat(A, 0, 4), repeat(A, 1, 4)),
-        (choice([A, optional(B)]), choice([A, B])),
-        (Sequence((optional(A), optional(B))), choice([sequence([A, optional(B)]), B])),
-    ],
-)
-def test_a_repeated_item_is_never_empty(item: Expr, solid: Expr) -> None:
-    assert normalise(Grammar({"root": repeat(item, 2, 9)})).rules["root"] == repeat(solid, 0, 9)
-
-
-def test_an_item_that_is_another_rule_stays() -> None:
-    rules = {"root": repeat(RuleRef("r"), 0, 5), "r": optional(A)}
-    assert normalise(Grammar(dict(rules))).rules == rules
-
-
 def _parts(expr: Expr) -> list[Expr]:
     if isinstance(expr, Sequence | Choice):
         return [expr, *(part for item in expr.items for part in _parts(item))]
@@ -87,8 +64,3 @@ def test_many_words_become_a_trie() -> None:
     assert len(grammar.rules["root"].items) == 2
     assert all(belongs(grammar, word) for word in [*words, "b"])
     assert not any(belongs(grammar, word) for word in ("a", "aa", "aag", "", "aaaa"))
-
-
-def test_a_few_words_stay_as_they_are() -> None:
-    rules = {"root": Choice(tuple(Literal(f"a{number}") for number in range(16)))}
-    assert normalise(Grammar(dict(rules))).rules == rules

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from jan_serve.core.constraint import Whitespace
+from jan_serve.errors import UnsupportedSchema
 from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 from tests.unit.constraint.json_schema.schemas import is_valid
 from tests.unit.constraint.recognizer import Recognizer
@@ -105,6 +106,7 @@ UNEVALUATED: dict[str, dict[str, Any]] = {
         "unevaluatedProperties": False,
     },
     "not through what fails": {"not": {"required": ["b"], **B}, **A, "unevaluatedProperties": False},
+    "nor through what fails to fail": {"not": {"not": A}, "unevaluatedProperties": False},
     "a schema for the rest": {**A, "unevaluatedProperties": {"type": "string"}},
     "patterns": {"patternProperties": {"^[ab]": True}, "unevaluatedProperties": False},
     "inside, all is evaluated": {"allOf": [{"unevaluatedProperties": True}], "unevaluatedProperties": False},
@@ -172,6 +174,27 @@ def test_objects_of_a_schema(name: str) -> None:
     for members in OBJECTS:
         expected = is_valid(schema, members) and _in_order(members, listed, keywords.get("required", []))
         assert recognizer.matches(_compact(members)) is expected, members
+
+
+NEGATED: dict[str, Any] = {
+    **{f"arrays, {name}": schema for name, schema in ARRAY_SCHEMAS.items() if "uniqueItems" not in schema},
+    **{f"objects, {name}": schema for name, (_, schema) in OBJECT_SCHEMAS.items()},
+    "one array": {"const": [1, "a"]},
+    "one object": {"const": {"a": 1, "x": "s"}},
+    "some values": {"enum": [[], [None], {}, {"b": "s"}, 1]},
+}
+
+
+@pytest.mark.parametrize("name", NEGATED)
+def test_values_that_break_a_schema(name: str) -> None:
+    schema = {"not": NEGATED[name]}
+    try:
+        grammar, _ = grammar_in_rules(schema, whitespace=Whitespace.COMPACT)
+    except UnsupportedSchema as error:
+        assert "no JSON value" in error.reason
+        assert all(is_valid(NEGATED[name], value) for value in (*ARRAYS, *OBJECTS))
+        return
+    _judge(Recognizer(grammar), schema, [*ARRAYS, *OBJECTS, 1, None])
 
 
 @pytest.mark.parametrize("name", UNEVALUATED)

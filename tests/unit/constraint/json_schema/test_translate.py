@@ -374,6 +374,16 @@ CASES = (
         (1,),
     ),
     Case("integral floats count", {"minLength": 2.0, "type": "string"}, ("ab",), ("a",)),
+    Case(
+        "equal bounds of which one excludes itself",
+        {
+            "type": "integer",
+            "minimum": 1,
+            "allOf": [{"exclusiveMinimum": 1, "exclusiveMaximum": 3}, {"maximum": 3}],
+        },
+        (2,),
+        (1, 3),
+    ),
     Case("1 is not true", {"allOf": [{"const": 1}, {"not": {"const": True}}]}, (1,), (True,)),
     Case(
         "a property that is not true",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.ast import Grammar, Literal, Repeat, sequence
+from jan_serve.constraint.ast import Grammar, sequence
 from jan_serve.constraint.regex.flat import flat_pieces, pieces_expr
 from jan_serve.constraint.regex.language import full_regex
 from jan_serve.constraint.text_form import PlainText
@@ -57,11 +57,3 @@ def test_a_flat_expression_keeps_its_texts(pieces: list[tuple[str, Counts]]) -> 
 )
 def test_a_piece_may_not_run_into_what_follows(pattern: str, flat: bool) -> None:
     assert (flat_pieces(full_regex(pattern)) is not None) is flat
-
-
-def test_equal_neighbours_are_counted_together() -> None:
-    pieces = flat_pieces(full_regex("[ab][ab]{2}[ab]{0,3}c"))
-    assert pieces is not None
-    joined = pieces_expr(pieces, PlainText())
-    assert [(part.low, part.high) for part in joined if isinstance(part, Repeat)] == [(3, 6)]
-    assert joined[-1] == Literal("c")
