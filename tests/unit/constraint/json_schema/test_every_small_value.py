@@ -141,8 +141,9 @@ def _alone(schema: Any) -> Recognizer:
 def _judge(recognizer: Recognizer, schema: Any, values: Iterable[Any]) -> None:
     """A valid value may be written in some order of its members."""
     for value in values:
-        members = cast("dict[str, Any]", value).items() if isinstance(value, dict) else None
-        orders = [value] if members is None else [dict(order) for order in permutations(members)]
+        orders: list[Any] = [value]
+        if isinstance(value, dict):
+            orders = [dict(order) for order in permutations(cast("dict[str, Any]", value).items())]
         taken = any(recognizer.matches(_compact(order)) for order in orders)
         assert taken is is_valid(schema, value), value
 
