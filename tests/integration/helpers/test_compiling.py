@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +27,6 @@ from jan_serve.errors import (
     EngineCrashed,
     GrammarTooComplex,
     InvalidGrammar,
-    Unavailable,
     UnsupportedPattern,
     UnsupportedSchema,
 )
@@ -60,13 +58,7 @@ sys.path.insert(0, {app!r})
 import jan_serve.helpers.work.compiling as worker
 from jan_serve.core.constraint import CompiledGrammar
 def compiled(constraint):
-    text, _, place = constraint.text.partition(" ")
-    if text == "once":
-        try:
-            os.close(os.open(place, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return CompiledGrammar("again", "")
-        text = "SIGKILL"
+    text = constraint.text
     if text.startswith("SIG"):
         os.kill(os.getpid(), getattr(signal, text))
     if text == "exit":
@@ -154,90 +146,12 @@ async def test_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
         assert await pool.ask(does("next")) == CompiledGrammar("next", "")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
-async def test_a_busy_machine_is_not_held_against_the_constraint() -> None:
-    async with compilers(scripted(), wall_limit_s=1.0) as pool:
-        await pool.ask(does("first"))
-        [process] = children()
-        with pytest.raises(Unavailable, match="busy"):
-            await pool.ask(does("sleep"))
-        assert process not in children()
-
-
-async def test_a_process_that_something_else_killed_is_replaced_and_asked_again(
-    tmp_path: Path,
-) -> None:
-    async with compilers(scripted()) as pool:
-        made = await pool.ask(does(f"once {tmp_path / 'done'}"))
-        assert made == CompiledGrammar("again", "")
-
-
 @pytest.mark.parametrize("text", ["SIGKILL", "SIGSEGV", "exit"])
 async def test_one_that_ends_again_is_our_fault(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
             await pool.ask(does(text))
         assert await pool.ask(does("next")) == CompiledGrammar("next", "")
-
-
-async def test_an_idle_process_that_was_killed_is_replaced() -> None:
-    async with compilers() as pool:
-        await pool.ask(asked(SMALL))
-        [process] = children()
-        process.send_signal(signal.SIGKILL)
-        assert await pool.ask(asked(SMALL)) == enforce(SMALL).compiled()
-
-
-async def test_a_command_that_cannot_be_started_is_our_fault() -> None:
-    async with compilers(("/nowhere/at-all",)) as pool:
-        with pytest.raises(Unavailable, match="could not be started"):
-            await pool.ask(asked(SMALL))
-
-
-async def test_a_call_that_is_cancelled_ends_its_process() -> None:
-    async with compilers(scripted()) as pool:
-        waiting = asyncio.create_task(pool.ask(does("sleep")))
-        async with asyncio.timeout(60):
-            while not children():
-                await asyncio.sleep(0.005)
-        [process] = children()
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        async with asyncio.timeout(60):
-            while process in children():
-                await asyncio.sleep(0.005)
-        assert await pool.ask(does("next")) == CompiledGrammar("next", "")
-
-
-async def test_the_smallest_that_waits_is_next() -> None:
-    done: list[int] = []
-
-    async def ask(pool: HelperPool[CompileRequest, Compiled], size: int) -> None:
-        await pool.ask(does("a" * size))
-        done.append(size)
-
-    async with compilers(scripted()) as pool:
-        holding = [asyncio.create_task(pool.ask(does("sleep"))) for _ in range(COMPILING.processes - 1)]
-        await asyncio.sleep(0)
-        async with asyncio.timeout(60):
-            while len(children()) < COMPILING.processes - 1:
-                await asyncio.sleep(0.005)
-        await asyncio.gather(*(ask(pool, size) for size in (50_000, 900, 20_000, 30)))
-        assert done == [50_000, 30, 900, 20_000], "the first had a free process"
-        for task in holding:
-            task.cancel()
-        await asyncio.wait(holding)
-
-
-async def test_who_finds_no_free_process_is_not_kept_waiting() -> None:
-    async with compilers(scripted(), wait_limit_s=0.05) as pool:
-        holding = [asyncio.create_task(pool.ask(does("sleep"))) for _ in range(COMPILING.processes)]
-        await asyncio.sleep(0)
-        with pytest.raises(Unavailable, match="busy"):
-            await pool.ask(does("next"))
-        for task in holding:
-            task.cancel()
-        await asyncio.wait(holding)
 
 
 async def test_who_waits_when_the_server_ends_is_told_so() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import zlib
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image
 
 from jan_serve.audio_files import header as audio_header
-from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage, Unavailable
+from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage
 from jan_serve.helpers.media import DECODING, DecodeAudio, DecodeImage, DecodeMedia
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files.header import ImageHeader, checked_header
@@ -45,13 +44,6 @@ async def test_it_decodes_one_after_the_other_in_one_process() -> None:
         assert len(children()) == 1
         await pool.rest()
         assert children() == []
-
-
-async def test_several_at_once_share_a_few_processes() -> None:
-    async with decoders() as pool:
-        found = await asyncio.gather(*(pool.ask(request(picture(8, side))) for side in range(8, 24)))
-        assert [len(pixels) for pixels in found] == [3 * 8 * side for side in range(8, 24)]
-        assert 1 <= len(children()) <= DECODING.processes
 
 
 async def test_a_damaged_image_is_the_clients_fault_and_the_next_one_is_decoded() -> None:
@@ -96,14 +88,6 @@ async def test_more_samples_than_the_pipe_takes_are_refused_and_the_process_repl
         with pytest.raises(InvalidAudio, match="the audio needs more time or memory than one file may use"):
             await pool.ask(DecodeAudio(data=data, header=header, rate=192_000))
         assert len(await pool.ask(DecodeAudio(data=data, header=header, rate=4_000))) == 4 * 4_000 * 120
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
-async def test_a_busy_machine_is_not_held_against_the_image() -> None:
-    stuck = (sys.executable, "-c", "import time; time.sleep(600)")
-    async with decoders(wall_limit_s=-4.9, command=stuck) as pool:
-        with pytest.raises(Unavailable, match="busy"):
-            await pool.ask(request(picture()))
 
 
 async def test_a_decoder_that_dies_is_our_fault() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections.abc import Sequence
@@ -54,26 +53,6 @@ async def test_it_renders_one_after_the_other_in_one_process() -> None:
             messages = (Message(role="user", content=f"{number}"),)
             assert await pool.ask(request(SHOW + "{{ strftime_now('%Y') }}", messages)) == f"{number}2026"
         assert children() == [process]
-
-
-async def test_a_rest_ends_the_idle_ones_and_the_next_request_starts_one() -> None:
-    async with renderers() as pool:
-        await pool.start()
-        await pool.start()
-        assert len(children()) == 1
-        await pool.rest()
-        assert children() == []
-        assert await pool.ask(request(SHOW)) == "Hi"
-        assert len(children()) == 1
-
-
-async def test_several_at_once_share_a_few_processes() -> None:
-    async with renderers() as pool:
-        texts = await asyncio.gather(
-            *(pool.ask(request(SHOW, (Message(role="user", content=str(n)),))) for n in range(30))
-        )
-        assert texts == [str(n) for n in range(30)]
-        assert 1 <= len(children()) <= RENDERING.processes
 
 
 # Each takes far more than a template may have: time (by nesting, by backtracking) or memory.
@@ -161,17 +140,6 @@ async def test_integers_of_any_size_cross_the_pipe() -> None:
     assert text == f'{2**256 - 1} [{{"a": {-(10**30)}}}]'
 
 
-async def test_a_call_that_is_cancelled_leaves_the_process_usable() -> None:
-    async with renderers() as pool:
-        await pool.start()
-        waiting = asyncio.create_task(pool.ask(request(SHOW)))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert await pool.ask(request(SHOW)) == "Hi"
-
-
 DIES_FIRST = """
 import os, struct, sys
 log, deaths, death = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -219,20 +187,3 @@ async def test_after_two_such_ends_the_fault_is_ours(tmp_path: Path, death: int)
             await pool.ask(request(SHOW))
         assert log.read_text() == "xx"
         assert await pool.ask(request(SHOW)) == "Hi"
-
-
-async def test_renderers_that_are_killed_while_idle_cost_no_request() -> None:
-    async with renderers() as pool:
-        await asyncio.gather(*(pool.ask(request(SHOW)) for _ in range(RENDERING.processes)))
-        for process in children():
-            process.kill()
-        texts = await asyncio.gather(*(pool.ask(request(SHOW)) for _ in range(2 * RENDERING.processes)))
-        assert texts == ["Hi"] * (2 * RENDERING.processes)
-        assert len(children()) <= RENDERING.processes
-
-
-async def test_a_renderer_that_cannot_be_started_is_our_fault(tmp_path: Path) -> None:
-    async with renderers(command=(str(tmp_path / "none"),)) as pool:
-        await pool.start()
-        with pytest.raises(Unavailable, match="No such file"):
-            await pool.ask(request(SHOW))

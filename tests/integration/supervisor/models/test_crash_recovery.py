@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
@@ -23,9 +21,8 @@ from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimi
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
-from tests.support.deadline import deadline
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
-from tests.support.processes import alive, children, until, wait_until, zombies
+from tests.support.processes import children, until, zombies
 
 pytestmark = pytest.mark.anyio
 
@@ -92,18 +89,6 @@ async def test_a_crash_in_prefill_fails_its_request_and_the_next_is_served(tmp_p
     async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
         with pytest.raises(EngineCrashed, match=f"SIG{name}"):
             await ask(manager, f"!die {name}")
-        assert await ask(manager, "!say back") == "back"
-
-
-@pytest.mark.parametrize("name", SIGNALS)
-async def test_a_worker_that_dies_idle_is_replaced_for_the_next_request(tmp_path: Path, name: str) -> None:
-    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
-        await ask(manager, "hello")
-        pid = status(manager).pid
-        assert pid is not None
-        os.kill(pid, signal.Signals[f"SIG{name}"])
-        await until(lambda: status(manager).state == "unloaded")
-        assert f"SIG{name}" in (status(manager).reason or "")
         assert await ask(manager, "!say back") == "back"
 
 
@@ -334,37 +319,6 @@ async def test_fifty_restarts_leave_no_zombie_and_no_descriptor(tmp_path: Path) 
         assert psutil.Process().num_fds() <= descriptors + 2
         assert status(manager).loads_total == 51
     assert children() == []
-
-
-PARENT = """
-import asyncio, sys
-from pathlib import Path
-from jan_serve.ipc.messages import EngineRequest
-from tests.support.engines import fake_manager
-
-async def main():
-    async with fake_manager(Path(sys.argv[1])) as manager, manager.lease(None) as client:
-        print(manager.snapshot().models[0].pid, flush=True)
-        async for event in client.generate(EngineRequest(cache_salt="", id=client.next_id(), prompt=(sys.argv[2],))):
-            pass
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("prompt", ["!stream 1000000 1ms", "!stall sample", "!gate {gate}"])
-def test_a_worker_ends_within_two_seconds_of_a_parent_that_was_killed(tmp_path: Path, prompt: str) -> None:
-    prompt = prompt.format(gate=Gate(tmp_path / "gate").path)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", PARENT, str(tmp_path), prompt]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
-        assert parent.stdout is not None
-        with deadline(parent):
-            worker = int(parent.stdout.readline())
-        assert alive(worker)
-        parent.kill()
-        parent.wait(10)
-        assert wait_until(lambda: not alive(worker), 2.0) < 2.0
 
 
 async def test_messages_to_people_hold_no_paths(tmp_path: Path) -> None:

@@ -212,12 +212,6 @@ async def test_stopping_a_worker_that_was_never_started_does_nothing() -> None:
     await WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None).stop()
 
 
-async def test_a_command_that_cannot_be_run_is_an_os_error() -> None:
-    worker = WorkerProcess("tiny", ("/nonexistent/worker",), QUICK, on_change=lambda: None)
-    with pytest.raises(OSError):
-        await worker.start(LoadModel(path="tiny.gguf"))
-
-
 @pytest.mark.parametrize("how", ["bad-utf8", "huge", "garbage"])
 async def test_a_worker_that_breaks_the_protocol_is_ended(how: str) -> None:
     async with started() as watched:
