@@ -187,7 +187,9 @@ async def test_sleep_and_wakeup(prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "words"), [("3", "1 or 2."), ("01", "1 or 2."), ("--1", "an integer."), ("٣", "an integer.")]
+    ("level", "words"),
+    [(level, "1 or 2.") for level in ("3", "0", "-1", "01")]
+    + [(level, "an integer.") for level in ("x", "1.0", "", "--1", "٣", "²")],
 )
 async def test_other_levels(level: str, words: str) -> None:
     control = FakeControl()

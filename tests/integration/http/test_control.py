@@ -209,39 +209,6 @@ def test_sleep_and_wakeup_may_come_twice(server: Served) -> None:
     assert text_of(complete(url, max_tokens=2))
 
 
-@pytest.mark.parametrize(
-    ("level", "words"),
-    [
-        ("3", "must be 1 or 2."),
-        ("0", "must be 1 or 2."),
-        ("-1", "must be 1 or 2."),
-        ("x", "must be an integer."),
-        ("1.0", "must be an integer."),
-        ("", "must be an integer."),
-        ("%C2%B2", "must be an integer."),
-    ],
-)
-def test_other_levels_are_refused(server: Served, level: str, words: str) -> None:
-    url = server.url()
-    body = json.loads(command(url, f"/sleep?level={level}", status=400))
-    assert body == {
-        "message": f'The "level" query parameter {words}',
-        "type": "invalid_request_error",
-        "code": 400,
-        "param": None,
-        "object": "error",
-    }
-    assert not is_sleeping(url)
-
-
-def test_a_client_may_not_end_the_server_unless_it_is_allowed(server: Served) -> None:
-    response = get(server.url(), "/terminate")
-    assert response.status == 400
-    assert response.json()["message"] == (
-        "The server can not be terminated. Please add --allow-terminate-by-client when start the server."
-    )
-
-
 def test_termination_and_disabled_aborts(exact_llama: Path, tmp_path: Path) -> None:
     with serving_models(
         tmp_path, exact_llama, flags=("--n-ctx", "512", "--allow-terminate-by-client")

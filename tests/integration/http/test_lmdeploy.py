@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import BadRequestError, NotFoundError, OpenAI
 
 from jan_serve.resources import builtin_model
 from tests.integration.http.support import metric, payloads, serving_models
@@ -222,31 +221,6 @@ def test_a_tool_is_called(url: str) -> None:
     assert parts[0]["function"]["name"] == "get_weather"
     assert "".join(part["function"]["arguments"] for part in parts) == arguments
     assert choices[-1]["finish_reason"] == "tool_calls"
-
-
-def test_openais_client(url: str) -> None:
-    with OpenAI(base_url=f"{url}/lmdeploy/v1", api_key="none", max_retries=0) as client:
-        assert MODEL in [model.id for model in client.models.list()]
-        messages: Any = CHAT["messages"]
-        reply = client.chat.completions.create(model=MODEL, messages=messages, temperature=0, max_tokens=16)
-        assert reply.usage is not None
-        assert 0 < reply.usage.completion_tokens <= 16
-        stream = client.chat.completions.create(
-            model=MODEL,
-            messages=messages,
-            temperature=0,
-            max_tokens=16,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-        chunks = list(stream)
-        assert chunks[-1].usage == reply.usage
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
-        assert text == reply.choices[0].message.content
-        with pytest.raises(NotFoundError, match="The model 'no-such' does not exist"):
-            client.chat.completions.create(model="no-such", messages=messages)
-        with pytest.raises(BadRequestError, match=r"The top_p 0\.0 must be in"):
-            client.completions.create(model=MODEL, prompt="a", top_p=0)
 
 
 def test_a_live_session_is_occupied_and_free_afterwards(url: str) -> None:

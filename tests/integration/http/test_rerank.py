@@ -64,12 +64,6 @@ def test_a_model_that_writes_yes_or_no_ranks_too(server: Served) -> None:
     assert len(scores) == 5 and all(0 < score < 1 for score in scores.values())
 
 
-def test_a_model_without_a_head_is_refused_with_the_reason(server: Served) -> None:
-    response = post(server.url(), "/rerank", {"model": "chats", "query": "q", "documents": ["a"]})
-    assert response.status == 400
-    assert "no scoring head" in error_of(response)["message"]
-
-
 def test_long_documents_are_refused_by_name(server: Served) -> None:
     body = {"model": "scores", "query": "q", "documents": ["a", "oil " * 2000, "b", "air " * 3000]}
     response = post(server.url(), "/rerank", body)

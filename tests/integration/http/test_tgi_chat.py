@@ -76,27 +76,6 @@ def test_a_streamed_call_ends_with_a_reason(url: str) -> None:
     assert chunks[-1]["usage"]["completion_tokens"] > 0
 
 
-def test_stream_shapes(url: str) -> None:
-    events = payloads(chat(url, stream=True, logprobs=True, top_logprobs=2).body)
-    assert events[-1] == "[DONE]"
-    first = json.loads(events[0])
-    keys = ["object", "id", "created", "model", "system_fingerprint", "choices", "usage"]
-    assert list(first) == keys
-    assert (first["object"], first["id"], first["usage"]) == ("chat.completion.chunk", "", None)
-    deltas = [json.loads(event)["choices"][0] for event in events[:-1]]
-    assert all(choice["delta"]["role"] == "assistant" for choice in deltas)
-    assert [choice["finish_reason"] for choice in deltas[:-1]] == [None] * (len(deltas) - 1)
-    entries = [entry for choice in deltas if choice["logprobs"] for entry in choice["logprobs"]["content"]]
-    assert entries
-    assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
-
-
-def test_names_of_the_model(url: str) -> None:
-    assert chat(url).json()["model"] == "jan-tiny"
-    assert chat(url, model="tgi").json()["model"] == "jan-tiny"
-    assert chat(url, model="other").json()["model"] == "other"
-
-
 def test_a_schema_by_value(url: str) -> None:
     schema: Any = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     schema["additionalProperties"] = False
@@ -106,37 +85,3 @@ def test_a_schema_by_value(url: str) -> None:
     ):
         content = chat(url, response_format=form).json()["choices"][0]["message"]["content"]
         assert json.loads(content)["a"] == 1
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"tools": [TOOL], "tool_choice": "nothing"}, "Tool error: Tool with name nothing not found"),
-        (
-            {"tools": [], "response_format": {"type": "regex", "value": "a"}},
-            "Tool error: Grammar and tools are mutually exclusive",
-        ),
-        (
-            {"tools": [TOOL], "tool_choice": "required", "max_tokens": 2},
-            "Tool error: Failed to parse generated text",
-        ),
-        ({"presence_penalty": -2.0}, "`repetition_penalty` must be strictly positive"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, "`stop` supports up to 4 stop sequences. Given: 5"),
-        ({"messages": []}, "`messages` cannot be empty"),
-    ],
-    ids=["unknown tool", "both", "cut", "penalty", "stops", "no messages"],
-)
-def test_what_is_refused(url: str, fields: dict[str, Any], words: str) -> None:
-    reply = chat(url, **{"messages": WEATHER, **fields})
-    assert reply.status == 422
-    assert words in reply.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"response_format": {"type": "text"}}, {"logit_bias": {"1": 2}}, {"max_tokens": -1}],
-    ids=["format", "bias", "negative"],
-)
-def test_what_the_framework_refuses(url: str, fields: dict[str, Any]) -> None:
-    reply = chat(url, **fields)
-    assert (reply.status, reply.headers["content-type"]) == (422, "text/plain; charset=utf-8")

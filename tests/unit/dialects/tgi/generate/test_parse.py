@@ -28,6 +28,7 @@ IN_ORDER: list[tuple[dict[str, Any], str]] = [
     ({"top_k": 0}, "`top_k` must be strictly positive"),
     ({"max_new_tokens": 0}, "`max_new_tokens` must be strictly positive"),
     ({"stop": list("abcde")}, "`stop` supports up to 4 stop sequences. Given: 5"),
+    ({"stop": [""]}, "`stop` sequences cannot be empty"),
     ({"seed": 1, "best_of": 2, "do_sample": True}, "`seed` must not be set when `best_of` > 1"),
     ({"top_n_tokens": 6}, "`top_n_tokens` must be >= 0 and <= 5. Given: 6"),
     ({"inputs": ""}, "`inputs` cannot be empty"),
