@@ -71,3 +71,19 @@ class Counters(TypedDict):
     prompt_eval_duration: int
     eval_count: int
     eval_duration: int
+
+
+class ReplyLine(TypedDict):
+    """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
+
+    model: str
+    created_at: str
+    done: bool
+    done_reason: NotRequired[str]
+    logprobs: NotRequired[list[OllamaLogprob]]
+    total_duration: NotRequired[int]
+    load_duration: NotRequired[int]
+    prompt_eval_count: NotRequired[int]
+    prompt_eval_duration: NotRequired[int]
+    eval_count: NotRequired[int]
+    eval_duration: NotRequired[int]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.rerank.limits import MAX_DOCUMENTS
+from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final
 
@@ -16,7 +16,7 @@ from jan_serve.core.events import Completed, GenerationEvent, Timings, TokenInfo
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.shared.answers import Events
+from jan_serve.dialects.shared.answers import Chunks, Events, answer_stream
 from jan_serve.dialects.tgi.errors import ValidationFailed, overloaded
 from jan_serve.dialects.tgi.generate.parse import (
     check,
@@ -88,21 +88,32 @@ class Serving:
         finally:
             self._open -= jobs
 
-    def failed_stream(
-        self, request: Request, error: JanServeError, render: Callable[[Problem], object], *, done: bytes
+    async def streamed(
+        self,
+        request: Request,
+        begin: Callable[[], Awaitable[tuple[Sequence[Job], Events, Chunks]]],
+        render_error: Callable[[Problem], object],
+        *,
+        done: bytes,
     ) -> Response:
-        """A stream of one error. done: the bytes that end it."""
-        record = record_of(request.scope)
-        record.error = error.code
-        body = render(logged_problem(error, record.request_id))
+        """A stream, whose errors are events too, also those of `begin`. done: the bytes that end it."""
+        try:
+            jobs, events, chunks = await begin()
+            response = await answer_stream(
+                request, events, chunks, render_error, self.streams, done=done, done_after_error=bool(done)
+            )
+        except JanServeError as error:
+            record, jobs = record_of(request.scope), ()
+            record.error = error.code
+            body = render_error(logged_problem(error, record.request_id))
 
-        async def frames() -> AsyncIterator[bytes]:
-            yield frame(body)
-            if done:
-                yield done
+            async def frames() -> AsyncIterator[bytes]:
+                yield frame(body)
+                if done:
+                    yield done
 
-        response = EventStream(frames(), self.streams)
-        response.headers.update(stream_headers([]))
+            response = EventStream(frames(), self.streams)
+        response.headers.update(stream_headers(jobs))
         return response
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.ollama.render_common import OllamaCall
-from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
+from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, ReplyLine
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 
@@ -70,18 +70,5 @@ class OllamaMessage(TypedDict):
     tool_calls: NotRequired[list[OllamaCall]]
 
 
-class OllamaChatReply(TypedDict):
-    """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
-
-    model: str
-    created_at: str
+class OllamaChatReply(ReplyLine):
     message: OllamaMessage
-    done: bool
-    done_reason: NotRequired[str]
-    logprobs: NotRequired[list[OllamaLogprob]]
-    total_duration: NotRequired[int]
-    load_duration: NotRequired[int]
-    prompt_eval_count: NotRequired[int]
-    prompt_eval_duration: NotRequired[int]
-    eval_count: NotRequired[int]
-    eval_duration: NotRequired[int]

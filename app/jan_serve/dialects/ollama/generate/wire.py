@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, NotRequired
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, OllamaLogprob
+from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, ReplyLine
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Int, Ints
 
@@ -33,19 +32,6 @@ class OllamaGenerateRequest(AnswerFields):
     steps: Int | None = None
 
 
-class OllamaGenerateReply(TypedDict):
-    """A whole answer, or a line of a stream: the last one has done_reason and the counters."""
-
-    model: str
-    created_at: str
+class OllamaGenerateReply(ReplyLine):
     response: str
     thinking: NotRequired[str]
-    done: bool
-    done_reason: NotRequired[str]
-    logprobs: NotRequired[list[OllamaLogprob]]
-    total_duration: NotRequired[int]
-    load_duration: NotRequired[int]
-    prompt_eval_count: NotRequired[int]
-    prompt_eval_duration: NotRequired[int]
-    eval_count: NotRequired[int]
-    eval_duration: NotRequired[int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import ChatPrompt
-from jan_serve.dialects.shared.answers import Chunks, Events, answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
 from jan_serve.dialects.tgi.chat.parse import chat_messages, chat_parameters, continues_answer
 from jan_serve.dialects.tgi.chat.render import ChatChunks, CollectedAnswer, chat_reply
 from jan_serve.dialects.tgi.chat.tool_stream import CallChunks
@@ -29,7 +29,7 @@ from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokeniz
 from jan_serve.dialects.tgi.errors import in_band_error
 from jan_serve.dialects.tgi.generate.routes import STREAMED
 from jan_serve.dialects.tgi.generate.tokens import prompt_tokens
-from jan_serve.dialects.tgi.headers import answer_headers, stream_headers
+from jan_serve.dialects.tgi.headers import answer_headers
 from jan_serve.dialects.tgi.job import Job, NativeRequest
 from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
@@ -162,26 +162,17 @@ async def _collected(request: Request, chat: _Chat, job: Job) -> CollectedAnswer
 
 async def _streamed(request: Request, chat: _Chat, native: NativeRequest, *, calls: bool) -> Response:
     """Once the chat is rendered, TGI reports errors in the stream."""
-    lease = chat.lease
-    try:
-        job = await lease.job(native)
-        events: Events = lease.events([job])
+
+    async def begin() -> tuple[Sequence[Job], Events, Chunks]:
+        job = await chat.lease.job(native)
+        events: Events = chat.lease.events([job])
         chunks: Chunks = ChatChunks(chat.body, chat.head(job), job.ending).chunks
         if calls:
             switch = _Switch(chat, job)
             chunks, events = switch.chunks, switch.events(events)
-        response = await answer_stream(
-            request,
-            lease.stream(events),
-            chunks,
-            in_band_error,
-            chat.serving.streams,
-            done_after_error=True,
-        )
-        response.headers.update(stream_headers([job]))
-    except JanServeError as error:
-        return chat.serving.failed_stream(request, error, in_band_error, done=DONE)
-    return response
+        return [job], chat.lease.stream(events), chunks
+
+    return await chat.serving.streamed(request, begin, in_band_error, done=DONE)
 
 
 class _Switch:

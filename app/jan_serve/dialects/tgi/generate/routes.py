@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.dialects.shared.answers import answer_stream, answer_whole
+from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
 from jan_serve.dialects.tgi.errors import stream_error_body
 from jan_serve.dialects.tgi.generate.render import TokenStream, WholeAnswer
 from jan_serve.dialects.tgi.generate.tokens import prompt_tokens
@@ -18,10 +19,9 @@ from jan_serve.dialects.tgi.generate.wire import (
     GenerateResponse,
     SimpleToken,
 )
-from jan_serve.dialects.tgi.headers import answer_headers, stream_headers
-from jan_serve.dialects.tgi.job import NativeRequest
+from jan_serve.dialects.tgi.headers import answer_headers
+from jan_serve.dialects.tgi.job import Job, NativeRequest
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
-from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import SSE_RESPONSE
@@ -84,14 +84,10 @@ def _prefix(body: GenerateRequest, full_text: bool) -> str:
 async def _stream(request: Request, serving: Serving, body: GenerateRequest, *, full_text: bool) -> Response:
     """Always 200: errors are events."""
     async with serving.lease(request) as lease:
-        try:
+
+        async def begin() -> tuple[Sequence[Job], Events, Chunks]:
             job = await lease.job(NativeRequest(body.inputs, body.parameters, stream=True))
             renderer = TokenStream(body.parameters, job.ending, prefix=_prefix(body, full_text))
-            events = lease.stream(lease.events([job]))
-            response = await answer_stream(
-                request, events, renderer.chunks, stream_error_body, serving.streams, done=b""
-            )
-            response.headers.update(stream_headers([job]))
-        except JanServeError as error:
-            return serving.failed_stream(request, error, stream_error_body, done=b"")
-        return response
+            return [job], lease.stream(lease.events([job])), renderer.chunks
+
+        return await serving.streamed(request, begin, stream_error_body, done=b"")
