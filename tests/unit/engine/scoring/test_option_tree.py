@@ -75,7 +75,7 @@ def wanted(options: list[bytes], seed: int, paths: dict[bytes, list[Path]]) -> l
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     options=st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=5, unique=True),
     seed=st.integers(0, 1000),
