@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -134,21 +134,30 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
 def _without(expr: Expr, lost: set[str]) -> Expr:
     if isinstance(expr, RuleRef):
         return NEVER if expr.name in lost else expr
+    return _mapped(expr, lambda item: _without(item, lost))
+
+
+def _mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with what it holds changed; NEVER where that leaves no text."""
     if isinstance(expr, Sequence):
-        return sequence([_without(item, lost) for item in expr.items])
+        return sequence([change(item) for item in expr.items])
     if isinstance(expr, Choice):
-        return choice([_without(item, lost) for item in expr.items])
-    if isinstance(expr, Terminal | Except | OneLayout):
-        item = _without(expr.item, lost)
-        return NEVER if item == NEVER else replace(expr, item=item)
-    if isinstance(expr, Both):
-        item, other = _without(expr.item, lost), _without(expr.other, lost)
-        return NEVER if NEVER in (item, other) else Both(item, other)
-    if isinstance(expr, Brackets):
-        return brackets(expr.opening, _without(expr.item, lost), expr.closing)
+        return choice([change(item) for item in expr.items])
     if isinstance(expr, Repeat):
-        return repeat(_without(expr.item, lost), expr.low, expr.high)
-    return expr
+        return repeat(change(expr.item), expr.low, expr.high)
+    if isinstance(expr, Brackets):
+        return brackets(expr.opening, change(expr.item), expr.closing)
+    if not isinstance(expr, Terminal | Except | Both | OneLayout):
+        return expr
+    item = change(expr.item)
+    if isinstance(expr, Both):
+        other = change(expr.other)
+        return NEVER if NEVER in (item, other) else Both(item, other)
+    if item == NEVER:
+        return NEVER
+    if isinstance(expr, Except):
+        return Except(item, tuple([change(word) for word in expr.words]))
+    return replace(expr, item=item)
 
 
 def _reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
@@ -167,18 +176,4 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
     """The expression with every reference to a rule of `names` changed to its new name."""
     if isinstance(expr, RuleRef):
         return RuleRef(names.get(expr.name, expr.name))
-    if isinstance(expr, Sequence):
-        return Sequence(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Choice):
-        return Choice(tuple([rename(item, names) for item in expr.items]))
-    if isinstance(expr, Terminal | OneLayout):
-        return replace(expr, item=rename(expr.item, names))
-    if isinstance(expr, Except):
-        return Except(rename(expr.item, names), tuple([rename(word, names) for word in expr.words]))
-    if isinstance(expr, Both):
-        return Both(rename(expr.item, names), rename(expr.other, names))
-    if isinstance(expr, Brackets):
-        return Brackets(expr.opening, rename(expr.item, names), expr.closing)
-    if isinstance(expr, Repeat):
-        return Repeat(rename(expr.item, names), expr.low, expr.high)
-    return expr
+    return _mapped(expr, lambda item: rename(item, names))

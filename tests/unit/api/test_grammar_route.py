@@ -14,6 +14,7 @@ from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
 
+TAGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 

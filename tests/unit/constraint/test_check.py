@@ -14,7 +14,7 @@ from jan_serve.core.constraint import GbnfConstraint, JsonSchemaConstraint, Rege
 from tests.unit.constraint.json_schema.test_translate import CASES, Case
 from tests.unit.constraint.recognizer import Recognizer
 
-OPEN: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
+OPEN: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}
 TAGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 
 
@@ -22,7 +22,7 @@ TAGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueIte
     ("schema", "text", "at"),
     [
         (OPEN, '{"a": 1}', None),
-        (OPEN, '{"x": 1, "a": 2}', None),
+        (OPEN, '{"b": 1, "a": 2}', None),
         (OPEN, '{"a": 1, "a": 2}', 11),
         (OPEN, '{"a": 1', 7),
         (OPEN, '{"a": "é"}', 6),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from fractions import Fraction
 from math import inf, isfinite
 from typing import Any
+
+from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.document import Document, Node
@@ -57,13 +58,13 @@ class Assertions:
         if not NUMBER_KEYWORDS.isdisjoint(schema) and result.number:
             own = self.number(node)
             found = (numbers.intersect(s, own) for s in result.number)
-            result = _with(result, number=tuple(s for s in found if s is not None))
+            result = replace(result, number=tuple(s for s in found if s is not None))
         if not STRING_KEYWORDS.isdisjoint(schema) and result.string != NO_STRING:
-            result = _with(result, string=self.string(node))
+            result = replace(result, string=self.string(node))
         if not ARRAY_KEYWORDS.isdisjoint(schema) and result.array:
-            result = _with(result, array=(self.array(node),))
+            result = replace(result, array=(self.array(node),))
         if not OBJECT_KEYWORDS.isdisjoint(schema) and result.object:
-            result = _with(result, object=(self.object(node),))
+            result = replace(result, object=(self.object(node),))
         return result
 
     # type, enum, const
@@ -97,23 +98,23 @@ class Assertions:
 
     def constant(self, node: Node, value: Any) -> TypeSets:
         if value is None:
-            return _with(NO_VALUE, null=True)
+            return replace(NO_VALUE, null=True)
         if isinstance(value, bool):
-            return _with(NO_VALUE, boolean=TRUE_ONLY if value else FALSE_ONLY)
+            return replace(NO_VALUE, boolean=TRUE_ONLY if value else FALSE_ONLY)
         if isinstance(value, int | float):
-            return _with(NO_VALUE, number=(self.point(node, value),))
+            return replace(NO_VALUE, number=(self.point(node, value),))
         if isinstance(value, str):
-            return _with(NO_VALUE, string=strings.OneOfStrings((value,)))
+            return replace(NO_VALUE, string=strings.OneOfStrings((value,)))
         items, members = as_array(value), as_object(value)
         if items is not None:
             parts = tuple((self._document.constant(node, item).positive,) for item in items)
-            return _with(NO_VALUE, array=(ArraySpec(parts, self._terms.false, len(parts), len(parts)),))
+            return replace(NO_VALUE, array=(ArraySpec(parts, self._terms.false, len(parts), len(parts)),))
         if members is not None:
             props: dict[str, Conj] = {
                 name: (self._document.constant(node, item).positive,) for name, item in members.items()
             }
             rules = (NameRule(ANY_STRING, self._terms.false),)
-            return _with(NO_VALUE, object=(ObjectSpec(props, rules, tuple(props)),))
+            return replace(NO_VALUE, object=(ObjectSpec(props, rules, tuple(props)),))
         raise InvalidSchema(node.pointer, "a constant is not a JSON value")
 
     def point(self, node: Node, value: float) -> NumberSpec:
@@ -332,12 +333,3 @@ def _union_names(rules: list[NameRule]) -> StringSet:
     for rule in rules:
         result = strings.unite(result, rule.names)
     return result
-
-
-def _with(sets: TypeSets, **changes: Any) -> TypeSets:
-    values = {name: getattr(sets, name) for name in TypeSets.__struct_fields__}
-    values.update(changes)
-    return TypeSets(**values)
-
-
-with_types: Callable[..., TypeSets] = _with

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
-from jan_serve.constraint.json_schema.assertions import Assertions, with_types
+from jan_serve.constraint.json_schema.assertions import Assertions
 from jan_serve.constraint.json_schema.document import Document, Node, Term
 from jan_serve.constraint.json_schema.ir import (
     ANY_VALUE,
@@ -165,7 +167,7 @@ class Expander:
         if values is None:
             raise InvalidSchema(f"{node.pointer}/enum", "must be an array")
         texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
-        result = with_types(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
+        result = replace(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
         for value in values:
             if not isinstance(value, str):
                 result = self.algebra.unite(result, self._assertions.constant(node, value))
@@ -263,13 +265,13 @@ class Expander:
             names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
             if names != ANY_STRING:
                 rule = NameRule(strings.complement(names), self.terms.false)
-                yield with_types(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
+                yield replace(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
         for name, consequence in self._dependencies(node):
-            absent = with_types(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
+            absent = replace(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
             brought = consequence()
             if self._tracks:
                 # Only a property that is there lets its schema evaluate others.
-                present = with_types(NO_VALUE, object=(ObjectSpec(required=(name,)),))
+                present = replace(NO_VALUE, object=(ObjectSpec(required=(name,)),))
                 brought = self.algebra.intersect(brought, present)
             yield self.algebra.unite(absent, brought)
 
@@ -292,7 +294,7 @@ class Expander:
     def _requires(self, node: Node, keyword: str, names: list[Any]) -> Callable[[], TypeSets]:
         if not all(isinstance(name, str) for name in names):
             raise InvalidSchema(f"{node.pointer}/{keyword}", "must list property names")
-        return lambda: with_types(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
+        return lambda: replace(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
 
     # A schema that fails
 
@@ -306,8 +308,8 @@ class Expander:
         intersect, unite = self.algebra.intersect, self.algebra.unite
         result, held = NO_VALUE, ANY_VALUE
         for breaks, holds in self._negation.marks(node):
-            result = unite(result, intersect(held, with_types(NO_VALUE, object=(breaks,))))
-            held = intersect(held, with_types(ANY_VALUE, object=(holds,)))
+            result = unite(result, intersect(held, replace(NO_VALUE, object=(breaks,))))
+            held = intersect(held, replace(ANY_VALUE, object=(holds,)))
         for part in self._failing_parts(node):
             result = unite(result, intersect(held, part))
         return result
@@ -362,14 +364,14 @@ class Expander:
         if "propertyNames" in schema:
             names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
             rule = NameRule(strings.complement(names), TRUE)
-            yield with_types(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
+            yield replace(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
             for name, value in schema.get(keyword, {}).items():
-                present = with_types(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
+                present = replace(NO_VALUE, object=(ObjectSpec({name: TRUE}, required=(name,)),))
                 names = as_array(value)
                 if names is not None and keyword != "dependentSchemas":
                     lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
-                    failed = with_types(NO_VALUE, object=lacks)
+                    failed = replace(NO_VALUE, object=lacks)
                 else:
                     failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
                 yield self.algebra.intersect(present, failed)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import numbers, strings
-from jan_serve.constraint.json_schema.assertions import Assertions, with_types
+from jan_serve.constraint.json_schema.assertions import Assertions
 from jan_serve.constraint.json_schema.document import Document, Node
 from jan_serve.constraint.json_schema.ir import (
     ANY_BOOLEAN,
@@ -51,13 +51,13 @@ class Negation:
         yield self._numbers(node)
         outside = strings.complement(self._assertions.string(node))
         if outside != NO_STRING:
-            yield with_types(NO_VALUE, string=outside)
+            yield replace(NO_VALUE, string=outside)
         arrays = tuple(self._arrays(node))
         if arrays:
-            yield with_types(NO_VALUE, array=arrays)
+            yield replace(NO_VALUE, array=arrays)
         objects = tuple(self._objects(node))
         if objects:
-            yield with_types(NO_VALUE, object=objects)
+            yield replace(NO_VALUE, object=objects)
 
     def _other_types(self, node: Node) -> TypeSets:
         allowed = self._assertions.types(node)
@@ -76,24 +76,24 @@ class Negation:
     def other_values(self, node: Node, value: object) -> TypeSets:
         """Everything but one constant."""
         if value is None:
-            return with_types(ANY_VALUE, null=False)
+            return replace(ANY_VALUE, null=False)
         if isinstance(value, bool):
-            return with_types(ANY_VALUE, boolean=FALSE_ONLY if value else TRUE_ONLY)
+            return replace(ANY_VALUE, boolean=FALSE_ONLY if value else TRUE_ONLY)
         if isinstance(value, int | float):
             point = self._assertions.point(node, value)
             assert point.low is not None
-            return with_types(ANY_VALUE, number=numbers.without(ANY_NUMBER, point.low))
+            return replace(ANY_VALUE, number=numbers.without(ANY_NUMBER, point.low))
         if isinstance(value, str):
-            return with_types(ANY_VALUE, string=strings.complement(strings.OneOfStrings((value,))))
+            return replace(ANY_VALUE, string=strings.complement(strings.OneOfStrings((value,))))
         items = as_array(value)
         if items is not None:
             parts = tuple((self._document.constant(node, item).positive,) for item in items)
-            return with_types(ANY_VALUE, array=tuple(self._other_arrays(parts)))
+            return replace(ANY_VALUE, array=tuple(self._other_arrays(parts)))
         members = as_object(value) or {}
         props: dict[str, Conj] = {
             name: (self._document.constant(node, v).positive,) for name, v in members.items()
         }
-        return with_types(ANY_VALUE, object=tuple(self._other_objects(props)))
+        return replace(ANY_VALUE, object=tuple(self._other_objects(props)))
 
     def _other_arrays(self, parts: tuple[Conj, ...]) -> Iterator[ArraySpec]:
         if parts:
@@ -119,7 +119,7 @@ class Negation:
         multiple = self._assertions.multiple_of(node)
         if multiple is not None:
             specs.append(NumberSpec(not_multiples=frozenset({multiple})))
-        return with_types(NO_VALUE, number=tuple(specs))
+        return replace(NO_VALUE, number=tuple(specs))
 
     def _arrays(self, node: Node) -> Iterator[ArraySpec]:
         schema = node.schema
@@ -139,11 +139,9 @@ class Negation:
             yield ArraySpec(contains=(Contains(self._fails(spec.rest), 1, None, start),), low=start + 1)
         for c in spec.contains:
             if c.low:
-                yield ArraySpec(contains=(msgspec.structs.replace(c, low=0, high=c.low - 1),))
+                yield ArraySpec(contains=(replace(c, low=0, high=c.low - 1),))
             if c.high is not None:
-                yield ArraySpec(
-                    contains=(msgspec.structs.replace(c, low=c.high + 1, high=None),), low=c.high + 1
-                )
+                yield ArraySpec(contains=(replace(c, low=c.high + 1, high=None),), low=c.high + 1)
 
     def _fails(self, conj: Conj) -> Conj:
         """The negation of what one node asks of a part."""

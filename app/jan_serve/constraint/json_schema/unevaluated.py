@@ -5,11 +5,10 @@ Specs carry the evaluated set (`seen`): the expander splits alternatives until e
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
-from jan_serve.constraint.json_schema.assertions import with_types
 from jan_serve.constraint.json_schema.document import Document, Node
 from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, Contains, NameRule, ObjectSpec, TypeSets
 from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING
@@ -30,16 +29,16 @@ class Unevaluated:
         schema = node.schema
         if "unevaluatedProperties" in schema and sets.object:
             conj = self._terms.positive(self._document.child(node, "unevaluatedProperties"))
-            sets = with_types(sets, object=tuple(self._close_object(spec, conj) for spec in sets.object))
+            sets = replace(sets, object=tuple(self._close_object(spec, conj) for spec in sets.object))
         if "unevaluatedItems" in schema and sets.array:
             conj = self._terms.positive(self._document.child(node, "unevaluatedItems"))
-            sets = with_types(sets, array=tuple(self._close_array(node, spec, conj) for spec in sets.array))
+            sets = replace(sets, array=tuple(self._close_array(node, spec, conj) for spec in sets.array))
         return sets
 
     def _close_object(self, spec: ObjectSpec, conj: Conj) -> ObjectSpec:
         if conj:
             spec = self._algebra.add_rule(spec, NameRule(strings.complement(spec.seen), conj))
-        return msgspec.structs.replace(spec, seen=ANY_STRING)
+        return replace(spec, seen=ANY_STRING)
 
     def _close_array(self, node: Node, spec: ArraySpec, conj: Conj) -> ArraySpec:
         seen = spec.seen
@@ -49,29 +48,27 @@ class Unevaluated:
                     raise UnsupportedSchema(node.pointer, "unevaluatedItems", "a schema beside contains")
                 return self._close_by_contains(node, spec)
             while len(spec.prefix) < seen:
-                spec = msgspec.structs.replace(spec, prefix=(*spec.prefix, spec.rest))
+                spec = replace(spec, prefix=(*spec.prefix, spec.rest))
             prefix = tuple(
                 self._terms.conjoin(part, conj) if i >= seen else part for i, part in enumerate(spec.prefix)
             )
-            spec = msgspec.structs.replace(spec, prefix=prefix, rest=self._terms.conjoin(spec.rest, conj))
-        return msgspec.structs.replace(spec, seen=None)
+            spec = replace(spec, prefix=prefix, rest=self._terms.conjoin(spec.rest, conj))
+        return replace(spec, seen=None)
 
     def _close_by_contains(self, node: Node, spec: ArraySpec) -> ArraySpec:
         """Items after the evaluated ones have to satisfy one of the conditions: none may fail them all."""
         if any(len(c) != 1 for c in spec.seen_if):
-            return msgspec.structs.replace(spec, seen=None)
+            return replace(spec, seen=None)
         fails_all: Conj = tuple(c[0].opposite for c in spec.seen_if)
         assert spec.seen is not None
-        return msgspec.structs.replace(
-            spec, seen=None, contains=(*spec.contains, Contains(fails_all, 0, 0, spec.seen))
-        )
+        return replace(spec, seen=None, contains=(*spec.contains, Contains(fails_all, 0, 0, spec.seen)))
 
 
 def unseen(sets: TypeSets) -> TypeSets:
     """The sets with nothing evaluated: a schema that fails leaves no annotations."""
-    arrays = tuple(msgspec.structs.replace(spec, seen=0, seen_if=()) for spec in sets.array)
-    return with_types(
+    arrays = tuple(replace(spec, seen=0, seen_if=()) for spec in sets.array)
+    return replace(
         sets,
         array=arrays,
-        object=tuple(msgspec.structs.replace(spec, seen=NO_STRING) for spec in sets.object),
+        object=tuple(replace(spec, seen=NO_STRING) for spec in sets.object),
     )

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.ast import NEVER, Expr, Literal, Terminal, choice, repeat, sequence, terminal
@@ -20,7 +20,6 @@ from jan_serve.constraint.automata.counting import SURROGATES, all_words, count_
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.json_schema import strings
-from jan_serve.constraint.json_schema.assertions import with_types
 from jan_serve.constraint.json_schema.emit_strings import string_expr
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import NO_VALUE, TRUE, ArraySpec, ObjectSpec, TypeSets
@@ -58,7 +57,7 @@ def compared_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) -> t
     )
     count = None if containers else _count(words, numbers, len(_literals(sets)))
     if count is not None:
-        spec = msgspec.structs.replace(spec, high=count if spec.high is None else min(spec.high, count))
+        spec = replace(spec, high=count if spec.high is None else min(spec.high, count))
     if spec.high is not None and spec.high < max(spec.low, 1):
         return NEVER, texts
     item = emit.rules.define(f"{hint}-unique", _item(emit, sets, numbers, hint))
@@ -94,7 +93,7 @@ def _item(emit: Emitter, sets: TypeSets, numbers: Dfa, hint: str) -> Expr:
         options.append(terminal(dfa_to_expr(numbers, PlainText(), emit.rules, f"{hint}-number")))
     options += [Terminal(Literal(text)) for text in _literals(sets)]
     if sets.array or sets.object:
-        options.append(emit.alternatives(with_types(NO_VALUE, array=sets.array, object=sets.object), hint))
+        options.append(emit.alternatives(replace(NO_VALUE, array=sets.array, object=sets.object), hint))
     return choice(option for option in options if option != NEVER)
 
 

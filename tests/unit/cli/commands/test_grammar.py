@@ -47,6 +47,36 @@ def test_a_text_is_checked(
     assert words in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"name": 1, "age": 3}', "belongs"),
+        ('{"age": 3, "age": 4}', "leaves the grammar at character 15"),
+        ('{\n  "age": 3\n}', "belongs"),
+    ],
+)
+def test_a_text_is_checked_by_what_the_server_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"type": "object", "properties": {"age": {"type": "integer"}, "name": {}}}))
+    assert main(["grammar", str(path), "--check", text]) == (words != "belongs")
+    assert words in capsys.readouterr().out
+
+
+def test_gbnf_says_what_the_server_holds_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"type": "array", "items": {"type": "string"}, "uniqueItems": True}))
+    assert main(["grammar", str(path)]) == 0
+    assert "# The server also lets no item of an array" in capsys.readouterr().out
+    path.write_text(json.dumps({"type": "string", "pattern": "a.{13}b"}))
+    assert main(["grammar", str(path), "--lark"]) == 0
+    assert main(["grammar", str(path)]) == 1
+    assert "the server takes this as Lark, and GBNF cannot say it" in capsys.readouterr().err
+
+
 def test_a_pattern_matches_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["grammar", "--regex", "[a-c]{2}", "--check", "ab"]) == 0
     assert main(["grammar", "--regex", "[a-c]{2}", "--check", "abc"]) == 1
