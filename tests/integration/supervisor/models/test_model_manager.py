@@ -345,6 +345,23 @@ async def test_other_calls_go_on_beside_a_stream(tmp_path: Path) -> None:
         assert await stream == "0 done"
 
 
+async def test_draining_refuses_new_requests_and_lets_running_ones_finish(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with fake_manager(tmp_path) as manager:
+        running = asyncio.create_task(ask(manager, None, f"!gate {gate.path}"))
+        await until(lambda: any(m.leases for m in manager.snapshot().models))
+        stopping = asyncio.create_task(manager.shutdown(30))
+        await asyncio.sleep(0)
+        assert manager.draining and manager.snapshot().draining
+        with pytest.raises(Draining):
+            await ask(manager, None, "hello")
+        assert not stopping.done()
+        await asyncio.to_thread(gate.open)
+        assert await running == "0 done"
+        await stopping
+        assert children() == []
+
+
 async def test_shutting_down_during_a_load(tmp_path: Path) -> None:
     Gate(tmp_path / "slow-load.gguf.gate")
     async with fake_manager(tmp_path, ("slow-load",)) as manager:
