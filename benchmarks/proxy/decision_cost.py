@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from jan_serve.dialects import heads
+from jan_serve.dialects.heads import OPENAI
 from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role, State
@@ -51,7 +51,7 @@ def measure(nodes: int, n_bytes: int, entries: int, repeats: int) -> dict[str, A
         ]
         facts = RequestFacts({"messages": messages}, "m", True, None)
         start = time.thread_time_ns()
-        assignment = fleet.assign("m", keys_of(facts, heads.OPENAI, _SALT), now=float(number), streamed=True)
+        assignment = fleet.assign("m", keys_of(facts, OPENAI, _SALT), now=float(number), streamed=True)
         took.append((time.thread_time_ns() - start) / 1e6)
         assignment.begin_answer(number + 0.1)
         assignment.end(Outcome.DONE, number + 0.5)

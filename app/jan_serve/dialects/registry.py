@@ -49,13 +49,16 @@ def _plain(head: Head, router: Callable[[Services], APIRouter]) -> DialectFactor
     return lambda _, services: Dialect(head, lambda: router(services))
 
 
+ollama_dialect: Final = _plain(heads.OLLAMA, _ollama)
+lmstudio_dialect: Final = _plain(heads.LM_STUDIO, _lm_studio)
+
 DIALECTS: Final[tuple[DialectFactory, ...]] = (
     openai_dialect,
     anthropic_dialect,
     tgi_dialect,
     lmdeploy_dialect,
-    _plain(heads.OLLAMA, _ollama),
-    _plain(heads.LM_STUDIO, _lm_studio),
+    ollama_dialect,
+    lmstudio_dialect,
     _plain(heads.RERANK, _rerank),
     _plain(heads.DECISIONS, _decisions),
 )
