@@ -1,4 +1,4 @@
-"""One server for tests of this folder that leave it unchanged. Tests that break one start their own."""
+"""Servers for tests of this folder that leave them unchanged. Tests that break one start their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.resources import builtin_model
 from tests.integration.http.support import N_CTX, serving_models
 from tests.support.models import exact_llama as exact_llama
 from tests.support.models import model_folder as model_folder
@@ -21,3 +22,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path, tiny_ber
     flags = ("--n-ctx", str(N_CTX), "--parallel", "8", "--max-models", "1")
     with serving_models(folder, exact_llama, tiny_bert, flags=flags) as served:
         yield served
+
+
+@pytest.fixture(scope="package")
+def builtin_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a server with the built-in model."""
+    model = builtin_model()
+    assert model is not None
+    with serving_models(tmp_path_factory.mktemp("builtin"), model) as served:
+        yield served.url()

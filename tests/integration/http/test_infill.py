@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jan_serve.resources import builtin_model
-from tests.integration.http.support import error_of, payloads, serving_models
+from tests.integration.http.support import error_of, payloads
 from tests.support.raw_http import get, post
 
 GAP: dict[str, Any] = {"input_prefix": "def add(a, b):\n    return ", "input_suffix": "\n", "temperature": 0}
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generator[str]:
-    model = builtin_model()
-    assert model is not None
-    with serving_models(tmp_path_factory.mktemp("infill"), model) as server:
-        yield server.url()
+@pytest.fixture
+def url(builtin_url: str) -> str:
+    return builtin_url
 
 
 def fill(url: str, **fields: Any) -> dict[str, Any]:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import ValidationError
 
-from jan_serve.resources import builtin_model
-from tests.integration.http.support import serving_models
 from tests.support.raw_http import RawResponse, get, post
 from tests.support.watermark import z_score
 
 HELLO = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    model = builtin_model()
-    assert model is not None
-    with serving_models(tmp_path_factory.mktemp("tgi"), model) as server:
-        yield server.url()
+@pytest.fixture
+def url(builtin_url: str) -> str:
+    return builtin_url
 
 
 @pytest.fixture(params=["", "/tgi"], ids=["root", "tgi"])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 from huggingface_hub import InferenceClient
 
-from jan_serve.resources import builtin_model
-from tests.integration.http.support import payloads, serving_models
+from tests.integration.http.support import payloads
 from tests.support.raw_http import RawResponse, post
 
 PATH = "/tgi/v1/chat/completions"
@@ -26,12 +24,9 @@ TOOL: Any = {
 }
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    model = builtin_model()
-    assert model is not None
-    with serving_models(tmp_path_factory.mktemp("tgi-chat"), model) as server:
-        yield server.url()
+@pytest.fixture
+def url(builtin_url: str) -> str:
+    return builtin_url
 
 
 def chat(url: str, messages: Any = HELLO, **fields: Any) -> RawResponse:

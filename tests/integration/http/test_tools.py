@@ -11,7 +11,6 @@ import jsonschema
 import openai
 import pytest
 
-from jan_serve.resources import builtin_model
 from tests.integration.http.support import CHATS, error_of, payloads, serving_models
 from tests.support.raw_http import post
 
@@ -43,14 +42,6 @@ def tool(name: str, parameters: dict[str, Any], description: str = "") -> Any:
 
 TOOLS = [tool("get_weather", WEATHER, "Get the weather in a city"), tool("order", ORDER, "Order a drink")]
 ASK: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
-
-
-@pytest.fixture(scope="module")
-def builtin_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    model = builtin_model()
-    assert model is not None
-    with serving_models(tmp_path_factory.mktemp("tools"), model) as server:
-        yield server.url()
 
 
 @pytest.fixture(scope="module")
