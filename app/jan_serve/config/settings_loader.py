@@ -149,13 +149,11 @@ def _read_environment(kind: type[Settings]) -> tuple[dict[str, Any], dict[str, s
     for name in (_KEYS_VARIABLE, _ONE_KEY_VARIABLE):
         if name in os.environ and not os.environ[name].strip():
             raise SettingsError(f"{name} is set but empty: an empty key is not a key")
-    set_here = {name.upper(): text for name, text in os.environ.items() if text}
-    # Values stay text: the fields split lists themselves.
-    values: dict[str, Any] = {
-        option.field: set_here[option.variable]
-        for option in setting_options(kind)
-        if option.variable in set_here
-    }
+    values: dict[str, Any] = {}
+    if any(name.upper().startswith(ENV_PREFIX) for name in os.environ):
+        from jan_serve.config.environment import environment_values
+
+        values = environment_values(kind)
     origins = {name: ENV_PREFIX + name.upper() for name in values}
     if _ONE_KEY_VARIABLE in os.environ and "api_keys" not in values:
         values["api_keys"] = (os.environ[_ONE_KEY_VARIABLE],)

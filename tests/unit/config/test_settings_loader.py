@@ -198,10 +198,3 @@ def test_files_of_models_in_the_home_of_nobody_are_no_files(config_file: Path) -
 def test_a_configuration_file_in_the_home_of_nobody_is_missing() -> None:
     with pytest.raises(SettingsError, match="there is no configuration file"):
         load_settings(config_file=Path("~no-such-user/config.toml"))
-
-
-@pytest.mark.skipif(os.name == "nt", reason="variables have no case there")
-def test_the_case_of_a_variable_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("jan_serve_port", "4711")
-    loaded = load_settings()
-    assert (loaded.settings.port, loaded.warnings) == (4711, ())
