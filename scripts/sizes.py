@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jan_serve.config import Settings
+from jan_serve.dialects.options import ServerSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("app", "tests", "models", "benchmarks", "kernels", "scripts", "packaging")
@@ -65,7 +65,7 @@ def counted() -> dict[str, int]:
     counts = {"app": sum(lines.values())}
     for folder in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
         counts[f"app/{folder.name}"] = sum(count for path, count in lines.items() if folder in path.parents)
-    counts["settings"] = len(Settings.model_fields)
+    counts["settings"] = len(ServerSettings.model_fields)
     counts["constants of scheduling and drafting"] = sum(
         isinstance(node, ast.AnnAssign) and "Final" in ast.unparse(node.annotation)
         for part in ("scheduling", "drafting")

@@ -340,7 +340,7 @@ async def test_other_calls_go_on_beside_a_stream(tmp_path: Path) -> None:
             tokenized = await client.tokenize(
                 TokenizeRequest(id=client.next_id(), text="ab", add_special=False)
             )
-            assert tokenized.tokens == (97, 98)
+            assert tokenized.tokens == [97, 98]
         await asyncio.to_thread(gate.open)
         assert await stream == "0 done"
 

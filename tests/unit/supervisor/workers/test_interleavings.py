@@ -388,7 +388,7 @@ class Front:
             answer = await client.tokenize(
                 TokenizeRequest(id=number, text="a", add_special=False, parse_special=False)
             )
-            assert answer.tokens == (number,)
+            assert answer.tokens == [number]
             return
         request = EngineRequest(cache_salt="", id=number, prompt=("a",))
         text = "".join([event.text async for event in client.generate(request) if isinstance(event, Chunk)])
