@@ -226,7 +226,7 @@ def test_what_a_sliding_window_lost_is_computed_again(exact_sliding: Path) -> No
     with running_worker(exact_sliding, n_ctx=4096, parallel=2, cache_ram_bytes=0, **EXACT) as worker:
         common = worker.tokenize(LONG).tokens
         tails = [worker.tokenize(text).tokens for text in (OTHER, OTHER[::-1], LONG[::-1], "and then")]
-        prompts = [(*common, *tail) for tail in tails] + [(*common, *tails[0], *tails[1]), common]
+        prompts = [(*common, *tail) for tail in tails] + [(*common, *tails[0], *tails[1]), tuple(common)]
         cold = {prompt: answer(worker, prompt)[0] for prompt in reversed(prompts)}
     with running_worker(exact_sliding, n_ctx=4096, parallel=2, **COPIES_FAST) as worker:
         for prompt in (*prompts, *prompts, *reversed(prompts)):
