@@ -42,7 +42,7 @@ class InfillRequest(ConstraintFields):
         Count, Field(description="Milliseconds after which a text with a line break ends. 0 is never.")
     ] = 0
     samplers: Annotated[
-        Strings | str | None,
+        str | Strings | None,
         Field(description="Samplers to use, by name or by llama.cpp's letters; all others are off."),
     ] = None
     temperature: Annotated[float, Between(0, limits.MAX_TEMPERATURE)] = 0.8
