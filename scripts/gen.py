@@ -11,10 +11,10 @@ import typer.main
 from pydantic import BaseModel
 
 from jan_serve.cli.app import build_app
-from jan_serve.cli.chat.parameters import PARAMETERS
+from jan_serve.cli.chat.request_options import PARAMETERS
 from jan_serve.cli.chat.slash_commands import COMMANDS as SLASH_COMMANDS
 from jan_serve.cli.errors import EXIT_STATUSES
-from jan_serve.cli.settings import setting_options
+from jan_serve.cli.options import setting_options
 from jan_serve.config import ModelOptions, ModelSettings, Option
 from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS, LoraSettings, SamplingSettings
 from jan_serve.config.options import bounds

@@ -40,7 +40,7 @@ def main() -> int:
                     from jan_serve.cli.server import head_start
                 head_start.begin()
             from jan_serve.cli.main import main as cli_main
-            from jan_serve.cli.standard_streams import prepare_streams
+            from jan_serve.cli.main import prepare_streams
 
             prepare_streams()
         return cli_main()

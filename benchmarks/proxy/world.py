@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from jan_serve.fleet.prompt_keys import BYTES_PER_TOKEN, PromptKeys
+from jan_serve.fleet.prefixes import BYTES_PER_TOKEN, PromptKeys
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.core.guide import CallGrammars
+from jan_serve.core.constraint import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.constraint import compile_tools

@@ -6,7 +6,7 @@ from typing import Any
 
 import llguidance
 
-from jan_serve.engine.constraint.lark_limits import check_lark
+from jan_serve.engine.constraint.grammar_factory import check_lark
 from jan_serve.lark_matcher import made_matcher
 
 

@@ -22,8 +22,7 @@ import numpy as np
 from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
-from jan_serve.engine.constraint.grammar_factory import GrammarFactory
-from jan_serve.engine.constraint.lark_limits import STACK_BYTES
+from jan_serve.engine.constraint.grammar_factory import STACK_BYTES, GrammarFactory
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import JanServeError

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jan_serve.constraint.enforce import enforce
-from jan_serve.constraint.json_schema.bundle import bundled
+from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.constraint.print_gbnf import print_gbnf
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.uniqueness import Uniqueness

@@ -10,9 +10,9 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.helpers.compiling import Compiled, CompileRequest
+from jan_serve.helpers.kinds import Compiled, CompileRequest
 from tests.support.compiling import translate_inline
-from tests.unit.generation.constraint.test_agent_tools import tools
+from tests.unit.generation.constraint.test_call_grammar import tools
 
 pytestmark = pytest.mark.anyio
 

@@ -16,11 +16,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.core.models.variant import Variant
+from jan_serve.core.models.listed_model import Variant
 from jan_serve.core.self_check import SelfCheck
 from jan_serve.store.calibrations import CalibrationIndex
-from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.store.variants import VariantIndex
 from tests.fuzz.mutate import changed, damaged

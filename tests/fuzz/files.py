@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from jan_serve.cluster.cluster_file import read_cluster_file
-from jan_serve.cluster.record import read_record, record_file
+from jan_serve.cluster.head import read_record, record_file
 from jan_serve.config.settings_loader import load_settings
 from jan_serve.errors import InvalidModel, InvalidRequest, JanServeError, SettingsError, StoreError
 from jan_serve.ipc.messages import EngineSettings
@@ -25,11 +25,11 @@ from jan_serve.resources import builtin_model
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.gguf.projector_file import read_projector
 from jan_serve.store.gguf.weight_update import WeightUpdate
 from jan_serve.store.hub.hub_http import HubAccess, RetryPolicy
 from jan_serve.store.hub.pull import Puller
 from jan_serve.store.index import ModelIndex
+from jan_serve.store.projectors import read_projector
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.store.variants import VariantIndex

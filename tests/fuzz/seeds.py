@@ -11,7 +11,7 @@ from jan_serve.ipc.codec import encode_event, encode_request
 from jan_serve.ipc.messages import Accepted, Chunk, EmbedRequest, Step, TokenizeRequest
 from jan_serve.resources import builtin_model
 from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.supervisor.kv_transfer.peer_messages import Fetch, Found, Refused, encode
+from jan_serve.supervisor.kv_transfer.peer_connection import Fetch, Found, Refused, encode
 from tests.support.pictures import data_url, encoded, picture
 from tests.support.sounds import flac, mp3, tone, wav
 

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from jan_serve.audio_files.header import MAX_SECONDS
 from jan_serve.audio_files.header import checked_header as checked_audio_header
-from jan_serve.audio_files.limits import MAX_SECONDS
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
@@ -24,22 +24,26 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     RegexConstraint,
 )
-from jan_serve.core.messages import Message
+from jan_serve.core.messages import Message, TemplateFacts
 from jan_serve.core.request import ChatPrompt
 from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
-from jan_serve.core.template import TemplateFacts
-from jan_serve.dialects.openai.transcriptions.parse import transcription_form
+from jan_serve.dialects.openai.transcriptions import transcription_form
 from jan_serve.errors import InvalidState, JanServeError, PeerFailed, ProtocolError
-from jan_serve.helpers.compiling import COMPILING, CompileConstraint
-from jan_serve.helpers.media import DECODING, DecodeAudio, DecodeImage
+from jan_serve.helpers.kinds import (
+    COMPILING,
+    DECODING,
+    RENDERING,
+    CompileConstraint,
+    DecodeAudio,
+    DecodeImage,
+    RenderRequest,
+)
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.helpers.rendering import RENDERING, RenderRequest
 from jan_serve.http.multipart import form_fields
-from jan_serve.image_files.header import checked_header
-from jan_serve.image_files.limits import shown_size
+from jan_serve.image_files.header import checked_header, shown_size
 from jan_serve.ipc.codec import decode_event, decode_request
-from jan_serve.supervisor.kv_transfer.peer_messages import decode_answer as decode_peer_answer
-from jan_serve.supervisor.kv_transfer.peer_messages import decode_request as decode_peer_request
+from jan_serve.supervisor.kv_transfer.peer_connection import decode_answer as decode_peer_answer
+from jan_serve.supervisor.kv_transfer.peer_connection import decode_request as decode_peer_request
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.fuzz import files, in_process, seeds
 from tests.fuzz.in_process import Helpers, Opener

@@ -10,7 +10,7 @@ from typing import Any
 from playwright.sync_api import Locator, Route, expect
 
 from jan_serve.resources import builtin_model, catalogue_file
-from jan_serve.store.hub.catalogue import Catalogue
+from jan_serve.store.hub.references import Catalogue
 from tests.page.fixtures import HOSTILE_NAME
 from tests.page.support import CHATS, Tab, cancelled
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault

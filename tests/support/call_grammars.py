@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.constraint.ast import Grammar, RuleRef
 from jan_serve.constraint.enforce import enforce
-from jan_serve.constraint.mode import Mode
 from jan_serve.constraint.transform import rename
-from jan_serve.core.constraint import Constraint
-from jan_serve.core.guide import CallGrammars
+from jan_serve.constraint.translation import Mode
+from jan_serve.core.constraint import CallGrammars, Constraint
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, tool_hole
 from jan_serve.generation.constraint.call_join import JoinedTool, join_calls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.helpers.compiling import Compiled, CompileRequest
+from jan_serve.helpers.kinds import Compiled, CompileRequest
 from jan_serve.helpers.work.compiling import compiled
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jan_serve.helpers.media import DECODING, DecodeMedia
+from jan_serve.helpers.kinds import DECODING, DecodeMedia
 from jan_serve.helpers.work.media import decoded
 
 

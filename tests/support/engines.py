@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_parts import ModelParts
 from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.placement import ModelParts
 from jan_serve.errors import ModelNotFound
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention

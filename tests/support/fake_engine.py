@@ -32,6 +32,7 @@ from jan_serve.core.events import FinishReason, Timings
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidModel, JanServeError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
+from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
 from jan_serve.ipc.messages import (
     AbortRequest,
     Accepted,
@@ -61,7 +62,6 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
     WorkerRequest,
 )
-from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 from tests.support.fake_script import Phase, Refusal, Script, Wait, compile_script, die
 from tests.support.fake_vocabulary import (
     BOS,

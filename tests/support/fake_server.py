@@ -21,8 +21,7 @@ from jan_serve.api.app import create_app
 from jan_serve.api.server import run
 from jan_serve.cli.server.head_start import HeadStart
 from jan_serve.config import Settings
-from jan_serve.helpers.compiling import COMPILING
-from jan_serve.helpers.media import DECODING
+from jan_serve.helpers.kinds import COMPILING, DECODING
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.logs.log_lines import configure_logging

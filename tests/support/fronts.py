@@ -18,8 +18,8 @@ from jan_serve.api.app import create_app
 from jan_serve.api.server import ModelServer
 from jan_serve.config import Settings
 from jan_serve.dialects.options import ServerSettings
+from jan_serve.dialects.ports import ServedModels
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
-from jan_serve.dialects.served_models import ServedModels
 from jan_serve.http.connection import HttpConnection
 from jan_serve.http.draining_server import server_config
 from jan_serve.wiring.server_parts import ServerParts

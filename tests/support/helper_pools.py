@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from jan_serve.helpers.kind import HelperKind
+from jan_serve.helpers.kinds import HelperKind
 from jan_serve.helpers.pool import HelperPool
 from tests.support.processes import children
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jan_serve.helpers.rendering import RENDERING, RenderRequest
+from jan_serve.helpers.kinds import RENDERING, RenderRequest
 from jan_serve.helpers.work.rendering import rendered
 
 

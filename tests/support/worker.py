@@ -30,8 +30,8 @@ from jan_serve.ipc.codec import (
     decode_event,
     decode_length,
     encode_request,
+    media_frames,
 )
-from jan_serve.ipc.media_frames import media_frames
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,

@@ -10,7 +10,7 @@ import pytest
 
 import jan_serve.engine.llama
 from jan_serve import resources
-from jan_serve.cli.server import memory_meter
+from jan_serve.cli.server import hardware
 
 
 def test_a_checkout_and_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +44,6 @@ def test_the_bindings_of_a_bundled_wheel_come_first(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(sys, "path", [*sys.path])
     importlib.reload(jan_serve.engine.llama)
     assert sys.path[0] == str(bundled)
-    memory_meter.library_folder.cache_clear()
-    assert memory_meter.library_folder() == bundled / "llama_cpp" / "lib"
-    memory_meter.library_folder.cache_clear()
+    hardware.library_folder.cache_clear()
+    assert hardware.library_folder() == bundled / "llama_cpp" / "lib"
+    hardware.library_folder.cache_clear()

@@ -27,12 +27,11 @@ from jan_serve.api.openapi_document import add_document
 from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.config import Settings
 from jan_serve.core.constraint import Whitespace
-from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.health import health_of
 from jan_serve.dialects.model_store import ModelStore
+from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
-from jan_serve.dialects.served_models import ServedModels
 from jan_serve.dialects.shared.default_errors import render_error
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
@@ -52,19 +51,17 @@ from jan_serve.http.errors import (
     logged_problem,
     validation_problem,
 )
-from jan_serve.http.guards.auth import OPEN_PATHS, KeyGuard
+from jan_serve.http.guards.auth import OPEN_PATHS, KeyGuard, TrustedNetworks
 from jan_serve.http.guards.body import BodyGuard
 from jan_serve.http.guards.drain import DrainGuard
 from jan_serve.http.guards.host import HostGuard
 from jan_serve.http.guards.lingering import Lingering
 from jan_serve.http.guards.origin import OriginGuard
-from jan_serve.http.guards.trusted_networks import TrustedNetworks
 from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
-from jan_serve.http.request_context import RequestContext
-from jan_serve.http.request_record import record_of
+from jan_serve.http.request_record import RequestContext, record_of
 from jan_serve.http.sse import StreamSettings
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.resources import catalogue_file
@@ -195,12 +192,12 @@ def _management_routes(
         return management_router(management, pulls, services.streams)
 
     def clients() -> APIRouter:
-        from jan_serve.api.routes.clients import clients_router
+        from jan_serve.api.routes.extras import clients_router
 
         return clients_router(services.models, management.library, needs_key=needs_key)
 
     def catalogue() -> APIRouter:
-        from jan_serve.api.routes.catalogue import catalogue_router
+        from jan_serve.api.routes.extras import catalogue_router
 
         return catalogue_router(catalogue_file())
 

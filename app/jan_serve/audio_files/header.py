@@ -1,4 +1,6 @@
-"""Format, rate, channels and length of a sound from its headers: nothing is decoded, and the cost is bounded.
+"""Reads format, rate, channels and length of a sound from its headers, and limits the sounds of one request.
+
+Nothing is decoded, and the cost is bounded.
 
 Sources: Microsoft's WAVEFORMATEX and WAVEFORMATEXTENSIBLE, FLAC (RFC 9639), MPEG audio layer III (ISO 11172-3,
 13818-3), ID3v2.4.
@@ -11,8 +13,26 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Final, Literal, NamedTuple
 
-from jan_serve.audio_files.limits import MAX_CHANNELS, MAX_FILE_BYTES, MAX_SECONDS, RATES
 from jan_serve.errors import InvalidAudio
+
+MAX_FILE_BYTES: Final = 25 << 20
+"""Size of one sound as it was sent. OpenAI's limit is the same."""
+
+MAX_SECONDS: Final = 600
+"""Length of one sound. Models take up to 750 tokens for half a minute, so longer ones would fill their contexts."""
+
+MAX_CHANNELS: Final = 8
+"""Channels of one sound; they are mixed to one."""
+
+RATES: Final = (4_000, 192_000)
+"""The least and the largest number of samples a second."""
+
+MAX_SOUNDS: Final = 8
+"""Sounds in one request."""
+
+MAX_AMPLITUDE: Final = 1_000.0
+"""Highest sample in floating point, whose full scale is 1: larger ones overflow in the encoder."""
+
 
 AudioFormat = Literal["WAV", "MP3", "FLAC"]
 

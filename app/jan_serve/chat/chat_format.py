@@ -1,8 +1,14 @@
-"""The answer format of a model family: detection, parsing and layout of calls."""
+"""A ChatFormat is the answer format of a model family:
+
+detection, parsing, layout of calls, and the style of their ids.
+
+Ids of calls are unique in a chat. The caller supplies the randomness.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -11,7 +17,7 @@ import msgspec
 from jan_serve.chat.call_layout import CallLayout
 from jan_serve.chat.delta_builder import DeltaBuilder
 from jan_serve.chat.text_stream import Steps, TextStream
-from jan_serve.core.messages import Tool
+from jan_serve.core.messages import Message, Tool
 from jan_serve.text.markers import marker_set
 
 _NUMBER_PARTS: Final = frozenset("0123456789.eE")
@@ -134,3 +140,50 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
         return self.thought is not None and any(
             end.endswith(marker.rstrip()) for marker in self.thought.opens
         )
+
+
+_NINE: Final = 9
+_ATTEMPTS: Final = 1000
+
+
+def ids_in(messages: Iterable[Message]) -> frozenset[str]:
+    """The ids of the calls and results of a chat."""
+    ids = {call.id for message in messages for call in message.tool_calls}
+    return frozenset(ids | {message.tool_call_id for message in messages if message.tool_call_id is not None})
+
+
+def nine_characters(call_id: str) -> str:
+    """The id itself if it has nine letters and digits; else such an id made from it, always the same."""
+    if len(call_id) == _NINE and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:_NINE]
+
+
+class CallIds:
+    """Makes ids for the calls of one request, across all its choices. An instance is an `IdFactory`."""
+
+    def __init__(self, style: IdStyle, taken: Iterable[str], random_text: Callable[[], str]) -> None:
+        """taken: ids in use. random_text: returns nine or more random ASCII letters and digits."""
+        self._style = style
+        self._taken = set(taken)
+        self._random_text = random_text
+        self._next_index = len(self._taken)
+
+    def __call__(self, name: str) -> str:
+        """A new id for a call of the tool `name`. Raises RuntimeError if `random_text` returns only taken ids."""
+        for _ in range(_ATTEMPTS):
+            call_id = self._make(name)
+            if call_id not in self._taken:
+                self._taken.add(call_id)
+                return call_id
+        raise RuntimeError(f"no new id for a tool call in {_ATTEMPTS} attempts")
+
+    def _make(self, name: str) -> str:
+        match self._style:
+            case IdStyle.PLAIN:
+                return f"call_{self._random_text()}"
+            case IdStyle.NINE_CHARACTERS:
+                return self._random_text()[:_NINE]
+            case IdStyle.FUNCTION_INDEX:
+                self._next_index += 1
+                return f"functions.{name}:{self._next_index - 1}"

@@ -7,32 +7,31 @@ from functools import lru_cache
 from typing import Final
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.chat.formats.apertus import APERTUS
-from jan_serve.chat.formats.apriel import APRIEL
 from jan_serve.chat.formats.command_r import COHERE2_MOE, COMMAND_R, COMMAND_R7B
-from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1
-from jan_serve.chat.formats.deepseek_dsml import DEEPSEEK_V3_2, DEEPSEEK_V4
-from jan_serve.chat.formats.firefunction import FIREFUNCTION
+from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1, DEEPSEEK_V3_2, DEEPSEEK_V4
+from jan_serve.chat.formats.function_elements import MINICPM5, QWEN3_CODER, SEED_OSS
 from jan_serve.chat.formats.functionary import FUNCTIONARY_V3_1, FUNCTIONARY_V3_2
 from jan_serve.chat.formats.gemma import GEMMA4
-from jan_serve.chat.formats.generic import GENERIC
-from jan_serve.chat.formats.gigachat import GIGACHAT3, GIGACHAT3_1
 from jan_serve.chat.formats.glm4 import GLM_4_5, GLM_4_7, HUNYUAN3
 from jan_serve.chat.formats.gpt_oss import GPT_OSS
-from jan_serve.chat.formats.granite import GRANITE3, GRANITE3_2, GRANITE4
-from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.chat.formats.kimi_k2 import KIMI_K2
-from jan_serve.chat.formats.kimi_k3 import KIMI_K3
-from jan_serve.chat.formats.lfm2 import LFM2
-from jan_serve.chat.formats.llama3 import LLAMA3
-from jan_serve.chat.formats.minicpm5 import MINICPM5
+from jan_serve.chat.formats.hermes import GENERIC, HERMES, SMOLLM3
+from jan_serve.chat.formats.kimi import KIMI_K2, KIMI_K3
+from jan_serve.chat.formats.marked_json import (
+    APERTUS,
+    APRIEL,
+    FIREFUNCTION,
+    GIGACHAT3,
+    GIGACHAT3_1,
+    GRANITE3,
+    GRANITE3_2,
+    GRANITE4,
+    NEMOTRON,
+    PHI4,
+)
 from jan_serve.chat.formats.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from jan_serve.chat.formats.mistral import MISTRAL_ARGS, MISTRAL_ARRAY, MISTRAL_CALL_ID
 from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
-from jan_serve.chat.formats.nemotron import NEMOTRON
-from jan_serve.chat.formats.phi4 import PHI4
-from jan_serve.chat.formats.qwen3_coder import QWEN3_CODER, SEED_OSS
-from jan_serve.chat.formats.smollm3 import SMOLLM3
+from jan_serve.chat.formats.python_calls import LFM2, LLAMA3
 from jan_serve.chat.formats.solar_open import SOLAR_OPEN
 
 FORMATS: Final[tuple[ChatFormat, ...]] = (

@@ -9,10 +9,9 @@ from collections import Counter, defaultdict, deque
 
 import msgspec
 
-from jan_serve.chat.call_ids import nine_characters
-from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.chat_format import ChatFormat, nine_characters
 from jan_serve.chat.template_traits import TemplateTraits
-from jan_serve.chat.tool_instructions import (
+from jan_serve.chat.tools_as_text import (
     joined_content,
     with_call_text,
     with_calls_as_text,

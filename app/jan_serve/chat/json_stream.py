@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
-from jan_serve.text.lone_surrogates import valid_text
+from jan_serve.text.valid_text import valid_text
 
 MAX_DEPTH: Final = 512
 """Deeper nesting is malformed: no client parses it, and only a runaway model writes it."""

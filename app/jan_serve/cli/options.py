@@ -1,22 +1,32 @@
-"""Options shared by commands, and the flags that are derived from the fields of Settings."""
+"""Options that commands share, flags derived from the fields of Settings, and settings with those of all dialects."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jan_serve import config
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.settings import load_settings, setting_options
 from jan_serve.config import LoadedSettings, Option, Settings, server_address
-from jan_serve.store.files.atomic_file import private_folder
-from jan_serve.store.files.disk_space import storage_error
+from jan_serve.dialects.options import ServerSettings
+from jan_serve.store.files.file_errors import storage_error
+from jan_serve.store.files.small_files import private_folder
 
 if TYPE_CHECKING:
     from jan_serve.store.resolve import ModelResolver
+
+
+def load_settings(flags: Mapping[str, Any] | None = None, config_file: Path | None = None) -> LoadedSettings:
+    return config.load_settings(flags, config_file, kind=ServerSettings)
+
+
+def setting_options() -> tuple[Option, ...]:
+    return config.setting_options(ServerSettings)
+
 
 ConfigOption = Annotated[
     Path | None,

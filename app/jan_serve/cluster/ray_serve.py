@@ -15,10 +15,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.machines import Machine
+from jan_serve.cluster.machines import Machine, Versions, versions_here
 from jan_serve.cluster.replica import Replica
 from jan_serve.cluster.scaling import by_open_requests
-from jan_serve.cluster.versions import Versions, versions_here
 
 APPLICATION: Final = "jan-serve"
 DEPLOYMENT: Final = "Replica"

@@ -7,9 +7,9 @@ server_url: the address of a running server.
 
 from jan_serve.config.engine import engine_settings
 from jan_serve.config.import_folders import ImportFolders, import_folders
-from jan_serve.config.model_book import ModelBook
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.model_settings import ModelSettings
+from jan_serve.config.model_tables import ModelBook
 from jan_serve.config.options import Option, setting_options
 from jan_serve.config.server_url import ServerAddress, has_address, server_address
 from jan_serve.config.settings import Settings

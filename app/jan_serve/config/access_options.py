@@ -8,8 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
 
-from jan_serve.config.flags import setting
-from jan_serve.config.value_types import HOST_NAME, SecretList, StrList
+from jan_serve.config.fields import HOST_NAME, SecretList, StrList, setting
 
 ACCESS_PANEL: Final = "Access"
 

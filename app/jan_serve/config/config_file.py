@@ -1,20 +1,151 @@
-"""Reads the configuration file and locates its keys."""
+"""Reads the configuration file, upgrades its version, and locates its keys. Only `migrate` rewrites the file."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.config.file_version import upgraded
-from jan_serve.config.toml_lines import KeyPath, TomlLines
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
+from jan_serve.store.files.small_files import write_atomically
+from jan_serve.store.files.versioned_files import LaterVersion, Steps, latest, upgrade
+
+VERSION_KEY: Final = "config_version"
+
+CONFIG_STEPS: Steps = {}
+"""From version 1 on. A step must work on plain dictionaries and on tomlkit's documents: rename and replace keys."""
+
+
+def config_version() -> int:
+    """The version this jan-serve writes."""
+    return latest(CONFIG_STEPS)
+
+
+def upgraded(values: dict[str, Any], path: Path) -> tuple[dict[str, Any], int]:
+    """The values in the current version, without the version key, and the file's version.
+
+    Raises SettingsError for a later version.
+    """
+    content = dict(values)
+    version = _upgrade(content, path)
+    content.pop(VERSION_KEY, None)
+    return content, version
+
+
+def migrate(path: Path) -> Path | None:
+    """Rewrite the file in the current version, keeping comments; returns the backup of the old file.
+
+    None if the version is current. Follows links; the backup lies beside the target, with the same permissions. The
+    file is replaced atomically. Raises SettingsError, OSError.
+    """
+    # Slow to import, and only this command needs them.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    path = path.resolve()
+    raw = path.read_bytes()
+    try:
+        document = tomlkit.parse(raw.decode("utf-8"))
+    except (TOMLKitError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: a value is nested too deeply") from None
+    version = _upgrade(document, path)
+    if version == config_version():
+        return None
+    backup = path.with_name(f"{path.name}.v{version}")
+    mode = path.stat().st_mode
+    for target, content in ((backup, raw), (path, tomlkit.dumps(document).encode())):
+        write_atomically(target, content, mode=mode)
+    return backup
+
+
+def _upgrade(content: Any, path: Path) -> int:
+    try:
+        return upgrade(content, VERSION_KEY, CONFIG_STEPS)
+    except LaterVersion as later:
+        raise SettingsError(
+            f"{path}: {VERSION_KEY} is {later.version}, written for a later jan-serve; this one knows {later.known}"
+        ) from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+KeyPath = tuple[str | int, ...]
+"""Keys from the outermost to the innermost; numbers are array indices."""
+
+
+class TomlLines:
+    """The line (from 1) of each key of a text that tomllib accepts."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[KeyPath, int] = {}
+        table: KeyPath = ()
+        tables_of_array: dict[KeyPath, int] = {}
+        for number, statement in _statements(text):
+            values = tomllib.loads(statement)
+            if not statement.lstrip().startswith("["):
+                self._record(table, values, number)
+                continue
+            table = _header_path(values, tables_of_array)
+            for end in range(1, len(table) + 1):
+                self._lines.setdefault(table[:end], number)
+
+    def line_of(self, path: KeyPath) -> int:
+        """The line of the key, else of the closest enclosing key."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self._lines:
+                return self._lines[path[:end]]
+        return 1
+
+    def _record(self, at: KeyPath, value: Any, number: int) -> None:
+        if at:
+            self._lines.setdefault(at, number)
+        inner: Iterable[tuple[str | int, Any]] = ()
+        if isinstance(value, dict):
+            inner = cast(dict[str, Any], value).items()
+        elif isinstance(value, list):
+            inner = enumerate(cast(list[Any], value))
+        for key, part in inner:
+            self._record((*at, key), part, number)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each header or assignment with its first line; a statement may span lines."""
+    first, pending = 0, ""
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if not pending:
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            first = number
+        pending += line
+        try:
+            tomllib.loads(pending)
+        except tomllib.TOMLDecodeError:
+            continue  # the value continues on the next line
+        yield first, pending
+        pending = ""
+
+
+def _header_path(values: dict[str, Any], tables_of_array: dict[KeyPath, int]) -> KeyPath:
+    """The table that `[a.b]` or `[[a.b]]` opens. A prefix that names an array means its last table."""
+    path: KeyPath = ()
+    value: Any = values
+    while isinstance(value, dict) and value:
+        key, value = next(iter(cast(dict[str, Any], value).items()))
+        path += (key,)
+        if isinstance(value, list):
+            tables_of_array[path] = tables_of_array.get(path, -1) + 1
+        if path in tables_of_array:
+            path += (tables_of_array[path],)
+    return path
+
 
 MAX_BYTES: Final = 1 << 20
 _MAX_DEPTH: Final = 50

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from jan_serve.config.flags import flag_of
+from jan_serve.config.fields import flag_of
 from jan_serve.config.model_options import ModelOptions
 from jan_serve.config.settings import ENV_PREFIX, PANELS, Settings
 

@@ -7,8 +7,8 @@ import os
 import msgspec
 from pydantic import SecretStr
 
+from jan_serve.config.fields import check_url
 from jan_serve.config.settings_loader import URL_VARIABLE, LoadedSettings
-from jan_serve.config.value_types import check_url
 from jan_serve.errors import SettingsError
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}

@@ -1,8 +1,8 @@
 """Every setting: its type, range, default and description. `settings_loader` reads the values.
 
 One field here is one flag of `jan-serve serve`, one JAN_SERVE_* variable and one key of the configuration file: the
-command line and docs/settings.md are derived from it (`options`). Three parts have files of their own:
-`access_options`, `fleet_options` and `model_options`. Dialects declare their options themselves (`dialects.options`).
+command line and docs/settings.md are derived from it (`options`). Two parts have files of their own:
+`access_options` and `model_options`. Dialects declare their options themselves (`dialects.options`).
 """
 
 from __future__ import annotations
@@ -12,23 +12,76 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from jan_serve.config.access_options import ACCESS_PANEL, AccessOptions
-from jan_serve.config.flags import MEMORY_PANEL, MODEL_PANEL, setting
-from jan_serve.config.fleet_options import FLEET_PANEL, FleetOptions
-from jan_serve.config.model_options import ModelOptions
-from jan_serve.config.value_types import (
+from jan_serve.config.fields import (
     HOST_NAME,
+    MEMORY_PANEL,
+    MODEL_PANEL,
     Folder,
     OptionalFile,
     PortList,
     StrList,
     budget_bytes,
     check_url,
+    setting,
 )
+from jan_serve.config.model_options import ModelOptions
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.paths import default_data_dir
+
+FLEET_PANEL: Final = "Many machines"
+
+
+class FleetOptions(BaseModel):
+    """The proxy, and what the server is there. Part of Settings."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    proxy_url: str | None = setting(
+        None,
+        FLEET_PANEL,
+        "Proxy (`jan-serve proxy`, or LMDeploy's) to join: the server registers there when it listens,"
+        " renews that every half minute, and leaves when it drains.",
+        metavar="URL",
+    )
+    proxy_key: SecretStr | None = setting(
+        None,
+        FLEET_PANEL,
+        "Management key of the proxy. Default: the first --api-key, which the proxy has as --node-key.",
+        metavar="KEY",
+    )
+    advertise_url: str | None = setting(
+        None,
+        FLEET_PANEL,
+        "Address under which the proxy reaches this server. Default: the listening address, or the one"
+        " from which this machine reaches the proxy.",
+        metavar="URL",
+    )
+    role: Literal["hybrid", "prefill", "decode"] = setting(
+        "hybrid", FLEET_PANEL, "What a proxy with `--serving-strategy DistServe` uses this server for."
+    )
+    speed: Annotated[float | None, Field(gt=0, le=1e9)] = setting(
+        None,
+        FLEET_PANEL,
+        "Speed relative to the other nodes, for the proxy's first guesses.",
+        metavar="NUMBER",
+    )
+
+    @field_validator("proxy_url", "advertise_url")
+    @classmethod
+    def _check_node_url(cls, url: str | None) -> str | None:
+        return None if url is None else check_url(url, "http://192.168.1.5:8000")
+
 
 ENV_PREFIX = "JAN_SERVE_"
 

@@ -14,12 +14,10 @@ from typing import Any
 import msgspec
 from pydantic import SecretStr, ValidationError
 
-from jan_serve.config.config_file import ConfigFile, read_config_file
-from jan_serve.config.error_text import brief, near_key, sentence
-from jan_serve.config.file_version import config_version
-from jan_serve.config.model_book import ModelBook
+from jan_serve.config.config_file import ConfigFile, config_version, read_config_file
+from jan_serve.config.fields import brief, near_key, sentence
 from jan_serve.config.model_settings import ModelSettings
-from jan_serve.config.model_tables import MODELS_KEY, model_rows, model_tables, with_templates
+from jan_serve.config.model_tables import MODELS_KEY, ModelBook, model_rows, model_tables, with_templates
 from jan_serve.config.options import setting_options
 from jan_serve.config.settings import ENV_PREFIX, Settings
 from jan_serve.errors import SettingsError

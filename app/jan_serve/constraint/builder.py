@@ -1,4 +1,6 @@
-"""Collects the rules of a grammar under construction and keeps their names unique and readable."""
+"""A builder collects the rules of a grammar and keeps their names unique and readable; a composer puts whole grammars
+into a larger one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import re
 
 from jan_serve.constraint.ast import NEVER, Expr, Grammar, RuleRef
 from jan_serve.constraint.limits import MAX_RULES
+from jan_serve.constraint.transform import rename
 from jan_serve.errors import GrammarTooComplex
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9]+")
@@ -55,3 +58,27 @@ class RuleBuilder:
 
     def grammar(self, root: str) -> Grammar:
         return Grammar(self.rules, root)
+
+
+def embed(rules: RuleBuilder, grammar: Grammar, hint: str) -> Expr:
+    """The language of `grammar`, whose rules are added to `rules`. Raises GrammarTooComplex above their limit."""
+    names = {name: rules.reserve(f"{hint}-{name}") for name in grammar.rules}
+    for name, expr in grammar.rules.items():
+        rules.fill(names[name], rename(expr, names))
+    return RuleRef(names[grammar.root])
+
+
+class Composer:
+    """Collects the rules of a grammar made of others. `rules` takes further ones."""
+
+    def __init__(self) -> None:
+        self.rules = RuleBuilder()
+        self.rules.reserve("root")
+
+    def embed(self, grammar: Grammar, hint: str) -> Expr:
+        """The language of `grammar`. Raises GrammarTooComplex above the limit of rules."""
+        return embed(self.rules, grammar, hint)
+
+    def grammar(self, root: Expr) -> Grammar:
+        self.rules.fill("root", root)
+        return self.rules.grammar("root")

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import gc
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from jan_serve.constraint.ast import Grammar
-from jan_serve.constraint.collector import paused_collection
 from jan_serve.constraint.json_schema.ir import TRUE, placed
 from jan_serve.constraint.json_schema.translate import translate as translate_schema
 from jan_serve.constraint.lark_definitions import by_content
-from jan_serve.constraint.lark_layout import is_indented
+from jan_serve.constraint.lark_notation import is_indented
 from jan_serve.constraint.layout import COMPACT, SPACED
 from jan_serve.constraint.limits import spent
-from jan_serve.constraint.mode import Mode
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
 from jan_serve.constraint.print_lark import LarkText, OnlyCharacters, print_lark_open
 from jan_serve.constraint.regex.translate import translate as translate_regex
 from jan_serve.constraint.transform import has_lark_only
-from jan_serve.constraint.translated import Translated
-from jan_serve.core.call_pieces import GrammarPiece
+from jan_serve.constraint.translation import Mode, Translated
 from jan_serve.core.constraint import (
     CompiledGrammar,
     Constraint,
     GbnfConstraint,
+    GrammarPiece,
     JsonObjectConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
@@ -32,6 +32,20 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.uniqueness import NOWHERE, Uniqueness
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+
+@contextmanager
+def paused_collection() -> Generator[None]:
+    """No cyclic collection inside the block, if it was on outside. Safe to nest and to use from several threads."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
 
 Translate = Callable[[Mode], Translated]
 

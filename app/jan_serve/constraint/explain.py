@@ -1,4 +1,8 @@
-"""Says what a JSON Schema costs as a grammar, and which keyword to change where it is refused."""
+"""This module is for people:
+
+it says what a JSON Schema costs as a grammar, which keyword to change where it is refused, and where a text leaves a
+constraint.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.enforce import Cost, enforce
+from jan_serve.constraint.enforce import Cost, Enforced, enforce
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
 from jan_serve.constraint.loosen import GIVEN_UP, Change, all_changes, changed, subschemas
+from jan_serve.constraint.trial import tokenizer
 from jan_serve.core.constraint import Explanation, JsonSchemaConstraint
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
+from jan_serve.lark_matcher import made_matcher, too_complex
+from jan_serve.text.uniqueness.check import UniquenessCheck
 
 MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
@@ -91,3 +98,28 @@ def explain(constraint: JsonSchemaConstraint, *, most_steps: int = MOST_STEPS) -
         more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
         lines.append(f"keys are written in the order in which `properties` lists them: {shown}{more}")
     return Explanation(True, tuple(lines))
+
+
+def leaves_at(enforced: Enforced, text: str) -> int | None:
+    """The index of the first character that nothing allowed continues with; `len(text)` where the text is only a
+    beginning; None where it is complete.
+
+    Raises InvalidGrammar, GrammarTooComplex.
+    """
+    matcher = made_matcher(tokenizer(), enforced.lark.text)
+    unique = None if enforced.uniqueness is None else UniquenessCheck(enforced.uniqueness)
+    state = None if unique is None else unique.start
+    for index, character in enumerate(text):
+        data = character.encode("utf-8", "surrogatepass")
+        for byte in data:  # the tokens of single bytes are the first ones
+            if matcher.validate_tokens([byte]) != 1:
+                if matcher.is_error():
+                    raise too_complex(matcher)
+                return index
+            if not matcher.consume_token(byte):
+                raise too_complex(matcher)
+        if unique is not None and state is not None:
+            state = unique.written(state, data)
+            if state is None:
+                return index
+    return None if matcher.is_accepting() else len(text)

@@ -9,12 +9,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.components import components
-from jan_serve.constraint.lark_layout import PARAMETER
-from jan_serve.constraint.lark_quoting import LAZY
+from jan_serve.constraint.lark_notation import LAZY, PARAMETER
+from jan_serve.constraint.lark_references import components
 from jan_serve.constraint.print_lark import LarkText
-from jan_serve.core.call_pieces import GrammarPiece
-from jan_serve.core.constraint import SpecialText
+from jan_serve.core.constraint import GrammarPiece, SpecialText
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
 _CHARACTER: Final = re.compile(r'"(?:[^"\\]|\\(?:u[0-9a-f]{4}|[^u]))"')

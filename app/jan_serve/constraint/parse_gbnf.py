@@ -21,6 +21,7 @@ from jan_serve.constraint.ast import (
     repeat,
 )
 from jan_serve.constraint.charset import MAX_CODE_POINT, char_set, complement
+from jan_serve.constraint.executable import check_rules, normalise
 from jan_serve.constraint.limits import (
     MAX_GRAMMAR_BYTES,
     MAX_GRAMMAR_NESTING,
@@ -28,9 +29,7 @@ from jan_serve.constraint.limits import (
     MAX_RULES,
     budget,
 )
-from jan_serve.constraint.normalise import normalise
 from jan_serve.constraint.transform import prune
-from jan_serve.constraint.well_formed import check_rules
 from jan_serve.errors import InvalidGrammar
 
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")

@@ -36,28 +36,26 @@ from jan_serve.constraint.ast import (
     Until,
 )
 from jan_serve.constraint.charset import UNESCAPED, CharSet
-from jan_serve.constraint.components import components
-from jan_serve.constraint.lark_depth import NOTHING, shallow_start
-from jan_serve.constraint.lark_layout import (
+from jan_serve.constraint.lark_notation import (
     ALWAYS,
     DEEPER,
     HELPERS,
+    LAZY,
     PARAMETER,
+    bounds,
     closing_rule,
     first_argument,
+    is_atom,
     mark_rule,
     opening_rule,
-)
-from jan_serve.constraint.lark_quoting import (
-    LAZY,
-    bounds,
     quote_before,
     quote_class,
     quote_literal,
+    quote_regex,
     quote_until,
     spelled_out,
 )
-from jan_serve.constraint.lark_regex import is_atom, quote_regex
+from jan_serve.constraint.lark_references import NOTHING, components, shallow_start
 from jan_serve.constraint.layout import (
     LAYOUTS,
     SPACED,

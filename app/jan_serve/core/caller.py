@@ -1,4 +1,4 @@
-"""The client of the current request, set by the key guard."""
+"""The key guard sets who sent the current request: what one caller leaves on the server is for no other one."""
 
 from __future__ import annotations
 
@@ -10,3 +10,20 @@ client: Final[ContextVar[str]] = ContextVar("client", default="")
 
 A model, and the helper processes, take turns among clients.
 """
+
+
+_SEPARATOR: Final = "/"
+
+cache_salt: Final[ContextVar[str]] = ContextVar("cache_salt", default="")
+"""Requests with different salts share no prefixes in the cache, and no stored answers."""
+
+
+def salt_of(key: str, caller: str) -> str:
+    """key: stands for the request's key, empty if keys separate nobody. caller: whom the key's holder, a proxy, acts
+    for."""
+    return f"{key}{_SEPARATOR}{caller}" if caller else key
+
+
+def key_of_request() -> str:
+    """What stands for the key of the current request, without the callers whom its holder acts for."""
+    return cache_salt.get().partition(_SEPARATOR)[0]

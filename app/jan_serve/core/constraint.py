@@ -1,4 +1,14 @@
-"""Constraints on the output of a request, and their compiled form."""
+"""Constraints bound the output of a request; these are the values that say so, and their compiled forms.
+
+A Guide constrains the course of a chat answer: its thought, its opening, and grammars that begin at a trigger.
+`generation` makes it from a chat format; the engine follows it. All strings are matched against the text of tokens
+including control tokens.
+
+TextBounds are lengths of texts in calls, which an executor counts beside a grammar: an automaton would have a state
+for each. The grammar allows such a text without a bound, up to its stop.
+
+Parts of the grammar of tool calls are compiled apart and kept by their content: `generation` joins them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +17,34 @@ from typing import Any
 
 import msgspec
 
-from jan_serve.core.text_bounds import TextBounds
-from jan_serve.core.uniqueness import Uniqueness
+from jan_serve.core.uniqueness import CallLocations, Uniqueness
+
+
+class CallMarks(msgspec.Struct, frozen=True):
+    """Where names and values are in the calls of a format. All but `stop` and `gap` are regular expressions.
+
+    before_name, after_name: around the name of a tool. before_key, key, after_key: what begins a value, and what the
+    key of any may be. stop: what ends a value. gap: belongs to the stop where it stands before it.
+    """
+
+    before_name: str
+    after_name: str
+    before_key: str
+    key: str
+    after_key: str
+    stop: str
+    gap: str = ""
+
+
+class TextBounds(msgspec.Struct, frozen=True):
+    """most: characters of the value of a key, by the names of tools. A bound is longer than any token.
+
+    start: a regular expression for what is before the first name, where `before_name` is not all there.
+    """
+
+    marks: CallMarks
+    most: dict[str, dict[str, int]]
+    start: str = ""
 
 
 class Whitespace(Enum):
@@ -84,3 +120,100 @@ class CompiledGrammar(msgspec.Struct, frozen=True, tag="grammar"):
     specials: tuple[SpecialText, ...] = ()
     uniqueness: Uniqueness | None = None
     bounds: TextBounds | None = None
+
+
+class ThoughtGuide(msgspec.Struct, frozen=True, kw_only=True):
+    """The markers of thoughts: to count and close them, and to exempt them from the grammar.
+
+    opens, closes: the first of each is the one the model was trained on. ends: strings that end a thought without
+    closing it and belong to the text after it. is_open: the prompt ends inside a thought. anywhere: a thought may begin
+    after text; else only at the start of the answer. may_open: a thought may precede the text under the grammar.
+    budget: tokens of thought after which it is closed; None is no limit.
+    """
+
+    opens: tuple[str, ...]
+    closes: tuple[str, ...]
+    ends: tuple[str, ...] = ()
+    is_open: bool = False
+    anywhere: bool = False
+    may_open: bool = True
+    budget: int | None = None
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """A string in an answer after which a grammar applies.
+
+    confirmations: it applies only where one of these follows; they are the beginning of its text. Empty: always.
+    """
+
+    text: str
+    grammar: CompiledGrammar
+    confirmations: tuple[str, ...] = ()
+
+
+class Guide(msgspec.Struct, frozen=True, kw_only=True):
+    """The course of one answer: a thought, then either a grammar to the end or free text with triggers.
+
+    lead: emitted before the grammar without sampling; lead_after_thought: the same after a thought.
+    triggers: without a grammar, free text that contains a trigger continues under its grammar. at_start: only if
+    nothing but white space precedes the trigger. repeat: free text follows a triggered grammar; else the answer ends
+    there.
+    """
+
+    thought: ThoughtGuide | None = None
+    lead: str = ""
+    lead_after_thought: str = ""
+    grammar: CompiledGrammar | None = None
+    triggers: tuple[Trigger, ...] = ()
+    at_start: bool = False
+    repeat: bool = True
+
+
+class CallGrammars(msgspec.Struct, frozen=True):
+    """whole: one or more calls from the first character, or a text under the request's constraint, if any.
+
+    triggered: the grammar after each trigger of the layout. warnings: tools whose schemas are only partly enforced.
+    """
+
+    whole: CompiledGrammar
+    triggered: tuple[CompiledGrammar, ...]
+    warnings: tuple[str, ...]
+
+
+class GrammarPiece(msgspec.Struct, frozen=True, tag="piece"):
+    """A part of a grammar, as Lark definitions by name.
+
+    A name follows from the body and all that it refers to, so equal definitions of several pieces are one. Names that
+    are not defined here are those of `specials` and of the holes of a CallFrame.
+    """
+
+    root: str
+    definitions: dict[str, str]
+    specials: tuple[SpecialText, ...] = ()
+
+
+class ToolGrammar(msgspec.Struct, frozen=True, tag="tool"):
+    """The arguments of one tool. warnings: what of its schema is not enforced, without the tool's name. most:
+    characters of texts that are counted beside the grammar, by their keys. uniqueness: of JSON arguments."""
+
+    piece: GrammarPiece
+    warnings: tuple[str, ...] = ()
+    most: dict[str, int] = {}
+    uniqueness: Uniqueness = Uniqueness()
+
+
+class CallFrame(msgspec.Struct, frozen=True, tag="frame"):
+    """All around the arguments of calls; `whole` and `triggered` as in CallGrammars.
+
+    tools: the hole of each tool, in order. answer: the hole of an answer without a call, if there may be one. marks: of
+    raw texts, and starts: `TextBounds.start` after each trigger, where the format has such texts. locations: of JSON
+    arguments, in the whole and after each trigger, where the format has them; without `roots`.
+    """
+
+    whole: GrammarPiece
+    triggered: tuple[GrammarPiece, ...]
+    tools: tuple[str, ...]
+    answer: str | None = None
+    marks: CallMarks | None = None
+    starts: tuple[str, ...] = ()
+    locations: tuple[CallLocations, ...] = ()

@@ -1,18 +1,31 @@
 """Windows: a scheduled task at the user's logon, or a system service. Neither supports start on demand.
 
-Task: the XML schema of Task Scheduler 1.2. Service: the Service Control Manager, through sc.exe; `win_service` runs the
-server in it.
+Task: the XML schema of Task Scheduler 1.2. Service: the Service Control Manager, through sc.exe; `host_service` runs
+the server in it.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
+import threading
+from collections.abc import Callable
 from pathlib import PurePath
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
 from xml.sax.saxutils import escape
 
-from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, ServiceState, UnitFile
+from jan_serve.daemon.executor import ServiceFailed
+from jan_serve.daemon.observer import ServerObserver
+from jan_serve.daemon.plan import (
+    NAME,
+    STOP_MARGIN_S,
+    TITLE,
+    Command,
+    Plan,
+    ServiceSpec,
+    ServiceState,
+    UnitFile,
+)
 
 LOCAL_SERVICE: Final = "NT AUTHORITY\\LocalService"
 _SERVICE_RIGHT: Final = "*S-1-5-19:(OI)(CI)M"
@@ -210,3 +223,83 @@ def _task_file(spec: ServiceSpec) -> PurePath:
 
 def _sc(*words: str, may_fail: bool = False) -> Command:
     return Command(("sc.exe", *words), may_fail)
+
+
+class StopRelay(ServerObserver):
+    """Accepts a stop at any time, even before the server listens. Thread-safe."""
+
+    def __init__(self, pending: Callable[[float], None]) -> None:
+        """pending: receives the longest duration of a stop, in seconds."""
+        self._pending = pending
+        self._lock = threading.Lock()
+        self._stop: Callable[[], None] | None = None
+        self._stop_requested = False
+
+    def request_stop(self) -> None:
+        """Stop the server now, or as soon as it listens."""
+        with self._lock:
+            self._stop_requested = True
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+    def listening(self, stop: Callable[[], None]) -> None:
+        with self._lock:
+            self._stop = stop
+            requested = self._stop_requested
+        if requested:
+            stop()
+
+    def stopping(self, drain_s: float) -> None:
+        self._pending(drain_s + STOP_MARGIN_S)
+
+
+def host_service(serve: Callable[[ServerObserver], int]) -> int:
+    """Run `serve` as the service that the Service Control Manager is starting; blocks until it stops.
+
+    Raises ServiceFailed if pywin32 is missing or no service is starting.
+    """
+    try:
+        import servicemanager
+        import win32service
+        import win32serviceutil
+    except ImportError:
+        raise ServiceFailed(
+            "a Windows service needs pywin32 in the environment of jan-serve: pip install pywin32"
+        ) from None
+
+    ended: list[int] = []
+
+    class Service(win32serviceutil.ServiceFramework):
+        """One per process; the framework reports when it runs and when it has stopped."""
+
+        _svc_name_ = NAME
+        _svc_display_name_ = NAME
+
+        def __init__(self, args: list[str]) -> None:
+            super().__init__(args)
+            self._relay = StopRelay(self._report_stop_pending)
+
+        def _report_stop_pending(self, seconds: float) -> None:
+            # The stub lacks types.
+            cast(Any, self).ReportServiceStatus(
+                win32service.SERVICE_STOP_PENDING, waitHint=int(seconds * 1000)
+            )
+
+        def SvcDoRun(self) -> None:
+            ended.append(serve(self._relay))
+
+        def SvcStop(self) -> None:
+            self._report_stop_pending(STOP_MARGIN_S)
+            self._relay.request_stop()
+
+        def SvcShutdown(self) -> None:
+            self.SvcStop()
+
+    servicemanager.Initialize()
+    servicemanager.PrepareToHostSingle(Service)
+    try:
+        cast(Any, servicemanager).StartServiceCtrlDispatcher()
+    except win32service.error as error:
+        raise ServiceFailed(f"the Service Control Manager is not starting a service: {error}") from None
+    return ended[0] if ended else 1

@@ -9,11 +9,10 @@ import msgspec
 from fastapi import APIRouter
 from starlette.middleware import Middleware
 
-from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.head import Head
 from jan_serve.dialects.health import Health
 from jan_serve.dialects.model_store import ModelStore
-from jan_serve.dialects.served_models import ServedModels
+from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.http.metrics import Metrics

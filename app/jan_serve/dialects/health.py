@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from jan_serve import __version__
 from jan_serve.core.self_check import SelfCheck
-from jan_serve.dialects.control_plane import ControlPlane
-from jan_serve.dialects.served_models import ServedModels
+from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.http.lifecycle import Lifecycle
 
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from jan_serve.core.calibration import Calibration
 from jan_serve.core.closing import closing
-from jan_serve.core.default_context import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
-from jan_serve.core.models.listed_model import ListedModel
-from jan_serve.core.models.model_details import MetadataValue, ModelDetails, TensorFacts
-from jan_serve.core.models.variant import Variant
+from jan_serve.core.context_size import MAX_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX
+from jan_serve.core.models.listed_model import ListedModel, MetadataValue, ModelDetails, TensorFacts, Variant
 from jan_serve.core.pull_step import PulledFile, PullStep
 from jan_serve.errors import ModelNotFound
 from jan_serve.store.blobs import digest_of

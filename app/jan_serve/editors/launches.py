@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.editors.cline_file import OPENAI_COMPATIBLE
-from jan_serve.editors.facts import KEY_VARIABLE, PROVIDER, ServerFacts
+from jan_serve.editors.jsonc import OPENAI_COMPATIBLE
+from jan_serve.editors.recipe import KEY_VARIABLE, PROVIDER, ServerFacts
 
 
 class Start(msgspec.Struct, frozen=True):

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from jan_serve.editors.facts import Folders, ServerFacts
-from jan_serve.editors.recipe import Change, Recipe
+from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts
 from jan_serve.editors.yaml_file import set_keys
 
 _CONTAINER: Final = "host.docker.internal"

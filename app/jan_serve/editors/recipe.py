@@ -1,11 +1,85 @@
-"""A recipe: how one program is connected."""
+"""A recipe says how one program is connected; facts about the server, its models and folders go into it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final, cast
 
 import msgspec
+
+PROVIDER: Final = "jan-serve"
+KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
+NO_KEY: Final = "none"
+"""Placeholder for programs that require a key when the server does not."""
+
+
+class EditorModel(msgspec.Struct, frozen=True):
+    """n_ctx: context size in tokens, or None if unknown. is_exact: from the loaded model, not guessed from its file.
+    sees: it takes pictures."""
+
+    name: str
+    n_ctx: int | None
+    is_chat: bool
+    is_embedding: bool
+    is_exact: bool = True
+    sees: bool = False
+
+    @property
+    def n_output(self) -> int | None:
+        """Maximum tokens of an answer: a quarter of the context, at most 16384, to leave room for the prompt."""
+        return None if self.n_ctx is None else min(self.n_ctx // 4, 16_384)
+
+
+def editor_model(card: Mapping[str, Any], max_default_n_ctx: int) -> EditorModel:
+    """Parse an entry of /v1/models. max_default_n_ctx: of a model that is not loaded."""
+    meta = cast(dict[str, Any], card.get("meta") or {})
+    architecture = cast(dict[str, Any], card.get("architecture") or {})
+    pooling = meta.get("pooling")
+    loaded, trained = meta.get("n_ctx"), card.get("context_length")
+    guess = min(trained, max_default_n_ctx) if isinstance(trained, int) else None
+    is_embedding = pooling not in (None, "none", "rank")
+    return EditorModel(
+        name=str(card["id"]),
+        n_ctx=loaded if isinstance(loaded, int) else guess,
+        is_chat=not is_embedding and pooling != "rank",
+        is_embedding=is_embedding,
+        is_exact=isinstance(loaded, int),
+        sees="image" in architecture.get("input_modalities", ()),
+    )
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """url: without path or trailing slash. model: the default model, which can chat."""
+
+    url: str
+    needs_key: bool
+    models: tuple[EditorModel, ...]
+    model: EditorModel
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of the OpenAI routes."""
+        return f"{self.url}/v1"
+
+    @property
+    def chat_models(self) -> tuple[EditorModel, ...]:
+        """All chat models, the default one first."""
+        others = tuple(model for model in self.models if model.is_chat and model != self.model)
+        return (self.model, *others)
+
+    @property
+    def embedding_models(self) -> tuple[EditorModel, ...]:
+        return tuple(model for model in self.models if model.is_embedding)
+
+
+class Folders(msgspec.Struct, frozen=True):
+    """Settings folders. config: ~/.config on Linux and macOS; code: the User folder of VS Code."""
+
+    home: Path
+    config: Path
+    code: Path
+    zed: Path
 
 
 class Change(msgspec.Struct, frozen=True):

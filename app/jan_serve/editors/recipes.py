@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from jan_serve.editors.cline_file import OPENAI_COMPATIBLE, set_provider
-from jan_serve.editors.facts import KEY_VARIABLE, NO_KEY, PROVIDER, EditorModel, Folders, ServerFacts
-from jan_serve.editors.jsonc import Named, set_value
+from jan_serve.editors.jsonc import OPENAI_COMPATIBLE, Named, set_provider, set_value
 from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
-from jan_serve.editors.recipe import Change, Recipe
+from jan_serve.editors.recipe import (
+    KEY_VARIABLE,
+    NO_KEY,
+    PROVIDER,
+    Change,
+    EditorModel,
+    Folders,
+    Recipe,
+    ServerFacts,
+)
 from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys, set_models
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from jan_serve.core.models.model_facts import AdapterFacts
 from jan_serve.engine.cache.state_files import state_key
-from jan_serve.engine.llama.adapter import LlamaAdapter
 from jan_serve.engine.llama.context import LlamaContext
-from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.prefix_mark import PrefixMark
+from jan_serve.engine.llama.model import LlamaAdapter, LlamaModel
+from jan_serve.engine.tokens import PrefixMark
 from jan_serve.errors import InvalidModel, InvalidRequest
 from jan_serve.ipc.messages import AdapterFile, AdapterUse
 

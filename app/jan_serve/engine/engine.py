@@ -12,24 +12,21 @@ from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
 from jan_serve.engine.cache.state_cache import StateCache
+from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.compute_turns import ComputeTurns
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT
-from jan_serve.engine.engine_counters import EngineCounters
-from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, LlamaContext
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
-from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.plan_item import Draft, PlanItem
 from jan_serve.engine.scheduling.scheduler import Admission, Scheduler
 from jan_serve.engine.scheduling.step_planner import StepPlanner
-from jan_serve.engine.sequence import Sequence, SequenceStatus
+from jan_serve.engine.sequence import Draft, PlanItem, Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
+from jan_serve.engine.stats import EngineCounters, PhaseClock, StepClock
 from jan_serve.engine.step_batch import StepBatch
-from jan_serve.engine.step_clock import StepClock
 from jan_serve.engine.tokens import ends_of_turns
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import EngineEvent, EngineSettings

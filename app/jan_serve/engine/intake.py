@@ -13,21 +13,19 @@ from collections.abc import Sequence as Items
 
 from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.constraint.early_tables import EarlyTables
+from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.guide import GuidedExecutor
-from jan_serve.engine.kv_transfer.state_shelf import StateShelf
+from jan_serve.engine.constraint.token_tables import EarlyTables
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.media.media_reader import MediaReader, PromptPart
-from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.prompt_media import PromptMedia
 from jan_serve.engine.sampler import Sampler
-from jan_serve.engine.sequence import RequestState, Sequence
-from jan_serve.engine.sequence_text import SequenceText
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceText
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
-from jan_serve.engine.tokens import TokenBuffer, Tokens, only_tokens
+from jan_serve.engine.tokens import PrefixMark, TokenBuffer, Tokens, only_tokens
 from jan_serve.errors import (
     ContextLengthExceeded,
     EngineFailure,

@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.engine.client_turns import ClientTurns
-from jan_serve.engine.command_queue import CommandQueue
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
+from jan_serve.engine.job_turns import ClientTurns
 from jan_serve.engine.loader import LoadedModel
 from jan_serve.engine.media.attachments import Attachments
-from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.queues import CommandQueue
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import Work
 from jan_serve.errors import EngineFailure, JanServeError, UnsupportedOperation
 from jan_serve.ipc.messages import (

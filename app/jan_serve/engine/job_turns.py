@@ -1,12 +1,54 @@
-"""Which request for embeddings or scores computes its next batch. Pure."""
+"""Clients take turns, requests for embeddings or scores too, and these share the time with running streams.
+
+Pure except for the clock.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Set
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
 
-from jan_serve.engine.client_turns import ClientTurns
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.scoring.option_job import OptionJob
+
+T = TypeVar("T")
+
+
+class ClientTurns(Generic[T]):
+    """Items of one client are taken in order; each client that has any waits for one item of each other client."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[T]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    @property
+    def clients(self) -> Set[str]:
+        """Clients that have items."""
+        return self._queues.keys()
+
+    def drop(self, is_meant: Callable[[T], bool]) -> None:
+        kept = (
+            (client, [item for item in items if not is_meant(item)]) for client, items in self._queues.items()
+        )
+        self._queues = {client: deque(items) for client, items in kept if items}
+
+    def put(self, client: str, item: T) -> None:
+        self._queues.setdefault(client, deque()).append(item)
+
+    def take(self) -> T:
+        """Remove the next item. Raises StopIteration without any."""
+        client = next(iter(self._queues))
+        items = self._queues.pop(client)
+        item = items.popleft()
+        if items:
+            self._queues[client] = items  # behind all others
+        return item
+
 
 Job = EmbedJob | OptionJob
 
@@ -52,3 +94,51 @@ class JobTurns:
             job.pause()
             self._job = None
             self.add(job)
+
+
+STREAM_SHARE: Final = 0.7
+MIN_TOKENS: Final = 16
+
+
+class EmbedPacing:
+    """Decides when the next batch of embeddings runs, and its size. For the engine thread.
+
+    A batch takes the time that the streams' last step earned it, and MIN_TOKENS at least. The next one runs once the
+    streams have had their share. Earlier time of the streams alone does not count.
+    """
+
+    def __init__(
+        self, stream_share: float | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """stream_share: of the time while both have work; above 0 and below 1; None: STREAM_SHARE."""
+        stream_share = stream_share or STREAM_SHARE
+        self._embed_ratio = (1.0 - stream_share) / stream_share
+        self._clock = clock
+        self._owed_s = 0.0  # to the streams before the next batch
+        self._step_s = self._token_s = 0.0
+
+    def room(self, *, has_streams: bool, limit: int) -> int:
+        """Max tokens of a batch now; 0: the streams go first. limit: without streams."""
+        if not has_streams:
+            self._owed_s = 0.0
+            return limit
+        if self._owed_s > 0:
+            return 0
+        fitting = int(self._step_s * self._embed_ratio / self._token_s) if self._token_s else 0
+        return min(limit, max(MIN_TOKENS, fitting))
+
+    @contextmanager
+    def step(self) -> Generator[None]:
+        began = self._clock()
+        yield
+        self._step_s = self._clock() - began
+        self._owed_s -= self._step_s
+
+    @contextmanager
+    def batch(self, room: int) -> Generator[None]:
+        """Times a batch of embeddings of about `room` tokens."""
+        began = self._clock()
+        yield
+        seconds = self._clock() - began
+        self._token_s = seconds / room
+        self._owed_s = seconds / self._embed_ratio

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, default_n_ctx
+from jan_serve.core.context_size import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
@@ -20,29 +20,28 @@ from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.cache.state_tiers import make_states
 from jan_serve.engine.drafting.draft_loader import load_drafting
 from jan_serve.engine.drafting.draft_model import DraftModel
-from jan_serve.engine.embedding.embedder import Embedder
-from jan_serve.engine.embedding.embedder_loader import (
+from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
     DEFAULT_N_CTX_IN_PIECES,
+    Embedder,
+    InterruptibleDecode,
     make_embedder,
     reads_in_pieces,
 )
-from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
+from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.llama.thread_pool import ThreadPool, default_threads
 from jan_serve.engine.load_trial import try_out
 from jan_serve.engine.media.media_reader import MediaReader
-from jan_serve.engine.rpc_peers import connect_peers
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel
-from jan_serve.placement.beside import bytes_beside
+from jan_serve.placement.beside_model import HEAD_DRAFT, bytes_beside, wants_head
 from jan_serve.placement.device_plan import DevicePlan, kv_bytes_per_token, plan_devices
-from jan_serve.placement.heads import HEAD_DRAFT, wants_head
 
 logger = logging.getLogger(__name__)
 

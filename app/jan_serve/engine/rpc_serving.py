@@ -10,7 +10,7 @@ import psutil
 from jan_serve.engine.llama import backend, rpc
 from jan_serve.engine.llama.thread_pool import default_threads
 from jan_serve.errors import SettingsError
-from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
+from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
 
 _CPU = "CPU"
 _LARGE_MODEL = 1 << 40

@@ -8,12 +8,11 @@ import msgspec
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.sequence_state import SequenceState
-from jan_serve.engine.kv_transfer.state_shelf import StateShelf, state_bytes
+from jan_serve.engine.cache.state_transfer import StateShelf, state_bytes
 from jan_serve.engine.llama.context import LlamaContext
-from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Floats, Sampled, score
-from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
-from jan_serve.engine.sequence_text import Emission
+from jan_serve.engine.sequence import Emission, RequestState, Sequence, SequenceStatus
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import EngineFailure, JanServeError
 from jan_serve.ipc.messages import (
     Chunk,

@@ -9,8 +9,8 @@ import numpy as np
 
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.llama.context import Batch, EmbeddingBatch, LlamaContext
-from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.plan_item import PlanItem
+from jan_serve.engine.sequence import PlanItem
+from jan_serve.engine.stats import PhaseClock
 
 
 class StepBatch:

@@ -21,30 +21,28 @@ import psutil
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.engine.cache.model_identity import rope_factors
 from jan_serve.engine.cache.state_files import state_key
-from jan_serve.engine.command_queue import Command, CommandQueue, Wake
+from jan_serve.engine.cache.state_tiers import rope_factors
+from jan_serve.engine.cache.state_transfer import StateTransfer
 from jan_serve.engine.compute_turns import ComputeTurns
-from jan_serve.engine.constraint.early_tables import EarlyTables
-from jan_serve.engine.constraint.kept_tokens import KeptTokens
-from jan_serve.engine.constraint.lark_limits import STACK_BYTES
-from jan_serve.engine.embedding.embed_pacing import EmbedPacing
+from jan_serve.engine.constraint.grammar_factory import STACK_BYTES
+from jan_serve.engine.constraint.token_tables import EarlyTables, KeptTokens
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.intake_thread import IntakeThread
-from jan_serve.engine.job_turns import JobTurns
-from jan_serve.engine.kv_transfer.state_transfer import StateTransfer
+from jan_serve.engine.job_turns import EmbedPacing, JobTurns
 from jan_serve.engine.llama import backend
+from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.loader import LoadedModel, load
 from jan_serve.engine.media.attachments import Attachments, attachments_bytes
 from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
-from jan_serve.engine.outbox import Outbox
-from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.rpc_peers import connect_peers
+from jan_serve.engine.queues import Command, CommandQueue, Outbox, Wake
 from jan_serve.engine.scoring.option_job import OptionJob
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import JanServeError, Overloaded, ProtocolError, SettingsError
 from jan_serve.ipc.channel import BlockingChannel, take_over_stdio
+from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
@@ -64,7 +62,6 @@ from jan_serve.ipc.messages import (
     Step,
     StoreState,
 )
-from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
 
 # At shutdown: the wait for the current step, then for the disk. Together below WorkerLimits.stop_s.
 _SAVE_BEGINS_S = 1.0

@@ -6,8 +6,7 @@ from enum import Enum, auto
 from typing import Final
 
 from jan_serve.fleet.node import Node
-from jan_serve.fleet.prefix_index import PrefixIndex
-from jan_serve.fleet.prompt_keys import PromptKeys
+from jan_serve.fleet.prefixes import PrefixIndex, PromptKeys
 
 _MIN_GUESS: Final = 256.0
 """Tokens: shorter guesses say nothing about a cache."""

@@ -1,4 +1,7 @@
-"""The nodes that a request was at, and whether it may go to another one. Until its answer has begun, that is."""
+"""The nodes that a request was at, and whether it may go to another one, until its answer has begun.
+
+Retries are a share of all requests, so that they cannot multiply an overload.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,40 @@ from typing import Final
 from jan_serve.fleet.assignment import Assignment
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
-from jan_serve.fleet.retry_budget import RetryBudget
+
+BUDGET_WINDOW_S: Final = 10
+RETRY_SHARE: Final = 0.2
+RETRIES_ALWAYS: Final = 3
+
+
+class RetryBudget:
+    """Counts by the second, over the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._second = [-1] * BUDGET_WINDOW_S
+        self._requests = [0] * BUDGET_WINDOW_S
+        self._retries = [0] * BUDGET_WINDOW_S
+
+    def count(self, now: float) -> None:
+        self._requests[self._slot(now)] += 1
+
+    def take(self, now: float) -> bool:
+        """Whether one more retry is allowed; it then counts."""
+        slot = self._slot(now)
+        recent = [index for index, second in enumerate(self._second) if second > int(now) - BUDGET_WINDOW_S]
+        requests = sum(self._requests[index] for index in recent)
+        if sum(self._retries[index] for index in recent) >= RETRIES_ALWAYS + RETRY_SHARE * requests:
+            return False
+        self._retries[slot] += 1
+        return True
+
+    def _slot(self, now: float) -> int:
+        second = int(now)
+        slot = second % BUDGET_WINDOW_S
+        if self._second[slot] != second:
+            self._second[slot], self._requests[slot], self._retries[slot] = second, 0, 0
+        return slot
+
 
 MAX_REACHED: Final = 3
 """Nodes that get the request: it may be what ends them."""

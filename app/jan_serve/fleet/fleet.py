@@ -9,12 +9,10 @@ from typing import Final
 from jan_serve.errors import ModelNotFound, Unavailable
 from jan_serve.fleet.assignment import Assignment
 from jan_serve.fleet.breaker import Breaker
-from jan_serve.fleet.node import Node, Role, State
+from jan_serve.fleet.node import Node, Role, State, WorkRate
 from jan_serve.fleet.pool import Pool
-from jan_serve.fleet.prefix_index import PrefixIndex
-from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys
+from jan_serve.fleet.prefixes import NO_KEYS, PrefixIndex, PromptKeys
 from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
-from jan_serve.fleet.work_rate import WorkRate
 
 MAX_NODES: Final = 10_000
 RETRY_AFTER_S: Final = 5.0

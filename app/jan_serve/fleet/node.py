@@ -1,4 +1,8 @@
-"""One server behind the proxy: what it serves, how it is, how busy it is."""
+"""One server behind the proxy: what it serves, how it is, how busy it is.
+
+How many prompt tokens a second it gets through is learned from the time until answers begin. How much is asked of it
+counts the prompt tokens of late, whether they were cached or not.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,84 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from math import exp
 from typing import Final
 
 from jan_serve.fleet.breaker import Breaker
-from jan_serve.fleet.demand import Demand
-from jan_serve.fleet.work_rate import WorkRate
+
+WINDOW_S: Final = 60.0
+
+
+class Demand:
+    """An exponential mean. `now` does not go back."""
+
+    __slots__ = ("_at_s", "_tokens")
+
+    def __init__(self) -> None:
+        self._tokens = 0.0
+        self._at_s = 0.0
+
+    def add(self, tokens: float, now: float) -> None:
+        self._tokens = self._left(now) + tokens
+        self._at_s = now
+
+    def tokens_per_s(self, now: float) -> float:
+        return self._left(now) / WINDOW_S
+
+    def _left(self, now: float) -> float:
+        return self._tokens * exp((self._at_s - now) / WINDOW_S)
+
+
+FIRST_TOKENS_PER_S: Final = 1000.0
+_PRIOR_TOKENS: Final = 500.0
+_KEEP: Final = 0.98
+_MIN_S: Final = 1e-3
+_HOPE: Final = 1.5
+"""An unknown node counts as somewhat better than the average, so that it gets its first requests."""
+
+
+class WorkRate:
+    """Tokens over seconds, of the last requests.
+
+    The tokens of an observation are those to compute for it and for the ones that waited before it, so that load does
+    not look like a slow machine. Short prompts say little and weigh little: both sums decay, and long ones dominate.
+    """
+
+    __slots__ = ("_average", "_is_measured", "_is_streamed", "_relative", "_seconds", "_tokens")
+
+    def __init__(self, average: WorkRate | None = None, relative: float = 1.0) -> None:
+        """average: of all nodes. relative: to that, as the node's owner says; only the start."""
+        self._average = average
+        self._relative = min(max(relative, 1e-3), 1e3)
+        self._tokens = _PRIOR_TOKENS
+        self._seconds = _PRIOR_TOKENS / FIRST_TOKENS_PER_S
+        self._is_measured = False
+        self._is_streamed = False
+
+    @property
+    def is_measured(self) -> bool:
+        return self._is_measured
+
+    @property
+    def tokens_per_s(self) -> float:
+        if not self._is_measured and self._average is not None:
+            return self._average.tokens_per_s * self._relative * _HOPE
+        return self._tokens / self._seconds
+
+    def observe(self, tokens: float, seconds: float, *, streamed: bool) -> None:
+        """streamed: until the first byte; else until the whole answer, which counts until there is something better."""
+        average = self._average
+        if not self._is_measured and average is not None:
+            self._seconds = _PRIOR_TOKENS / (average.tokens_per_s * self._relative)
+        if average is not None:
+            average.observe(tokens, seconds, streamed=streamed)
+        if self._is_streamed and not streamed:
+            return
+        self._is_measured = True
+        self._is_streamed = streamed
+        self._tokens = self._tokens * _KEEP + max(tokens, 1.0)
+        self._seconds = self._seconds * _KEEP + max(seconds, _MIN_S)
+
 
 MAX_LATENCIES: Final = 15
 """Of finished requests, as in LMDeploy."""

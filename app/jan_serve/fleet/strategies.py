@@ -11,8 +11,7 @@ import msgspec
 
 from jan_serve.fleet.node import Node
 from jan_serve.fleet.pool import Pool
-from jan_serve.fleet.prefix_index import PrefixIndex
-from jan_serve.fleet.prompt_keys import PromptKeys
+from jan_serve.fleet.prefixes import PrefixIndex, PromptKeys
 
 StrategyName = Literal["prefix", "min_expected_latency", "min_observed_latency", "random"]
 STRATEGIES: Final[tuple[StrategyName, ...]] = get_args(StrategyName)

@@ -9,13 +9,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jan_serve.chat.call_ids import CallIds, ids_in
-from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.chat_format import CallIds, ChatFormat, ids_in
 from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
-from jan_serve.core.constraint import CompiledGrammar, Constraint
+from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
-from jan_serve.core.guide import CallGrammars, Guide, ThoughtGuide, Trigger
 from jan_serve.core.messages import Tool
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest

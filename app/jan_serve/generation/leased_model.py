@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+
+import msgspec
 
 from jan_serve.core.closing import closing
 from jan_serve.core.events import (
@@ -12,15 +15,14 @@ from jan_serve.core.events import (
     GenerationEvent,
     PromptTokens,
     Started,
+    StatePreserved,
     TextDelta,
     Usage,
 )
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
-from jan_serve.errors import EngineFailure
-from jan_serve.generation.best_of import BestOf
+from jan_serve.errors import EngineFailure, UnsupportedOperation
 from jan_serve.generation.deadline import Deadline
-from jan_serve.generation.kv_transfer import KvTransfer
 from jan_serve.generation.ports import EngineClient, SequenceStates
 from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
 from jan_serve.ipc.messages import (
@@ -31,11 +33,92 @@ from jan_serve.ipc.messages import (
     EngineRequest,
     PromptScored,
     RequestCompleted,
+    ResumeState,
     SequenceFinished,
     StateKept,
     Tokenized,
     TokenizeRequest,
 )
+
+ChoiceEvent = TextDelta | Finished
+
+
+class BestOf:
+    """Collects all choices, then returns the n with the highest mean log-probability, best first, as choices 0 to n-1.
+
+    keep_tokens: False drops tokens, which the request does not want.
+    """
+
+    def __init__(self, n: int, *, keep_tokens: bool) -> None:
+        self._n = n
+        self._keep_tokens = keep_tokens
+        self._events: defaultdict[int, list[ChoiceEvent]] = defaultdict(list)
+        self._scores: dict[int, float] = {}
+
+    def add(self, event: ChoiceEvent) -> None:
+        self._events[event.index].append(event)
+        if isinstance(event, Finished):
+            self._scores[event.index] = (
+                event.mean_logprob if event.mean_logprob is not None else float("-inf")
+            )
+
+    def winners(self) -> Iterator[ChoiceEvent]:
+        """The events of the best choices, once all are finished. Ties keep their order."""
+        ranked = sorted(self._scores, key=lambda index: self._scores[index], reverse=True)
+        for rank, index in enumerate(ranked[: self._n]):
+            for event in self._events[index]:
+                yield self._ranked(event, rank)
+
+    def _ranked(self, event: ChoiceEvent, rank: int) -> ChoiceEvent:
+        if isinstance(event, TextDelta) and not self._keep_tokens:
+            return msgspec.structs.replace(event, index=rank, tokens=())
+        return msgspec.structs.replace(event, index=rank)
+
+
+class KvTransfer:
+    """The sequence states of one request. `close` drops those that no one took over."""
+
+    def __init__(
+        self, request: GenerationRequest, client: EngineClient, states: SequenceStates | None
+    ) -> None:
+        """states: None if this service knows no other servers."""
+        self._request = request
+        self._client = client
+        self._states = states
+        self._to_drop: set[int] = set()
+
+    async def submitted(self, prepared: EngineRequest) -> EngineRequest:
+        """The request for the worker, once the state that it resumes is there.
+
+        Raises UnsupportedOperation, InvalidRequest, PeerFailed, Overloaded.
+        """
+        if not self._request.keep_state and self._request.resume is None:
+            return prepared
+        states = self._other_servers()
+        resume: ResumeState | None = None
+        if self._request.resume is not None:
+            state = self._client.next_id()
+            self._to_drop.add(state)
+            await states.fetch(self._request.resume, self._client, state)
+            resume = ResumeState(state, self._request.resume.next_token)
+        if self._request.keep_state:
+            self._to_drop.add(prepared.id)
+        return msgspec.structs.replace(prepared, keep_state=self._request.keep_state, resume=resume)
+
+    def kept(self, event: StateKept) -> StatePreserved:
+        """The worker keeps the state; from now on SequenceStates owns it."""
+        handle = self._other_servers().keep(self._client, event.id)
+        self._to_drop.discard(event.id)
+        return StatePreserved(handle=handle, tokens=event.tokens, next_token=event.next_token)
+
+    def close(self) -> None:
+        for state in self._to_drop:
+            self._client.drop_state(state)
+
+    def _other_servers(self) -> SequenceStates:
+        if self._states is None:
+            raise UnsupportedOperation("This route does not work with other servers.")
+        return self._states
 
 
 class LeasedModel:

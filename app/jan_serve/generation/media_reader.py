@@ -7,30 +7,93 @@ template's own placeholders do not get into the prompt: the projector adds those
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from jan_serve.audio_files.limits import MAX_SOUNDS
-from jan_serve.core.media import MediaPiece, PromptPiece
+from jan_serve.audio_files import header as audio_header
+from jan_serve.audio_files.header import MAX_FILE_BYTES as MAX_AUDIO_BYTES
+from jan_serve.audio_files.header import MAX_SOUNDS, AudioHeader
+from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece, PromptPiece
 from jan_serve.core.messages import AudioPart, ContentPart, ImagePart, MediaPart, Message, TextPart
 from jan_serve.errors import InvalidAudio, InvalidImage, InvalidRequest, ModelFailed, UnsupportedContent
-from jan_serve.generation.media_files import (
-    ReadAudio,
-    ReadImage,
-    ReadMedia,
-    of_field,
-    read_audio,
-    read_image,
-    too_many_images,
-)
 from jan_serve.generation.ports import EngineClient, ImageFetcher, MediaDecoder
-from jan_serve.helpers.media import DecodeAudio, DecodeImage
-from jan_serve.image_files.data_url import is_remote
-from jan_serve.image_files.limits import MAX_FILES_BYTES, MAX_IMAGES, shown_pixels
+from jan_serve.helpers.kinds import DecodeAudio, DecodeImage
+from jan_serve.image_files import header as image_header
+from jan_serve.image_files.data_url import image_bytes, is_remote
+from jan_serve.image_files.header import (
+    MAX_FILES_BYTES,
+    MAX_IMAGES,
+    MAX_SHOWN_PIXELS,
+    ImageHeader,
+    shown_pixels,
+    shown_size,
+)
+from jan_serve.text.base64_text import base64_bytes
+
+
+class ReadImage(NamedTuple):
+    """piece: without pixels. param: the request's field."""
+
+    param: str
+    data: bytes
+    header: ImageHeader
+    piece: ImagePiece
+
+
+class ReadAudio(NamedTuple):
+    """piece: without samples, and as many frames as its header says. rate: of the model. param: the request's field."""
+
+    param: str
+    data: bytes
+    header: AudioHeader
+    rate: int
+    piece: AudioPiece
+
+
+ReadMedia = ReadImage | ReadAudio
+
+
+def too_many_images(param: str, count: int) -> InvalidImage:
+    return InvalidImage(f"{param}: the request has {count} images; the limit is {MAX_IMAGES}", param=param)
+
+
+def read_image(param: str, source: str | bytes, most_pixels: int = MAX_SHOWN_PIXELS) -> ReadImage:
+    """source: a data URL, base64, or the file. Blocks for the hash, some 20 ms for the largest. Raises InvalidImage."""
+    data = image_bytes(source) if isinstance(source, str) else source
+    header = image_header.checked_header(data)
+    width, height = shown_size(*header.upright_size, most_pixels)
+    return ReadImage(
+        param, data, header, ImagePiece(width=width, height=height, digest=hashlib.sha256(data).hexdigest())
+    )
+
+
+def read_audio(part: AudioPart, rate: int) -> ReadAudio:
+    """rate: samples a second that the model hears. Blocks as `read_image` does. Raises InvalidAudio."""
+    data = _audio_bytes(part.base64) if part.base64 else part.file
+    header = audio_header.checked_header(data)
+    # Another rate makes other samples of the same file.
+    digest = hashlib.sha256(data + rate.to_bytes(4)).hexdigest()
+    return ReadAudio(part.param, data, header, rate, AudioPiece(digest=digest, frames=header.frames_at(rate)))
+
+
+def of_field(error: InvalidRequest, param: str) -> InvalidRequest:
+    """The same error, with the field that is at fault."""
+    return type(error)(f"{param}: {error.message}", param=param)
+
+
+def _audio_bytes(text: str) -> bytes:
+    if text[:5].lower() == "data:":
+        text = text.partition(",")[2]
+    try:
+        return base64_bytes(text, MAX_AUDIO_BYTES)
+    except ValueError as error:
+        raise InvalidAudio(f"the audio {error}") from None
+
 
 SHOWN_MARKER: Final = "<__media__>"
 """Place of an image or a sound in a prompt that people read; llama.cpp's."""

@@ -8,9 +8,7 @@ from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.helpers.compiling import Compiled, CompileRequest
-from jan_serve.helpers.media import DecodeMedia
-from jan_serve.helpers.rendering import RenderRequest
+from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia, RenderRequest
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,

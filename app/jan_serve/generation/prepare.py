@@ -12,7 +12,7 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
-from jan_serve.core.messages import Tool
+from jan_serve.core.messages import TemplateFacts, Tool
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
@@ -23,7 +23,6 @@ from jan_serve.core.request import (
     TokenPrompt,
 )
 from jan_serve.core.sampling import SamplingParams
-from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.answer_plan import (
@@ -33,12 +32,18 @@ from jan_serve.generation.answer_plan import (
 )
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.infill import infill_pieces
-from jan_serve.generation.media_files import ReadAudio, ReadImage, ReadMedia
-from jan_serve.generation.media_reader import MarkedMessages, MediaReader, counted, shown
+from jan_serve.generation.media_reader import (
+    MarkedMessages,
+    MediaReader,
+    ReadAudio,
+    ReadImage,
+    ReadMedia,
+    counted,
+    shown,
+)
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
-from jan_serve.generation.profiles import Profiles, no_profiles, with_defaults
-from jan_serve.generation.template_choice import TemplateOverride, template_of
-from jan_serve.helpers.rendering import RenderRequest
+from jan_serve.generation.profiles import Profiles, TemplateOverride, no_profiles, template_of, with_defaults
+from jan_serve.helpers.kinds import RenderRequest
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 
 logger = logging.getLogger(__name__)

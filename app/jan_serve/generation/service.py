@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
-from jan_serve.core.cache_salt import cache_salt
+from jan_serve.core.caller import cache_salt
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import GenerationRequest

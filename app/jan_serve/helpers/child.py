@@ -17,9 +17,8 @@ from typing import TypeVar
 import msgspec
 
 from jan_serve.errors import JanServeError, ProtocolError
-from jan_serve.helpers.kind import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
-from jan_serve.ipc.parent_death import end_with_parent, write_no_core_dump
-from jan_serve.ipc.stdio_pipe import take_over_pipe
+from jan_serve.helpers.kinds import LENGTH, MAX_FRAME_BYTES, HelperKind, Reply, framed
+from jan_serve.ipc.child_start import end_with_parent, take_over_pipe, write_no_core_dump
 
 Q = TypeVar("Q")
 A = TypeVar("A")

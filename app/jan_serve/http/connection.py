@@ -1,12 +1,14 @@
-"""One HTTP/1.1 connection: uvicorn's httptools protocol with bounds on what a client makes it hold and wait for.
+"""One HTTP/1.1 connection:
 
-llhttp refuses ambiguous framing itself (RFC 9112, section 11.2) but reads a head of any size at any pace.
+uvicorn's httptools protocol with bounds on what a client makes it hold and wait for, and on the number of
+connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
@@ -16,9 +18,23 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
-from jan_serve.http.connection_limit import connection_limit
 from jan_serve.http.replies import json_bytes
 from jan_serve.http.request_parser import RequestParser
+
+MAX_CONNECTIONS: Final = 1000
+
+
+def connection_limit() -> int:
+    """At most half of the file descriptors that the process may open: models, helpers and files need the others."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    import resource  # not on Windows
+
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        MAX_CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, descriptors // 2)
+    )
+
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 1000

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from jan_serve.text.lone_surrogates import without_lone_surrogates
+from jan_serve.text.valid_text import without_lone_surrogates
 
 _encode = msgspec.json.Encoder().encode
 

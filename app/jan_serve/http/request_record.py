@@ -1,11 +1,21 @@
-"""Sizes and times of one HTTP request, for its log line and the metrics. Never its text."""
+"""Sizes and times of one HTTP request, never its text, and the outermost middleware, which makes them:
+
+request id, processing time, log line, metrics, unexpected exceptions.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import quote
 
 import msgspec
-from starlette.types import Scope
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.core.events import (
     Completed,
@@ -17,6 +27,9 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
+from jan_serve.http.connection_hooks import abort_connection
+from jan_serve.http.errors import CLIENT_CLOSED, Envelopes, internal_problem
+from jan_serve.http.lifecycle import Lifecycle
 
 _KEY = "jan_serve.record"
 
@@ -90,3 +103,133 @@ def record_of(scope: Scope) -> RequestRecord:
     record = scope[_KEY]
     assert isinstance(record, RequestRecord)
     return record
+
+
+logger = logging.getLogger("jan_serve.request")
+
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+WARNING_HEADER: Final = "x-jan-serve-warning"
+"""Names a part of the request that is enforced only partly. May occur several times."""
+
+_UNMATCHED: Final = "unmatched"
+_MAX_PATH_CHARS: Final = 80
+_MAX_WARNINGS: Final = 16
+"""Further ones are not sent: clients and proxies limit the size of a head."""
+
+_PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs", "/models/sse"})
+"""They only watch the server, and cause no work: they get no log line, and a drain does not wait for them."""
+
+
+CountRequest = Callable[[str, int, RequestRecord], None]
+"""Counts a finished request: its route, its status, which is 499 if its client left, and its record."""
+
+
+class RequestContext:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        envelopes: Envelopes,
+        count: CountRequest,
+        lifecycle: Lifecycle,
+        probe_paths: Iterable[str] = (),
+        rewrites: Iterable[Callable[[Scope], None]] = (),
+    ) -> None:
+        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_head."""
+        self._app = app
+        self._envelopes = envelopes
+        self._count = count
+        self._lifecycle = lifecycle
+        self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
+        self._rewrites = tuple(rewrites)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        for rewrite in self._rewrites:
+            rewrite(scope)
+        record = RequestRecord(request_id=_request_id(scope))
+        attach_record(scope, record)
+        status = 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = record.request_id
+                headers["openai-processing-ms"] = str(round(record.elapsed_s() * 1000))
+                for warning in list(dict.fromkeys(record.warnings))[:_MAX_WARNINGS]:
+                    headers.append(WARNING_HEADER, _header_text(warning))
+            await send(message)
+
+        probe = scope["path"] in self._probe_paths
+        # The end of the server waits for those that it took, not for those that it refuses meanwhile.
+        with self._lifecycle.request(counted=not probe and not self._lifecycle.draining):
+            try:
+                await self._app(scope, receive, send_with_headers)
+            except Exception:
+                logger.exception("request %s failed", record.request_id)
+                record.error = "internal_error"
+                if status:
+                    abort_connection(scope)
+                else:
+                    response = self._envelopes.render(scope["path"], internal_problem(), record.request_id)
+                    await response(scope, receive, send_with_headers)
+            finally:
+                record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
+                self._count(_route(scope), status or CLIENT_CLOSED, record)
+                if not probe:
+                    _log(scope, status, record)
+
+
+def _header_text(text: str) -> str:
+    """Printable ASCII, on one line, of bounded length."""
+    return _CONTROLS.sub(" ", text.encode("ascii", "backslashreplace").decode("ascii"))[:500]
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's id if it is safe to log, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            text = value.decode("latin-1")
+            if _REQUEST_ID.match(text):
+                return text
+    return f"req_{uuid.uuid4().hex}"
+
+
+def _route(scope: Scope) -> str:
+    """The route's pattern, not the path: clients must not be able to create labels."""
+    return getattr(scope.get("route"), "path", _UNMATCHED)
+
+
+def _shown_route(scope: Scope) -> str:
+    """The pattern; without one, the path too, which tells what a client misses. Printable ASCII, cut."""
+    route = _route(scope)
+    return (
+        route
+        if route != _UNMATCHED
+        else f"{route} {quote(scope['path'], errors='replace')[:_MAX_PATH_CHARS]}"
+    )
+
+
+def _log(scope: Scope, status: int, record: RequestRecord) -> None:
+    logger.info(
+        "%s %s %s",
+        scope["method"],
+        _shown_route(scope),
+        status or CLIENT_CLOSED,
+        extra={
+            "request_id": record.request_id,
+            "model": record.model,
+            "prompt_tokens": record.prompt_tokens or None,
+            "cached_tokens": record.cached_tokens or None,
+            "completion_tokens": record.completion_tokens or None,
+            "first_token_s": record.first_token_s,
+            "total_s": record.elapsed_s(),
+            "error": record.error,
+            "cancelled": record.cancelled or None,
+        },
+    )

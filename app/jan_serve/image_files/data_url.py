@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from jan_serve.errors import InvalidImage
-from jan_serve.image_files.limits import MAX_FILE_BYTES
+from jan_serve.image_files.header import MAX_FILE_BYTES
 from jan_serve.text.base64_text import base64_bytes
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

@@ -9,9 +9,9 @@ import os
 import threading
 
 from jan_serve.errors import ProtocolError
+from jan_serve.ipc.child_start import take_over_pipe
 from jan_serve.ipc.codec import HEADER_BYTES, MAX_REQUEST_BYTES, decode_length, decode_request, encode_event
 from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
-from jan_serve.ipc.stdio_pipe import take_over_pipe
 
 _READ_BYTES = 1024 * 1024
 

@@ -1,19 +1,22 @@
-"""Frames of the worker pipe: a u32 little-endian length, then that many bytes of msgpack. Pure.
+"""Frames of the worker pipe are a u32 little-endian length, then that many bytes of msgpack. Pure.
 
 Neither end trusts the other: a length is checked against the limit before allocating, and a body that is no known
-message is a ProtocolError. The format has no versions: both ends are the same build, which LoadModel.protocol checks.
+message is a ProtocolError. The format has no versions: both ends are the same build, which LoadModel.protocol
+checks. The data of images and sound goes in small frames before its request, so that other frames pass between them.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
 import msgspec
 
+from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece, PromptPiece
 from jan_serve.errors import ProtocolError
-from jan_serve.ipc.messages import WorkerEvent, WorkerRequest
+from jan_serve.ipc.messages import EngineRequest, MediaData, WorkerEvent, WorkerRequest
 
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
 """Most bytes of a frame to the worker. Token arrays of long contexts fit; images come in parts (`media_frames`)."""
@@ -88,3 +91,38 @@ def _frame(message: WorkerRequest | WorkerEvent, limit: int) -> bytes:
         reason = f"a message of {len(body)} bytes is too large for the worker pipe; the limit is {limit}"
         raise ProtocolError(reason)
     return _LENGTH.pack(len(body)) + body
+
+
+PART_BYTES: Final = 1 << 20
+
+
+def media_frames(request: EngineRequest) -> Iterator[MediaData | EngineRequest]:
+    """The request after the data of its images and sounds, each of which is sent once."""
+    media = (piece for piece in request.prompt if isinstance(piece, ImagePiece | AudioPiece))
+    by_digest = {piece.digest: data for piece in media if (data := _data(piece))}
+    for digest, data in by_digest.items():
+        for start in range(0, len(data), PART_BYTES):
+            yield MediaData(id=request.id, digest=digest, data=data[start : start + PART_BYTES])
+    yield _replaced(request, dict.fromkeys(by_digest, b"")) if by_digest else request
+
+
+def with_media(request: EngineRequest, by_digest: Mapping[str, bytes]) -> EngineRequest:
+    """The request with its data again."""
+    return _replaced(request, by_digest) if by_digest else request
+
+
+def _data(piece: MediaPiece) -> bytes:
+    return piece.pixels if isinstance(piece, ImagePiece) else piece.samples
+
+
+def _replaced(request: EngineRequest, by_digest: Mapping[str, bytes]) -> EngineRequest:
+    def with_data(piece: PromptPiece) -> PromptPiece:
+        match piece:
+            case ImagePiece() if piece.digest in by_digest:
+                return msgspec.structs.replace(piece, pixels=by_digest[piece.digest])
+            case AudioPiece() if piece.digest in by_digest:
+                return msgspec.structs.replace(piece, samples=by_digest[piece.digest])
+            case _:
+                return piece
+
+    return msgspec.structs.replace(request, prompt=tuple(map(with_data, request.prompt)))

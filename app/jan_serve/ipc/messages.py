@@ -13,16 +13,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.events import Finished, Timings, TokenInfo
-from jan_serve.core.guide import Guide
 from jan_serve.core.media import PromptPiece
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_parts import ModelParts
-from jan_serve.core.models.placement import PlacementOptions
+from jan_serve.core.models.placement import ModelParts, PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.ipc.adapter_use import AdapterUse as AdapterUse
+from jan_serve.ipc.scoring import AdapterUse as AdapterUse
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
 
 PROTOCOL_VERSION = 1

@@ -1,10 +1,15 @@
-"""The messages that score documents and options."""
+"""These messages score documents and options, each with the LoRA adapters that it uses."""
 
 from __future__ import annotations
 
 import msgspec
 
-from jan_serve.ipc.adapter_use import AdapterUse
+
+class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """An adapter by its index in EngineSettings.adapters. scale: not 0."""
+
+    index: int
+    scale: float
 
 
 class RankRequest(msgspec.Struct, frozen=True, kw_only=True, tag="rank"):

@@ -10,15 +10,13 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.default_context import MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
-from jan_serve.core.kv_types import BYTES_PER_ELEMENT
+from jan_serve.core.context_size import BYTES_PER_ELEMENT, MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.placement import LlamaPlacement, PlacedPart, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.heads import states_of_sequence
-from jan_serve.placement.machine import Device
-from jan_serve.placement.planner import Plan, Planner
+from jan_serve.placement.beside_model import states_of_sequence
+from jan_serve.placement.planner import Device, Plan, Planner
 from jan_serve.placement.report import MAIN_MEMORY, gib, placed_parts
 from jan_serve.placement.workload import ContextSizes, Workload
 

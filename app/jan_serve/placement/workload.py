@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from jan_serve.core.kv_types import BYTES_PER_ELEMENT
-from jan_serve.core.models.model_parts import ModelParts
+from jan_serve.core.context_size import BYTES_PER_ELEMENT
+from jan_serve.core.models.placement import ModelParts
 
 _Number = TypeVar("_Number", int, float)
 

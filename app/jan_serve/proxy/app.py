@@ -1,4 +1,7 @@
-"""The proxy as an ASGI application: the guards of the server, its own routes, and those that go on to nodes."""
+"""The proxy as an ASGI application:
+
+the guards of the server, its own routes, and those of all protocols, which go on to nodes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import random
 import secrets
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
 from http import HTTPStatus
@@ -19,13 +22,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jan_serve.core.cache_salt import cache_salt
-from jan_serve.core.models.default_tag import without_default_tag
+from jan_serve.core.caller import cache_salt
+from jan_serve.core.models.model_source import without_default_tag
 from jan_serve.dialects.head import Head, ModelList, Route
 from jan_serve.dialects.heads import HEADS
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.prompt_keys import NO_KEYS
+from jan_serve.fleet.prefixes import NO_KEYS
 from jan_serve.http.errors import ClientGone, HttpError, http_problem, logged_problem
 from jan_serve.http.guards.auth import OPEN_PATHS
 from jan_serve.http.guards.body import BodyGuard
@@ -37,12 +40,10 @@ from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.page_files import Page
 from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH, is_page_path
-from jan_serve.http.request_context import RequestContext
-from jan_serve.http.request_record import record_of
+from jan_serve.http.request_record import RequestContext, record_of
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.proxy.distserve.dispatch import DistServe
 from jan_serve.proxy.distserve.links import PairLinks
-from jan_serve.proxy.error_forms import FORM_PATH, envelopes, form_path
 from jan_serve.proxy.fleet_file import FleetFile
 from jan_serve.proxy.forwarding import Call, Forwarder, while_client_waits
 from jan_serve.proxy.handlers import Handler, Handlers
@@ -51,14 +52,30 @@ from jan_serve.proxy.merged_lists import MergedLists
 from jan_serve.proxy.metrics import ProxyMetrics
 from jan_serve.proxy.node_registry import NodeRegistry
 from jan_serve.proxy.probes import Probes
-from jan_serve.proxy.problems import MAX_HOPS, too_many_hops
+from jan_serve.proxy.problems import FORM_PATH, MAX_HOPS, envelopes, form_path, too_many_hops
 from jan_serve.proxy.relay_headers import hops_of, to_node
 from jan_serve.proxy.request_facts import RequestFacts, keys_of, read_facts, read_form_facts
-from jan_serve.proxy.routes import RouteTable
 from jan_serve.proxy.settings import ProxySettings
-from jan_serve.proxy.upstream.networks import NodeNetworks
+from jan_serve.proxy.upstream.node_address import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
 from jan_serve.resources import page_folder
+
+
+class RouteTable:
+    def __init__(self, heads: Sequence[Head] = HEADS) -> None:
+        routes = [(route, head) for head in heads for route in head.forwarded]
+        self._exact = {each[0].pattern: each for each in routes if not each[0].pattern.endswith("/*")}
+        self._prefixes = [each for each in routes if each[0].pattern.endswith("/*")]
+
+    def find(self, path: str) -> tuple[Route, Head] | None:
+        """A path with `.` or `..` steps has no route: it could leave its prefix at the node."""
+        found = self._exact.get(path)
+        if found is not None:
+            return found
+        if any(step in (".", "..") for step in path.split("/")) or "\\" in path:
+            return None
+        return next((each for each in self._prefixes if path.startswith(each[0].pattern[:-1])), None)
+
 
 _LISTS: Final[tuple[ModelList, ...]] = tuple(each for head in HEADS for each in head.lists)
 _FORMS: Final = tuple(path for head in HEADS for path in head.form_paths)

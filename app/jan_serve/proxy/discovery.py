@@ -12,8 +12,8 @@ import msgspec
 from jan_serve.fleet.node import State
 from jan_serve.proxy.request_facts import MAX_MODEL
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_address import NodeUrl
 from jan_serve.proxy.upstream.node_client import Headers, NodeClient
-from jan_serve.proxy.upstream.node_url import NodeUrl
 
 DISCOVERY_S: Final = 10.0
 MAX_MODELS: Final = 10_000

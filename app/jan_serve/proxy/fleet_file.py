@@ -17,8 +17,8 @@ from filelock import FileLock, Timeout
 
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
-from jan_serve.store.files.atomic_file import private_folder, write_atomically
-from jan_serve.store.versions import LaterVersion, Steps, latest, upgrade
+from jan_serve.store.files.small_files import private_folder, write_atomically
+from jan_serve.store.files.versioned_files import LaterVersion, Steps, latest, upgrade
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""One request on its way to a node: choice, attempts, answer, bookkeeping."""
+"""One request on its way to a node: choice, attempts, patience, answer, bookkeeping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -16,21 +17,59 @@ from starlette.types import Receive, Scope, Send
 from jan_serve.dialects.head import Route
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
-from jan_serve.fleet.attempts import Attempts, Ending
+from jan_serve.fleet.attempts import Attempts, Ending, RetryBudget
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
-from jan_serve.fleet.prompt_keys import PromptKeys
-from jan_serve.fleet.retry_budget import RetryBudget
+from jan_serve.fleet.prefixes import PromptKeys
 from jan_serve.http.errors import HttpError
 from jan_serve.http.request_record import record_of
 from jan_serve.proxy.answer_relay import AnswerRelay
-from jan_serve.proxy.patience import Patience
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.request_facts import RequestFacts
 from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import Headers, NodeClient
-from jan_serve.proxy.upstream.node_url import known_url
+
+
+class Patience:
+    """Looks after so many seconds in the block, and again when a look says. Raises the NodeFailure of a look.
+
+    Cheaper than `asyncio.timeout` in a generator, which every request would pay for.
+    """
+
+    __slots__ = ("_failure", "_loop", "_n_cancelled", "_next_look_s", "_seconds", "_task", "_timer")
+
+    def __init__(self, seconds: float, next_look_s: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._next_look_s = next_look_s
+        self._failure: NodeFailure | None = None
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._n_cancelled = task, task.cancelling()
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(self._seconds, self._look)
+        return self
+
+    def _look(self) -> None:
+        try:
+            self._timer = self._loop.call_later(self._next_look_s(), self._look)
+        except NodeFailure as failure:
+            self._failure = failure
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._failure is None:
+            return
+        is_ours = self._task.uncancel() <= self._n_cancelled
+        if is_ours and kind is asyncio.CancelledError:
+            raise self._failure from None
+
 
 logger = logging.getLogger(__name__)
 

@@ -24,11 +24,10 @@ from jan_serve.http.replies import json_reply
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.proxy.distserve.links import PairLinks
 from jan_serve.proxy.metrics import ProxyMetrics
-from jan_serve.proxy.node_registry import NodeRegistry
-from jan_serve.proxy.node_wire import read_node, read_url, status_body, url_of_text
+from jan_serve.proxy.node_registry import NodeRegistry, read_node, read_url, status_body, url_of_text
 from jan_serve.proxy.relay_headers import NODE
 from jan_serve.proxy.settings import ProxySettings
-from jan_serve.proxy.upstream.node_url import known_url
+from jan_serve.proxy.upstream.node_address import known_url
 
 Handler = Callable[[Request], Awaitable[Response]]
 _ID_DIGITS: Final = 22

@@ -19,8 +19,8 @@ from jan_serve.http.replies import json_reply
 from jan_serve.proxy.discovery import MAX_LIST_BYTES, MAX_MODELS, is_model_name, key_headers
 from jan_serve.proxy.problems import node_failed
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import NodeClient
-from jan_serve.proxy.upstream.node_url import known_url
 
 LIST_S: Final = 3.0
 KEPT_S: Final = 2.0

@@ -13,8 +13,8 @@ from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, State
 from jan_serve.proxy.discovery import condition_of, key_headers, models_of
 from jan_serve.proxy.upstream.connection import NodeFailure
+from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import NodeClient
-from jan_serve.proxy.upstream.node_url import known_url
 
 logger = logging.getLogger(__name__)
 

@@ -1,10 +1,20 @@
-"""Refusals of the proxy, as HTTP problems."""
+"""Refusals of the proxy, as HTTP problems, and their form, which clients of a path read:
+
+each protocol's own, LMDeploy's elsewhere.
+"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
-from jan_serve.http.errors import FieldError, HttpError, Problem, http_problem
+from starlette.types import Scope
+
+from jan_serve.dialects.head import StreamErrors
+from jan_serve.dialects.heads import HEADS
+from jan_serve.dialects.shared import default_error_body, flat_errors
+from jan_serve.http.errors import ByPrefix, Envelopes, FieldError, HttpError, Problem, http_problem
+from jan_serve.http.replies import frame
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 
 MAX_HOPS = 4
@@ -39,3 +49,34 @@ def too_many_hops() -> HttpError:
         "proxy_loop",
         f"The request went through more than {MAX_HOPS} proxies: one of them has a proxy among its nodes.",
     )
+
+
+_OWN_PATHS: Final = ("/health", "/ready")
+
+
+def envelopes() -> Envelopes:
+    renderers = {prefix: render for head in HEADS for prefix, render in head.errors.items()}
+    own = dict.fromkeys(_OWN_PATHS, default_error_body.render_error)
+    return Envelopes(renderers | own, flat_errors.render_error)
+
+
+FORM_PATH: Final = "jan_serve.form_path"
+"""In a scope: whose form errors have, where the path is shared and the body decides."""
+
+
+def form_path(scope: Scope) -> str:
+    return scope.get(FORM_PATH, scope["path"])
+
+
+_STREAMS: Final = ByPrefix(
+    {prefix: form for head in HEADS for prefix, form in head.stream_errors.items()},
+    StreamErrors(lambda problem: frame(flat_errors.in_band_error(problem))),
+)
+
+
+def end_of_broken(path: str, media_type: bytes, tail: bytes, problem: Problem) -> bytes | None:
+    """What ends a stream that broke after `tail`. None for anything else: a part of it must not pass for the whole."""
+    form = _STREAMS[path]
+    if media_type.partition(b";")[0].strip() != form.media_type or (tail and not tail.endswith(form.marks)):
+        return None
+    return form.render(problem)

@@ -12,7 +12,7 @@ import msgspec
 from jan_serve.dialects.head import Head
 from jan_serve.dialects.heads import HEADS
 from jan_serve.errors import InvalidRequest
-from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys, prompt_keys
+from jan_serve.fleet.prefixes import NO_KEYS, PromptKeys, prompt_keys
 from jan_serve.http.multipart import form_fields
 
 MAX_MODEL: Final = 1024

@@ -9,7 +9,7 @@ import msgspec
 
 from jan_serve.fleet.attempts import PATIENCE_S
 from jan_serve.fleet.strategies import StrategyName
-from jan_serve.proxy.upstream.networks import Network
+from jan_serve.proxy.upstream.node_address import Network
 
 Serving = Literal["Hybrid", "DistServe"]
 

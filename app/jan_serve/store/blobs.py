@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jan_serve.errors import InsufficientStorage, InvalidRequest, Unavailable
-from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX, flush_folder
-from jan_serve.store.files.disk_space import check_room, storage_error
+from jan_serve.store.files.file_errors import check_room, storage_error
 from jan_serve.store.files.file_hash import in_thread
-from jan_serve.store.gguf.adapter_file import check_adapter
+from jan_serve.store.files.small_files import TEMPORARY_SUFFIX, flush_folder
+from jan_serve.store.gguf.header_checks import check_adapter
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.index import STATE_FOLDER, FileRecord, ModelIndex, ModelRecord, Source

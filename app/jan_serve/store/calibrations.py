@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.store.files.record_files import RecordFiles, record_file
-from jan_serve.store.index import STATE_FOLDER
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.files.versioned_files import RecordFiles, record_file
+from jan_serve.store.index import STATE_FOLDER, ModelEntry
 
 
 class CalibrationRecord(msgspec.Struct, frozen=True, kw_only=True):

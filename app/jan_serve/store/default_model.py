@@ -11,8 +11,7 @@ from typing import Final
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import InvalidModel, ModelNotFound
-from jan_serve.store.index import STATE_FOLDER
-from jan_serve.store.model_entry import DefaultModel, ModelEntry
+from jan_serve.store.index import STATE_FOLDER, DefaultModel, ModelEntry
 
 _MAX_BYTES: Final = 4096
 

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
+from jan_serve.core.models.listed_model import HeaderFacts, ListedModel, Variant
 from jan_serve.core.models.model_source import MAX_ADAPTERS
-from jan_serve.core.models.variant import Variant
 from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound
-from jan_serve.helpers.headers import ReadHeader
+from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex
-from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
-from jan_serve.store.index import ModelIndex, ModelRecord
-from jan_serve.store.model_entry import ModelEntry
-from jan_serve.store.name_matching import exact_matches
+from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
+from jan_serve.store.model_names import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
 from jan_serve.store.resolve import ModelResolver, as_configured, check_name
 from jan_serve.store.variants import VariantIndex, is_named

@@ -13,10 +13,9 @@ import msgspec
 
 from jan_serve.errors import InvalidRequest
 from jan_serve.store.calibrations import CalibrationIndex
-from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.model_file import PartName
-from jan_serve.store.index import ModelIndex
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import ModelEntry, ModelIndex
 
 
 class Removed(msgspec.Struct, frozen=True):

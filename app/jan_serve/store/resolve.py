@@ -20,16 +20,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.core.models.variant import Variant
+from jan_serve.core.models.listed_model import HeaderFacts, Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
-from jan_serve.store.configured_names import ConfiguredEntries, ConfiguredNames
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
-from jan_serve.store.gguf.projector_file import ProjectorFile, read_projector
-from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.model_entry import DefaultModel, ModelEntry
-from jan_serve.store.model_folder import ModelFolder, entry_of_file
-from jan_serve.store.name_matching import (
+from jan_serve.store.index import DefaultModel, FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
+from jan_serve.store.model_folder import ModelFolder, SharedScan, entry_of_file
+from jan_serve.store.model_names import (
+    ConfiguredEntries,
+    ConfiguredNames,
     adapter_matches,
     best_matches,
     canonical_name,
@@ -38,9 +36,7 @@ from jan_serve.store.name_matching import (
     without_suffix,
 )
 from jan_serve.store.paths import user_path
-from jan_serve.store.projector_faults import ProjectorFaults
-from jan_serve.store.projectors import projectors_for
-from jan_serve.store.shared_scan import SharedScan
+from jan_serve.store.projectors import ProjectorFaults, ProjectorFile, projectors_for, read_projector
 from jan_serve.store.variants import VariantIndex, is_named
 
 if TYPE_CHECKING:

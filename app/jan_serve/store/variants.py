@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from jan_serve.core.models.default_tag import without_default_tag
-from jan_serve.core.models.variant import Variant
-from jan_serve.store.files.exhaustion import raise_if_exhausted
-from jan_serve.store.files.record_files import RecordFiles, record_file
+from jan_serve.core.models.listed_model import Variant
+from jan_serve.core.models.model_source import without_default_tag
+from jan_serve.store.files.file_errors import raise_if_exhausted
+from jan_serve.store.files.versioned_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER
 
 _MAX_VARIANTS: Final = 1_000

@@ -16,24 +16,23 @@ import msgspec
 from jan_serve.config import ModelBook, ModelOptions, ModelSettings, Settings, engine_settings
 from jan_serve.config.model_settings import LIVE_OPTIONS
 from jan_serve.core.messages import Message
+from jan_serve.core.models.listed_model import Variant
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.variant import Variant
 from jan_serve.errors import InvalidModel, JanServeError
-from jan_serve.generation.profiles import ModelProfile, ProfileOf
-from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.generation.profiles import ModelProfile, ProfileOf, TemplateOverride
 from jan_serve.ipc.messages import AdapterFile, EngineSettings
-from jan_serve.store.configured_names import NO_PROJECTOR, ConfiguredNames
-from jan_serve.store.files.file_stamp import file_stamp
-from jan_serve.store.gguf.adapter_file import check_adapter
-from jan_serve.store.gguf.projector_file import read_projector
-from jan_serve.store.memory.footprint import Footprint, footprint
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.files.small_files import file_stamp
+from jan_serve.store.gguf.header_checks import check_adapter
+from jan_serve.store.index import ModelEntry
+from jan_serve.store.model_memory import Footprint, footprint
+from jan_serve.store.model_names import NO_PROJECTOR, ConfiguredNames
 from jan_serve.store.paths import StorePaths, user_path
+from jan_serve.store.projectors import read_projector
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Resolved, Retention
 from jan_serve.supervisor.models.updated_weights import UpdatedWeights
-from jan_serve.wiring.template_files import TemplateFiles
+from jan_serve.wiring.user_files import TemplateFiles
 
 logger = logging.getLogger(__name__)
 

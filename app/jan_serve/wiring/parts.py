@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
-from jan_serve.helpers.headers import HEADERS
+from jan_serve.helpers.kinds import HEADERS, RenderRequest
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.helpers.rendering import RenderRequest
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
-from jan_serve.store.hub.catalogue import Catalogue
+from jan_serve.store.hub.references import Catalogue
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.store.model_memory import FreeMemory
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.variants import VariantIndex
 from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits

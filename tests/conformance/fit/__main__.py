@@ -28,10 +28,10 @@ from jan_serve.errors import InsufficientMemory
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.device_plan import ALL_LAYERS, DevicePlan, plan_devices
 from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.store.gguf.model_parts import parts_of
+from jan_serve.store.gguf.model_file import parts_of
 from tests.conformance.fit.headers import ARCHITECTURES, write_header
 from tests.unit.placement.shapes import SHAPES
-from tests.unit.placement.test_machines import GIB, MACHINES
+from tests.unit.placement.test_planner import GIB, MACHINES
 
 _N_CTX: Final = 8192
 _MACHINES: Final = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.dialects.decisions.render import choice_confidence, score_confidence
+from jan_serve.dialects.decisions.routes import choice_confidence, score_confidence
 from jan_serve.generation.scoring.decisions import Decision
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 from tests.support.fake_vocabulary import CHAT_TEMPLATE

@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from jan_serve.api.app import create_app
 from jan_serve.dialects.health import Health, ModelHealth
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
-from jan_serve.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
+from jan_serve.dialects.lmdeploy.routes import add_model_route, add_state_routes
 from tests.contract.lmdeploy.support import http_client
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, FakeModels

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.dialects.ollama.models.routes import VERSION
+from jan_serve.dialects.ollama.routes import VERSION
 from tests.integration.store.conftest import FILE, REPO, model_bytes
 from tests.support.fake_hub import FakeRepo, Fault, running_hub
 from tests.support.fake_vocabulary import CHAT_TEMPLATE, THINKING_TEMPLATE

@@ -11,7 +11,7 @@ from jan_serve.api.app import create_app
 from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.http.deferred_routes import all_routes
 from jan_serve.http.paths import is_page_path
-from jan_serve.proxy.routes import RouteTable
+from jan_serve.proxy.app import RouteTable
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fake_control import FakeControl

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.dialects.rerank.head import PLAIN
-from jan_serve.dialects.rerank.parse import RankJob
-from jan_serve.dialects.rerank.render import best_first
+from jan_serve.dialects.rerank.routes import RankJob, best_first
 from jan_serve.generation.scoring.ranking import Ranked
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 from tests.support.fronts import http_client

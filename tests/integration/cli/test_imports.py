@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from jan_serve.cli.app import build_app
-from jan_serve.cli.registry import COMMANDS
+from jan_serve.cli.app import COMMANDS, build_app
 
 _SHOW = """
 import json, sys

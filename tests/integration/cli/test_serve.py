@@ -1,7 +1,8 @@
-"""`jan-serve serve` from start to end, as a process: banner, first answer, port conflicts, signals."""
+"""`jan-serve serve` as a process, and its log file."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import signal
@@ -9,6 +10,7 @@ import socket
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -139,3 +141,30 @@ def test_wrong_settings_start_nothing(tmp_path: Path) -> None:
             assert server.wait() == 2
         assert words in server.log
         assert "Traceback" not in server.log
+
+
+LIMIT = 64 * 1024
+N_REQUESTS = 1500
+
+
+def test_many_requests(tmp_path: Path, tiny_llama: Path) -> None:
+    flags = ("--log-max-bytes", str(LIMIT), "--log-files", "2", "--log-level", "debug")
+    with serving(tmp_path, "--port", "0", "--model", str(tiny_llama), *flags) as server:
+        connection = http.client.HTTPConnection(urlsplit(server.url()).netloc, timeout=30)
+        for number in range(N_REQUESTS):
+            connection.request("GET", f"/v1/models/{'x' * 100}{number}")
+            with connection.getresponse() as answer:
+                answer.read()
+        connection.close()
+        folder = tmp_path / "data" / "logs"
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.suffix != ".lock"}
+        assert sorted(sizes) == ["server.log", "server.log.1"]
+        assert all(size <= LIMIT for size in sizes.values())
+        # The server wrote more than it kept: it deleted files.
+        assert len(server.log) > 2 * LIMIT
+        kept = (folder / "server.log").read_text(encoding="utf-8").splitlines()
+        assert kept[-1].split()[-1] == server.lines[-1].split()[-1]
+
+        with serving(tmp_path, "--port", "0", "--model", str(tiny_llama)) as second:
+            second.url()
+            wait_until(lambda: "no log file: another server writes to" in second.log)

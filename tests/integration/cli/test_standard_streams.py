@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors of POSIX
 
 PREPARE = """
 import os, sys
-from jan_serve.cli.standard_streams import discard_output, prepare_streams
+from jan_serve.cli.main import discard_output, prepare_streams
 prepare_streams()
 """
 ROOT = Path(__file__).resolve().parents[3]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
-from models.recipe.mtp_fixtures import Knows, write_tiny_mtp
+from models.recipe.corpus.mixture import examples
+from models.recipe.head.head_file import write_with_head
+from models.recipe.mtp_fixtures import Knows, write_tiny_mtp, write_tiny_recurrent_mtp
 from tests.support.models import EXACT
 from tests.support.sameness import assert_same
 from tests.support.worker import Worker, generate, running_worker
@@ -98,3 +101,73 @@ def test_on_the_cpu_alone_auto_leaves_the_head_out(model_folder: Path) -> None:
     with running_worker(path, **SETTINGS, mtp="auto") as worker:
         worker.run_one(TEXT, max_tokens=60, ignore_eos=True)
         assert worker.stats().drafted_total == 0
+
+
+RECURRENT_TEXT = "The people said that water was great and every good house has a large door."
+RECURRENT_SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, **EXACT}
+
+
+def answers(path: Path, mode: str, prompt_lookup: str) -> tuple[list[str], int, int, int]:
+    """Of one stream, and of four that go on from where it ended; steps of the one, drafted and accepted tokens."""
+    with running_worker(path, **RECURRENT_SETTINGS, mtp=mode, prompt_lookup=prompt_lookup) as worker:
+        texts = [worker.run_one(5 * RECURRENT_TEXT, max_tokens=60, ignore_eos=True).text]
+        steps = worker.stats().steps_total
+        # Where the first ended after a rejected draft, these copy its state.
+        follow = [
+            generate(5 * RECURRENT_TEXT + texts[0] + f" {i}", max_tokens=40, ignore_eos=True)
+            for i in range(4)
+        ]
+        texts += [result.text for result in worker.run(*follow)]
+        stats = worker.stats()
+        return texts, steps, stats.drafted_total, stats.accepted_total
+
+
+@pytest.mark.parametrize(("knows", "share"), [("nothing", 1.1), ("hidden", 0.65)])
+def test_answers_are_the_same_in_no_more_steps(model_folder: Path, knows: Knows, share: float) -> None:
+    """Look-ups in a text that repeats draft often, and mostly wrong; "hidden": the first drafted token is right."""
+    path = model_folder / f"recurrent-mtp-{knows}.gguf"
+    write_tiny_recurrent_mtp(path, knows=knows, n_ctx=2048, quantize=False)
+    look_up = "on" if knows == "nothing" else "off"
+    plain, steps, drafted, _ = answers(path, "off", "off")
+    found, fewer, more_drafted, accepted = answers(path, "on", look_up)
+    assert found == plain and drafted == 0
+    assert more_drafted - accepted > 20
+    assert fewer <= share * steps
+
+
+MODEL = Path(__file__).resolve().parents[3] / "models" / "builtin" / "jan-tiny.gguf"
+HEAD = Path(__file__).with_name("jan-tiny-head.gguf")
+TRAINED_SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, "prompt_lookup": "off", **EXACT}
+N_PROMPTS = 12
+
+
+def prompts() -> list[str]:
+    """Chats and texts that neither the model nor its head saw, up to the first answer."""
+    found: list[str] = []
+    for _, example in islice(examples("drafts", held_out=True), N_PROMPTS):
+        pieces = list(example.pieces())
+        first = next(at for at, piece in enumerate(pieces) if piece.learned)
+        found.append("".join(piece.text for piece in pieces[:first]))
+    return found
+
+
+def answered(worker: Worker) -> tuple[list[list[int]], int]:
+    """The answers' tokens, and the steps that they took."""
+    before = worker.stats().steps_total
+    answers = [worker.run_one(prompt, max_tokens=120, return_tokens=True).choice.ids for prompt in prompts()]
+    return answers, worker.stats().steps_total - before
+
+
+def test_a_trained_head_saves_steps_and_changes_nothing(model_folder: Path) -> None:
+    path = model_folder / "jan-tiny-head.gguf"
+    write_with_head(path, MODEL, HEAD, quantize=False)
+    with running_worker(path, **TRAINED_SETTINGS) as worker:
+        expected, steps = answered(worker)
+        assert worker.stats().drafted_total == 0
+    with running_worker(path, mtp="on", **TRAINED_SETTINGS) as worker:
+        found, fewer = answered(worker)
+        stats = worker.stats()
+    assert found == expected
+    assert sum(map(len, expected)) > 10 * N_PROMPTS
+    assert stats.accepted_by_model_total >= 0.6 * stats.drafted_by_model_total
+    assert fewer <= 0.7 * steps

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
 import pytest
 
+from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.sampling import SamplingParams, Watermark
+from jan_serve.engine.llama.chain import Candidates, SamplerChain, likely_ids
 from jan_serve.errors import InvalidRequest
 from tests.support.models import EXACT
+from tests.support.watermark import z_score
 from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
@@ -182,3 +189,137 @@ def test_markers_of_a_format_are_not_penalised(llama: Worker) -> None:
     }
     chosen = llama.run_one("<|im_start|>" * 20, **fields, repeat_penalty=1000.0, repeat_last_n=-1)
     assert [token.id for token in chosen.choice.tokens] == [marker]
+
+
+N_VOCAB = 5000
+
+
+def random_logits(seed: int, n_vocab: int = N_VOCAB) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(n_vocab) * 3).astype(np.float32)
+
+
+@pytest.mark.parametrize("n_vocab", [10, 256, 257, 5000])
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_likely_ids_hold_the_largest_logits(n_vocab: int, count: int) -> None:
+    logits = random_logits(count, n_vocab)
+    logits[:: max(2, n_vocab // 5)] = -np.inf
+    finite = int(np.isfinite(logits).sum())
+    best = set(np.argsort(-logits, kind="stable")[: min(count, finite)].tolist())
+    assert best <= set(likely_ids(logits, count).tolist())
+
+
+def test_likely_ids_leave_masked_tokens_out() -> None:
+    logits = np.full(1000, -np.inf, np.float32)
+    logits[[3, 700]] = 1.0
+    assert likely_ids(logits, 40).tolist() == [3, 700]
+
+
+PARAMS = {
+    "top_k": SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05),
+    "penalties": SamplingParams(temperature=0.8, top_k=20, repeat_penalty=1.3, frequency_penalty=0.5),
+    "penalties that raise": SamplingParams(temperature=0.8, top_k=20, presence_penalty=-2.0),
+    "greedy with penalties": SamplingParams(temperature=0.0, repeat_penalty=1.5, presence_penalty=1.0),
+}
+
+
+@pytest.mark.parametrize("params", PARAMS.values(), ids=PARAMS.keys())
+def test_choice_equals_that_over_the_whole_vocabulary(params: SamplingParams) -> None:
+    candidates = Candidates(N_VOCAB)
+    narrow = SamplerChain(params, 7, N_VOCAB, 4096)
+    wide = SamplerChain(params, 7, N_VOCAB, 4096)
+    # No parameters make a chain with a top-k look at all tokens.
+    wide._keeps = 0  # pyright: ignore[reportPrivateUsage]
+    for step in range(60):
+        logits = random_logits(step)
+        token = narrow.pick(logits, candidates)
+        assert token == wide.pick(logits, candidates)
+        for chain in (narrow, wide):
+            chain.accept(token)
+            chain.accept(int(logits.argmax()))
+
+
+def test_a_window_beyond_the_context_costs_no_more_than_the_context() -> None:
+    before = psutil.Process().memory_info().rss
+    chain = SamplerChain(SamplingParams(repeat_penalty=1.3, repeat_last_n=(1 << 31) - 1), 7, N_VOCAB, 4096)
+    assert psutil.Process().memory_info().rss - before < 64 << 20
+    assert chain.pick(random_logits(1), Candidates(N_VOCAB)) >= 0
+
+
+WARPED_PROMPT = "the people said"
+VOCABULARY = 566
+
+
+def test_greedy_choices_are_those_of_the_other_pipeline(llama: Worker) -> None:
+    plain = llama.run_one(WARPED_PROMPT, max_tokens=30, logprobs=3).choice
+    warped = llama.run_one(WARPED_PROMPT, max_tokens=30, logprobs=3, pipeline="warped").choice
+    assert [info.id for info in warped.tokens] == [info.id for info in plain.tokens]
+    for one, other in zip(warped.tokens, plain.tokens, strict=True):
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
+
+
+def test_log_probabilities_are_of_what_was_drawn_from(llama: Worker) -> None:
+    fields = {"temperature": 1.0, "top_k": 2, "seed": 3, "logprobs": 5, "pipeline": "warped"}
+    for info in llama.run_one(WARPED_PROMPT, max_tokens=20, **fields).choice.tokens:
+        assert info.logprob is not None
+        assert info.id in [entry.id for entry in info.top]
+        assert sum(math.exp(entry.logprob) for entry in info.top) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_tokens_that_a_grammar_leaves_no_choice_about_are_certain(llama: Worker) -> None:
+    grammar = CompiledGrammar(gbnf='root ::= "abc"', lark='start: "abc"')
+    choice = llama.run_one(
+        WARPED_PROMPT, max_tokens=20, logprobs=0, pipeline="warped", grammar=grammar
+    ).choice
+    assert choice.text == "abc"
+    # The model chooses how to split the letters into tokens; each but the last may be one of a few.
+    assert choice.tokens[-1].logprob == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"top_p": 0.6}, {"typical_p": 0.5}, {"top_k": 7}, {"repeat_penalty": 1.6}]
+)
+def test_seeds_replay(llama: Worker, fields: dict[str, float]) -> None:
+    llama.run_one(WARPED_PROMPT, max_tokens=1)
+    first, other, again = (
+        llama.run_one(WARPED_PROMPT, max_tokens=30, temperature=1.0, seed=seed, pipeline="warped", **fields)
+        for seed in ((1 << 63) + 5, 2, (1 << 63) + 5)
+    )
+    assert again.text == first.text
+    assert other.text != first.text
+    assert first.choice.end.seed == (1 << 63) + 5
+
+
+def test_a_frequency_penalty_ends_repetition_with_time(llama: Worker) -> None:
+    plain, penalised = (
+        llama.run_one(
+            WARPED_PROMPT, max_tokens=60, logprobs=0, pipeline="warped", repeat_penalty=penalty
+        ).choice
+        for penalty in (1.0, 5.0)
+    )
+    assert len({info.id for info in penalised.tokens}) > len({info.id for info in plain.tokens})
+
+
+@pytest.mark.parametrize("fields", [{}, {"temperature": 1.0, "seed": 5}], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("pipeline", ["warped", "llama.cpp"])
+def test_the_watermark_is_found(llama: Worker, fields: dict[str, float], pipeline: str) -> None:
+    asked = {"max_tokens": 200, "ignore_eos": True, "logprobs": 0, "pipeline": pipeline, **fields}
+    plain = llama.run_one(WARPED_PROMPT, **asked).choice
+    marked = llama.run_one(WARPED_PROMPT, watermark=Watermark(), **asked).choice
+    assert marked.text != plain.text
+    found = z_score([info.id for info in marked.tokens], VOCABULARY)
+    assert found > 4
+    assert z_score([info.id for info in plain.tokens], VOCABULARY) < found
+
+
+def test_the_first_token_is_marked_by_the_end_of_the_prompt(llama: Worker) -> None:
+    """A bias that leaves one token, whatever its logit, shows which tokens gain."""
+    asked = {"max_tokens": 1, "logprobs": VOCABULARY, "pipeline": "warped"}
+    plain = llama.run_one(WARPED_PROMPT, **asked).choice.tokens[0]
+    marked = llama.run_one(WARPED_PROMPT, watermark=Watermark(), **asked).choice.tokens[0]
+    gains = {entry.id: entry.logprob for entry in marked.top}
+    for entry in plain.top:
+        gains[entry.id] -= entry.logprob
+    high, low = max(gains.values()), min(gains.values())
+    assert high - low == pytest.approx(2.0, abs=1e-3)
+    assert sum(gain > (high + low) / 2 for gain in gains.values()) == VOCABULARY // 2

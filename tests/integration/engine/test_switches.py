@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
+from jan_serve.ipc.messages import Chunk
 from tests.support.models import EXACT
 from tests.support.worker import Worker, generate, running_worker
 
@@ -118,3 +120,67 @@ def test_a_switch_changes_the_work_and_no_answer(exact_llama: Path, name: str) -
     assert answers[0] == answers[1]
     assert counted[0] > 0
     assert counted[1] == 0
+
+
+def test_parts_are_counted_as_often_as_they_happen(llama: Worker) -> None:
+    before = llama.stats()
+    llama.run_one("some words that nobody asked before", max_tokens=5, ignore_eos=True)
+    after = llama.stats()
+    steps = after.steps_total - before.steps_total
+    prefills = sum(after.prefill_steps.whole.counts) - sum(before.prefill_steps.whole.counts)
+    decodes = sum(after.decode_steps.whole.counts) - sum(before.decode_steps.whole.counts)
+    turns = [late - early for early, late in zip(before.extra_tokens, after.extra_tokens, strict=True)]
+    assert sum(count * (extra + 1) for extra, count in enumerate(turns)) == 5
+    assert (prefills, decodes) == (steps - decodes, sum(turns) - 1)
+    for kind in (after.prefill_steps, after.decode_steps):
+        assert sum(kind.forward.counts) == sum(kind.whole.counts) == sum(kind.sampling.counts)
+        assert 0 < kind.forward.seconds < kind.whole.seconds
+        assert kind.failed == 0
+    assert sum(after.decode_steps.leave.counts) - sum(before.decode_steps.leave.counts) == 1
+    # There was no running sequence to join.
+    assert after.prefill_steps.join == before.prefill_steps.join
+
+
+def test_who_comes_beside_a_running_sequence_joins_it(llama: Worker) -> None:
+    before = llama.stats().prefill_steps.join
+    first = generate("the first one", max_tokens=100, ignore_eos=True)
+    llama.send(first)
+    while not any(isinstance(event, Chunk) for event in llama.advance()):
+        pass
+    llama.run(generate("another that comes later", max_tokens=1))
+    llama.until(first)
+    after = llama.stats().prefill_steps.join
+    assert sum(after.counts) - sum(before.counts) == 1
+    assert after.seconds > before.seconds
+
+
+GRAMMAR = CompiledGrammar(
+    gbnf='root ::= "{\\"the long key\\": " [0-9]{2} "}"', lark='start: "{\\"the long key\\": " /[0-9]{2}/ "}"'
+)
+
+
+def test_the_switch_changes_the_work_and_not_the_text(exact_llama: Path) -> None:
+    texts: list[str] = []
+    forced: list[int] = []
+    steps: list[int] = []
+    for jump_forward in (True, False):
+        with running_worker(exact_llama, n_ctx=512, jump_forward=jump_forward, **EXACT) as worker:
+            texts.append(worker.run_one("hello", max_tokens=40, grammar=GRAMMAR).text)
+            stats = worker.stats()
+            forced.append(stats.forced_tokens_total)
+            steps.append(stats.steps_total)
+    assert texts[0] == texts[1]
+    assert forced[0] > 5 and forced[1] == 0
+    assert steps[0] < steps[1]
+
+
+def test_what_comes_in_one_step_comes_in_one_piece_unless_its_tokens_are_asked_for(exact_llama: Path) -> None:
+    with running_worker(exact_llama, n_ctx=512, **EXACT) as worker:
+        plain, tokens = (
+            worker.run_one("hello", max_tokens=40, grammar=GRAMMAR, return_tokens=wanted)
+            for wanted in (False, True)
+        )
+    assert plain.text == tokens.text
+    generated = tokens.usage.completion_tokens
+    assert len(plain.choice.deltas) < generated - 5
+    assert len(tokens.choice.deltas) >= generated - 1

@@ -32,7 +32,7 @@ from jan_serve.errors import (
 )
 from jan_serve.generation.constraint.call_frame import call_frame
 from jan_serve.generation.constraint.tool_grammar import tool_grammar
-from jan_serve.helpers.compiling import (
+from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
     CompileConstraint,

@@ -12,7 +12,7 @@ import pytest
 from jan_serve.chat.detect import knows_thoughts
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import EngineCrashed, InvalidModel
-from jan_serve.helpers.headers import HEADERS, ReadHeader
+from jan_serve.helpers.kinds import HEADERS, ReadHeader
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.store.gguf.model_file import read_model_file
 from tests.support.helper_pools import helper_pool

@@ -12,10 +12,9 @@ from PIL import Image
 
 from jan_serve.audio_files import header as audio_header
 from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage
-from jan_serve.helpers.media import DECODING, DecodeAudio, DecodeImage, DecodeMedia
+from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMedia
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.image_files.header import ImageHeader, checked_header
-from jan_serve.image_files.limits import shown_size
+from jan_serve.image_files.header import ImageHeader, checked_header, shown_size
 from tests.support.helper_pools import helper_pool
 from tests.support.pictures import RED, encoded, picture, png_chunk, png_header
 from tests.support.processes import children

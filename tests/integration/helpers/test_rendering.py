@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.messages import ImagePart, Message
+from jan_serve.core.messages import ImagePart, Message, TemplateFacts
 from jan_serve.core.request import ChatPrompt
-from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import (
     EngineCrashed,
     ProtocolError,
@@ -21,8 +20,8 @@ from jan_serve.errors import (
     Unavailable,
     UnsupportedContent,
 )
+from jan_serve.helpers.kinds import RENDERING, RenderRequest
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.helpers.rendering import RENDERING, RenderRequest
 from jan_serve.supervisor.workers.child_process import own_command
 from tests.support.helper_pools import helper_pool
 from tests.support.processes import children

@@ -17,17 +17,18 @@ import msgspec
 import pytest
 
 from jan_serve.core.kv_transfer import PeerEndpoint
-from jan_serve.supervisor.kv_transfer.peer_connection import accept, connect
-from jan_serve.supervisor.kv_transfer.peer_messages import (
+from jan_serve.supervisor.kv_transfer.peer_connection import (
     PART_BYTES,
     Done,
     Fetch,
     Found,
     Ping,
+    accept,
+    connect,
     decode_request,
     encode,
 )
-from jan_serve.supervisor.kv_transfer.state_pull import pull
+from jan_serve.supervisor.kv_transfer.state_transfer import pull
 from tests.integration.http.test_distserve import COMPLETION, Engine, engine, prefilled, resumed
 from tests.support.models import exact_llama as exact_llama
 from tests.support.processes import wait_until

@@ -39,7 +39,9 @@ _SCHEMATHESIS: Any = schemathesis
 
 @pytest.fixture(scope="module")
 def operations() -> Any:
-    return _SCHEMATHESIS.openapi.from_dict(document(ollama_dialect, lmstudio_dialect)).include(path_regex="^/api/")
+    return _SCHEMATHESIS.openapi.from_dict(document(ollama_dialect, lmstudio_dialect)).include(
+        path_regex="^/api/"
+    )
 
 
 @pytest.fixture(scope="module")

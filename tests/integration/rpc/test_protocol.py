@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from jan_serve.engine.rpc_peers import PROTOCOL
+from jan_serve.engine.llama.rpc import PROTOCOL
 from tests.support.lending import lending
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jan_serve.cli.main import main
-from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.store.model_memory import FreeMemory
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.fake_hub import FakeRepo, Fault
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.audio_files.header import AudioHeader, checked_header
-from jan_serve.audio_files.limits import MAX_FILE_BYTES
+from jan_serve.audio_files.header import MAX_FILE_BYTES, AudioHeader, checked_header
 from jan_serve.errors import InvalidAudio
 from tests.support.sounds import flac, mp3, tone, wav
 

@@ -1,12 +1,18 @@
-"""What a template must contain for a format, and whether a prompt ends inside a thought."""
+"""These tests detect formats, templates that show tools and prompts that end inside a thought, and make ids of calls in
+a template's style.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
 
-from jan_serve.chat.chat_format import Signature, Thought
+from jan_serve.chat.chat_format import CallIds, IdStyle, Signature, Thought, ids_in
+from jan_serve.chat.detect import FORMATS, knows_tools
 from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.core.messages import FunctionCall, Message, ToolCall
 
 THOUGHT = Thought(opens=("<think>\n", "<reason>"), closes=("</think>",))
 
@@ -53,3 +59,61 @@ def test_whether_the_prompt_begins_the_thought(prompt: str, opens: bool) -> None
 
 def test_a_format_without_thoughts_begins_none() -> None:
     assert not replace(HERMES, thought=None).prompt_opens_thought("<think>")
+
+
+def test_format_names_are_unique() -> None:
+    names = [chat_format.name for chat_format in FORMATS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("template", "knows"),
+    [
+        (None, False),
+        ("", False),
+        ("{% if tools %}x{% endif %}", True),
+        ("{{ tools | tojson }}", True),
+        ("{%- for tool in available_tools -%}", True),
+        ("You have tools. {{ messages }}", False),
+        ("{{ 'no tools here' }}", False),
+        ("{{ message.tools }}", False),
+    ],
+)
+def test_templates_that_show_tools(template: str | None, knows: bool) -> None:
+    assert knows_tools(template) == knows
+
+
+def drawing(*texts: str) -> Callable[[], str]:
+    left: Iterator[str] = iter(texts)
+    return lambda: next(left)
+
+
+def test_ids_in_a_chat() -> None:
+    call = ToolCall("a", FunctionCall("f", "{}"))
+    chat = [
+        Message(role="assistant", tool_calls=(call,)),
+        Message(role="tool", tool_call_id="b"),
+        Message(role="user"),
+    ]
+    assert ids_in(chat) == {"a", "b"}
+
+
+def test_plain_ids_are_unique() -> None:
+    ids = CallIds(IdStyle.PLAIN, ["call_x"], drawing("x", "y", "y", "z"))
+    assert [ids("f"), ids("f")] == ["call_y", "call_z"]
+
+
+def test_ids_of_nine_characters_are_unique() -> None:
+    ids = CallIds(IdStyle.NINE_CHARACTERS, [], drawing("abcdefghijk", "abcdefghixx", "123456789"))
+    assert [ids("f"), ids("f")] == ["abcdefghi", "123456789"]
+
+
+def test_function_index_counts_over_the_chat() -> None:
+    ids = CallIds(IdStyle.FUNCTION_INDEX, ["functions.f:0", "functions.f:2"], drawing())
+    assert [ids("f"), ids("g"), ids("f")] == ["functions.f:3", "functions.g:4", "functions.f:5"]
+
+
+def test_a_random_source_that_repeats_raises() -> None:
+    ids = CallIds(IdStyle.PLAIN, ["call_x"], lambda: "x")
+    with pytest.raises(RuntimeError, match="1000 attempts"):
+        ids("f")

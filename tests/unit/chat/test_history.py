@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from jan_serve.chat.call_ids import nine_characters
+from jan_serve.chat.chat_format import nine_characters
 from jan_serve.chat.history import with_results_at_their_calls
 from jan_serve.chat.template import render_prompt
-from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.messages import FunctionCall, Message, TemplateFacts, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
-from jan_serve.core.template import TemplateFacts
 from tests.unit.chat.drawn_histories import History, histories
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 

@@ -14,9 +14,8 @@ from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.events import TextDelta, ToolCallDelta
-from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.messages import FunctionCall, Message, TemplateFacts, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
-from jan_serve.core.template import TemplateFacts
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 
 TOOLS = (

@@ -11,11 +11,11 @@ from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import (
     FunctionCall,
     Message,
+    TemplateFacts,
     Tool,
     ToolCall,
 )
 from jan_serve.core.request import ChatPrompt
-from jan_serve.core.template import TemplateFacts
 from jan_serve.errors import TemplateError
 from models.recipe.chat_template import CHAT_TEMPLATE
 

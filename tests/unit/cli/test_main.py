@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jan_serve import __version__
-from jan_serve.cli.app import build_app, with_default_command
+from jan_serve.cli.app import COMMANDS, build_app, with_default_command
 from jan_serve.cli.main import main
-from jan_serve.cli.registry import COMMANDS
-from jan_serve.cli.settings import setting_options
+from jan_serve.cli.options import setting_options
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 

@@ -10,10 +10,9 @@ import pytest
 
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, Replicas
-from jan_serve.cluster.machines import Machine
+from jan_serve.cluster.machines import Machine, Versions
 from jan_serve.cluster.ray_serve import ClusterFailed, deploy, end, machines, versions_of
 from jan_serve.cluster.scaling import by_open_requests
-from jan_serve.cluster.versions import Versions
 
 
 class FakeServe:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cluster.cluster_file import ClusterFile, Replicas
-from jan_serve.cluster.head import Head
-from jan_serve.cluster.record import ClusterRecord, forget_record, read_record, record_file, write_record
+from jan_serve.cluster.head import ClusterRecord, Head, forget_record, read_record, record_file, write_record
 from jan_serve.errors import StoreError
 
 RECORD = ClusterRecord(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from jan_serve.config.value_types import (
+from jan_serve.config.fields import (
     HOST_NAME,
     Folder,
     OptionalFile,

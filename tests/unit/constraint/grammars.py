@@ -6,7 +6,7 @@ from typing import Any
 
 from jan_serve.constraint.ast import Grammar
 from jan_serve.constraint.json_schema.translate import translate
-from jan_serve.constraint.mode import Mode
+from jan_serve.constraint.translation import Mode
 from jan_serve.core.constraint import Whitespace
 from jan_serve.core.uniqueness import Uniqueness
 

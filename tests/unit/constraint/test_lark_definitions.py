@@ -8,10 +8,9 @@ import pytest
 
 from jan_serve.constraint.ast import Grammar, Literal, Sequence, Until
 from jan_serve.constraint.lark_definitions import by_content
-from jan_serve.constraint.lark_quoting import LAZY
+from jan_serve.constraint.lark_notation import LAZY
 from jan_serve.constraint.print_lark import LarkText, print_lark_open
-from jan_serve.core.call_pieces import GrammarPiece
-from jan_serve.core.constraint import SpecialText
+from jan_serve.core.constraint import GrammarPiece, SpecialText
 from tests.unit.constraint.grammars import grammar_alone
 
 CYCLE = 'start: {0}\n{0}: "x" | "(" {1} ")"\n{1}: {0} "," {0}\n'

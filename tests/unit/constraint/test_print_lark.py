@@ -6,7 +6,7 @@ import pytest
 
 from jan_serve.constraint.ast import CharClass, Grammar, Literal, Repeat, Sequence, Terminal
 from jan_serve.constraint.print_lark import OnlyCharacters, print_lark, print_lark_open
-from jan_serve.engine.constraint.lark_limits import check_lark
+from jan_serve.engine.constraint.grammar_factory import check_lark
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.grammars import grammar_alone
 

@@ -1,15 +1,17 @@
-"""Windows services and tasks, and the states that their tools print."""
+"""The service of Windows."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import PureWindowsPath
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
+from jan_serve.daemon.executor import ServiceFailed
 from jan_serve.daemon.plan import ServiceState
-from jan_serve.daemon.windows import WindowsService, WindowsTask, task_xml
+from jan_serve.daemon.windows import StopRelay, WindowsService, WindowsTask, host_service, task_xml
 from tests.unit.daemon.specs import windows
 
 
@@ -65,3 +67,30 @@ def test_windows_states_are_parsed() -> None:
     assert task.state(0, "4\r\n") == ServiceState(True, True, None, "running")
     assert task.state(0, "3\r\n") == ServiceState(True, False, None, "not running")
     assert task.state(1, "Get-ScheduledTask : No MSFT_ScheduledTask objects found") is None
+
+
+def test_an_early_stop_waits_until_the_server_listens() -> None:
+    stopped: list[str] = []
+    relay = StopRelay(lambda seconds: None)
+    relay.request_stop()
+    assert stopped == []
+    relay.listening(lambda: stopped.append("stop"))
+    assert stopped == ["stop"]
+
+
+def test_a_stop_of_a_listening_server() -> None:
+    stopped: list[str] = []
+    waits: list[float] = []
+    relay = StopRelay(waits.append)
+    relay.listening(lambda: stopped.append("stop"))
+    relay.alive(0)
+    assert stopped == []
+    relay.request_stop()
+    relay.stopping(30)
+    assert (stopped, waits) == (["stop"], [45])
+
+
+@pytest.mark.skipif(find_spec("servicemanager") is not None, reason="pywin32 is here")
+def test_missing_pywin32_is_reported() -> None:
+    with pytest.raises(ServiceFailed, match="pip install"):
+        host_service(lambda observer: 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.cli.settings import load_settings, setting_options
+from jan_serve.cli.options import load_settings, setting_options
 from jan_serve.config import Settings
 from jan_serve.dialects.anthropic.options import AnthropicOptions
 from jan_serve.dialects.lmdeploy.options import LmdeployOptions

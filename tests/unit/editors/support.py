@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from jan_serve.editors.facts import EditorModel, Folders, ServerFacts
+from jan_serve.editors.recipe import EditorModel, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
 
 FOLDERS = Folders(home=Path("/h"), config=Path("/h/.config"), code=Path("/h/Code/User"), zed=Path("/h/zed"))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.core.default_context import MAX_DEFAULT_N_CTX
-from jan_serve.editors.facts import editor_model
+from jan_serve.core.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.editors.recipe import editor_model
 
 
 @pytest.mark.parametrize(

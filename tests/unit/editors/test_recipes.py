@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from jan_serve.editors.facts import ServerFacts
+from jan_serve.editors.recipe import ServerFacts
 from jan_serve.editors.recipes import RECIPES
 from tests.unit.editors.support import CHAT, FOLDERS, facts, parsed
 

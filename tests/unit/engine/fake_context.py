@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from jan_serve.engine.llama.context import DECODE_OK, Floats, SequenceBytes
-from jan_serve.engine.sequence import RequestState, Sequence
-from jan_serve.engine.sequence_text import SequenceText
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceText
 from jan_serve.engine.tokens import TokenBuffer, Tokens
 from jan_serve.ipc.messages import EngineRequest
 

@@ -19,10 +19,10 @@ from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import StateFiles
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK
-from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.scheduling.step_costs import TILE
 from jan_serve.engine.sequence import Sequence, SequenceStatus
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.ipc.messages import EngineRequest, EngineSettings, Failed, RequestCompleted, ResumeState
 from tests.support.clock import TurnedClock
 from tests.unit.engine.cache.read_later import ReadLater

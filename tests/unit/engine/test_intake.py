@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from jan_serve.core.media import AudioPiece, ImagePiece, PromptPiece
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.core.sequence_state import SequenceState
+from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.intake import Intake
-from jan_serve.engine.kv_transfer.state_shelf import StateShelf
 from jan_serve.engine.tokenizing import finish
 from jan_serve.errors import (
     ContextLengthExceeded,

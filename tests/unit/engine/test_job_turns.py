@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.job_turns import LONG_TURN, JobTurns
+from jan_serve.engine.job_turns import LONG_TURN, MIN_TOKENS, STREAM_SHARE, ClientTurns, EmbedPacing, JobTurns
 from jan_serve.ipc.messages import EmbedRequest
+from tests.support.clock import TurnedClock
 
 VECTOR = np.zeros(2, np.float32)
 
@@ -75,3 +77,104 @@ def test_a_dropped_job_is_not_computed() -> None:
     turns.drop(2)
     assert order(turns) == [3]
     assert turns.current is None
+
+
+def turns_of_clients(*items: tuple[str, int]) -> ClientTurns[int]:
+    turns = ClientTurns[int]()
+    for client, item in items:
+        turns.put(client, item)
+    return turns
+
+
+def test_clients_alternate_and_items_of_one_are_in_order() -> None:
+    turns = turns_of_clients(("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6))
+    assert [turns.take() for _ in range(6)] == [1, 4, 5, 2, 6, 3]
+    assert not turns
+
+
+def test_what_comes_back_is_behind_the_other_clients() -> None:
+    turns = turns_of_clients(("a", 1), ("b", 2))
+    taken: list[int] = []
+    for _ in range(4):
+        taken.append(turns.take())
+        turns.put("a" if taken[-1] == 1 else "b", taken[-1])
+    assert taken == [1, 2, 1, 2]
+
+
+def test_dropped_items_leave_no_client_behind() -> None:
+    turns = turns_of_clients(("a", 1), ("b", 2), ("b", 3))
+    turns.drop(lambda item: item in (1, 3))
+    assert turns.clients == {"b"}
+    assert turns.take() == 2
+
+
+LIMIT = 128
+
+
+def test_embeddings_without_streams_run_in_whole_batches() -> None:
+    clock = TurnedClock()
+    pacing = EmbedPacing(clock=clock)
+    for _ in range(3):
+        assert pacing.room(has_streams=False, limit=LIMIT) == LIMIT
+        with pacing.batch(LIMIT):
+            clock.turn(5.0)
+
+
+@pytest.mark.parametrize("share", [0.3, STREAM_SHARE, 0.9])
+@pytest.mark.parametrize("step_s", [0.02, 0.1, 0.5, 3.0])
+@pytest.mark.parametrize("token_s", [0.0005, 0.004, 0.05])
+def test_streams_and_embeddings_keep_their_shares(step_s: float, token_s: float, share: float) -> None:
+    clock = TurnedClock()
+    pacing = EmbedPacing(share, clock)
+    of_streams = of_batches = 0.0
+    rooms: list[int] = []
+    while len(rooms) < 200:
+        with pacing.step():
+            clock.turn(step_s)
+        of_streams += step_s
+        room = pacing.room(has_streams=True, limit=LIMIT)
+        if room:
+            with pacing.batch(room):
+                clock.turn(room * token_s)
+            of_batches += room * token_s
+            rooms.append(room)
+    # The last batch is not paid for yet.
+    assert of_streams / (of_streams + of_batches) >= share - 0.02
+    assert all(MIN_TOKENS <= room <= LIMIT for room in rooms)
+    # Streams get more only if a step is longer than their share, or batches are at their limit.
+    if rooms[-1] < LIMIT:
+        assert of_streams <= 200 * step_s + of_batches * share / (1 - share)
+
+
+def test_a_long_step_leaves_room_for_a_large_batch() -> None:
+    clock = TurnedClock()
+    pacing = EmbedPacing(clock=clock)
+    with pacing.batch(100):
+        clock.turn(1.0)  # 10 ms a token
+    for _ in range(2):
+        with pacing.step():
+            clock.turn(1.4)
+    assert pacing.room(has_streams=True, limit=LIMIT) in (59, 60)
+    assert pacing.room(has_streams=True, limit=32) == 32
+
+
+def test_time_of_streams_alone_does_not_count_later() -> None:
+    clock = TurnedClock()
+    pacing = EmbedPacing(clock=clock)
+    for _ in range(100):
+        with pacing.step():
+            clock.turn(1.0)
+    assert pacing.room(has_streams=True, limit=LIMIT)
+    with pacing.batch(MIN_TOKENS):
+        clock.turn(0.2)
+    assert not pacing.room(has_streams=True, limit=LIMIT)
+
+
+def test_ended_streams_are_owed_no_time() -> None:
+    clock = TurnedClock()
+    pacing = EmbedPacing(clock=clock)
+    with pacing.batch(MIN_TOKENS):
+        clock.turn(60.0)
+    assert pacing.room(has_streams=True, limit=LIMIT) == 0
+    assert pacing.room(has_streams=False, limit=LIMIT) == LIMIT
+    assert pacing.room(has_streams=True, limit=LIMIT) == MIN_TOKENS

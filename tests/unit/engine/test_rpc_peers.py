@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from jan_serve.engine import rpc_peers
-from jan_serve.engine.rpc_peers import PROTOCOL, problem_of
+from jan_serve.engine.llama import rpc
+from jan_serve.engine.llama.rpc import PROTOCOL, problem_of
 
 GREETING_BYTES = 1 + 8 + 24
 GREETED = (24 + 4).to_bytes(8, "little") + bytes([*PROTOCOL, 0, 0]) + bytes(24)
@@ -63,7 +63,7 @@ def test_a_peer_that_cannot_be_used(answer: bytes, expected: str) -> None:
 
 
 def test_a_silent_peer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_peers, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(rpc, "_ANSWER_S", 0.05)
     with peer(b"", hangs_up=False) as endpoint:
         assert problem_of(endpoint) == "it does not answer in time, or serves another client"
 

@@ -9,12 +9,11 @@ import pytest
 
 from jan_serve.core.sampling import StopConditions
 from jan_serve.core.sequence_state import StateIdentity
-from jan_serve.engine.kv_transfer.state_shelf import StateShelf
-from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.cache.state_transfer import StateShelf
 from jan_serve.engine.sampler import Sampled
-from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus, SequenceText
 from jan_serve.engine.sequence_output import SequenceOutput
-from jan_serve.engine.sequence_text import SequenceText
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.errors import EngineFailure, GrammarTooComplex, Overloaded
 from jan_serve.ipc.messages import Chunk, EngineRequest, Failed, RequestCompleted, SequenceFinished, StateKept

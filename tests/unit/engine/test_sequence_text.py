@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.core.events import TokenInfo
-from jan_serve.engine.sequence_text import Emission, SequenceText
+from jan_serve.engine.sequence import Emission, SequenceText
 
 
 def token(number: int, piece: bytes) -> TokenInfo:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
-from jan_serve.engine.phase import PhaseClock
-from jan_serve.engine.plan_item import Draft, PlanItem
-from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.sequence import Draft, PlanItem, Sequence
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.step_batch import StepBatch
 from tests.unit.engine.fake_context import FakeContext, sequence_of
 

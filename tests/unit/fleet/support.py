@@ -6,10 +6,9 @@ from random import Random
 
 from jan_serve.fleet.breaker import Breaker
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, Role, State
-from jan_serve.fleet.prompt_keys import PromptKeys, prompt_keys
+from jan_serve.fleet.node import Node, Role, State, WorkRate
+from jan_serve.fleet.prefixes import PromptKeys, prompt_keys
 from jan_serve.fleet.strategies import StrategyName
-from jan_serve.fleet.work_rate import WorkRate
 
 LONG = "some words that repeat " * 300
 

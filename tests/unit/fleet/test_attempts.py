@@ -1,4 +1,4 @@
-"""Whether a request may go to another node, and how long it waits for a silent one."""
+"""Attempts of a request, and the budget of retries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from random import Random
 import pytest
 
 from jan_serve.fleet.assignment import Assignment, Outcome
-from jan_serve.fleet.attempts import MAX_ASKED, MAX_REACHED, PATIENCE_S, Attempts, Ending
+from jan_serve.fleet.attempts import (
+    MAX_ASKED,
+    MAX_REACHED,
+    PATIENCE_S,
+    RETRIES_ALWAYS,
+    Attempts,
+    Ending,
+    RetryBudget,
+)
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role
-from jan_serve.fleet.retry_budget import ALWAYS, RetryBudget
 from tests.unit.fleet.support import LONG, fleet_of, keys
 
 
@@ -63,7 +70,7 @@ def test_requests_to_a_node_that_fails_already_are_tried_again_within_the_budget
     fleet, budget = fleet_of(1), RetryBudget()
     failed(assigned(fleet), 0.0)
     went_on = [Attempts(budget, 1.0).may_go_on(ending, failed(assigned(fleet)), 1.0) for _ in range(40)]
-    assert ALWAYS < went_on.count(True) < 20
+    assert RETRIES_ALWAYS < went_on.count(True) < 20
 
 
 def test_a_node_that_works_again_strands_again() -> None:
@@ -177,3 +184,12 @@ def test_a_silent_node_is_kept_while_there_is_no_other() -> None:
     assignment = assigned(fleet)
     tries.tried.append(assignment.node)
     assert tries.next_look_s(assignment, 60.0, fleet, "m", Role.HYBRID, 1000.0) > 0
+
+
+def test_retries_are_a_share_of_requests_of_the_last_seconds() -> None:
+    budget = RetryBudget()
+    assert [budget.take(100.0) for _ in range(RETRIES_ALWAYS + 1)] == [True] * RETRIES_ALWAYS + [False]
+    for _ in range(50):
+        budget.count(105.0)
+    assert [budget.take(105.5) for _ in range(11)] == [True] * 10 + [False]
+    assert budget.take(200.0)

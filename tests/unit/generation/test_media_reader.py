@@ -13,10 +13,9 @@ from jan_serve.core.messages import ImagePart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.sampling import StopConditions
 from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedContent
-from jan_serve.generation.media_files import ReadImage
-from jan_serve.generation.media_reader import MediaReader
+from jan_serve.generation.media_reader import MediaReader, ReadImage
 from jan_serve.generation.prepare import PreparedRequest
-from jan_serve.image_files.limits import MAX_FILE_BYTES
+from jan_serve.image_files.header import MAX_FILE_BYTES
 from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.pictures import BLUE, RED, data_url, picture, png_header

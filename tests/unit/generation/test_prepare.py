@@ -22,8 +22,7 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import InvalidRequest, JanServeError, UnsupportedContent, UnsupportedOperation
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.prepare import RANDOM_SEED_BITS, PreparedRequest, RequestPreparer, draw_seed
-from jan_serve.generation.profiles import ModelProfile
-from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.generation.profiles import ModelProfile, TemplateOverride
 from jan_serve.ipc.messages import EngineRequest
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, fake_facts

@@ -1,4 +1,4 @@
-"""What is configured for a model: defaults behind what a caller set, templates, and LoRA adapters by name."""
+"""These tests apply the profile of a model: its chat template and its defaults."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from jan_serve.chat.chatml import CHATML
 from jan_serve.core.messages import Message
 from jan_serve.core.models.model_facts import AdapterFacts
 from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, error_from_payload
+from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, TemplateError, error_from_payload
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.prepare import RequestPreparer
-from jan_serve.generation.profiles import ModelProfile, with_defaults
-from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.generation.profiles import ModelProfile, TemplateOverride, template_of, with_defaults
 from jan_serve.ipc.messages import AdapterUse
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, fake_facts
@@ -126,3 +126,31 @@ async def test_the_engine_is_told() -> None:
     assert (submitted.sampling.temperature, submitted.sampling.top_k, submitted.sampling.seed) == (0.25, 3, 1)
     assert submitted.stopping == StopConditions(max_tokens=7, stop=("x",))
     assert submitted.adapters == (AdapterUse(1, 0.5),)
+
+
+BOTH = {"default": "D", "tool_use": "T", "rag": "R"}
+
+
+@pytest.mark.parametrize(
+    ("templates", "override", "with_tools", "source"),
+    [
+        (BOTH, None, False, "D"),
+        (BOTH, None, True, "T"),
+        ({"default": "D"}, None, True, "D"),
+        ({}, None, True, None),
+        (BOTH, TemplateOverride("rag"), True, "R"),
+        (BOTH, TemplateOverride("file.jinja", "F"), True, "F"),
+        (BOTH, TemplateOverride("rag", ""), False, ""),
+        (BOTH, TemplateOverride("chatml"), False, CHATML),
+        ({"chatml": "own"}, TemplateOverride("chatml"), False, "own"),
+    ],
+)
+def test_the_template(
+    templates: dict[str, str], override: TemplateOverride | None, with_tools: bool, source: str | None
+) -> None:
+    assert template_of("m", templates, override, with_tools=with_tools) == source
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(TemplateError, match=r"'rga' .* for m .* chatml, default, rag, tool_use"):
+        template_of("m", BOTH, TemplateOverride("rga"), with_tools=False)

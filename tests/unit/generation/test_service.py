@@ -10,6 +10,7 @@ import pytest
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
 from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt
+from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.errors import (
     DeadlineExceeded,
     Draining,
@@ -21,6 +22,7 @@ from jan_serve.errors import (
     Overloaded,
 )
 from jan_serve.generation.deadline import RunningRequests
+from jan_serve.generation.service import Names, exact_name, name_or_default
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
 from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, saying
 from tests.unit.generation.support import collect, service_over
@@ -198,3 +200,57 @@ async def test_an_answer_that_is_never_completed_is_an_engine_failure(last: Any)
 
     with service_over(FakeModels(FakeClient(script=script))) as service, pytest.raises(EngineFailure):
         await collect(service, text_request())
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "served"),
+    [
+        (exact_name, None, "haiku"),
+        (exact_name, "claude", "claude"),
+        (name_or_default, None, "haiku"),
+        (name_or_default, "claude", "claude"),
+        (name_or_default, "gpt-4o", "haiku"),
+        (names_for, None, "haiku"),
+        (names_for, "claude-haiku-4-5", "haiku"),
+        (names_for, "claude-opus-4", "claude"),
+        (names_or_default, "claude-opus-4", "claude"),
+        (names_or_default, "gpt-4o", "haiku"),
+    ],
+)
+async def test_the_first_model_of_the_names_serves(names: Names, asked: str | None, served: str) -> None:
+    models = FakeModels(FakeClient("haiku"), FakeClient("claude"))
+    with service_over(models, names=names) as service:
+        async with service.open(asked, 5.0) as model:
+            assert (model.name, models.held) == (served, 1)
+    assert models.held == 0
+    assert set(models.keep_alives) == {5.0}
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [(exact_name, "gpt-4o"), (names_for, "claude-opus-4"), (name_or_default, "gpt-4o")],
+)
+async def test_the_error_names_what_is_missing(names: Names, missing: str) -> None:
+    """Where the default model is looked up too, that is missing."""
+    models = FakeModels(FakeClient("other"))
+    if names is name_or_default:
+        models.refusal = ModelNotFound("default")
+    with (
+        service_over(models, names=names) as service,
+        pytest.raises(ModelNotFound, match="default" if models.refusal else missing),
+    ):
+        async with service.open(missing):
+            raise AssertionError
+
+
+async def test_other_refusals_and_errors_inside_end_the_search() -> None:
+    models = FakeModels()
+    with service_over(models, names=name_or_default) as service:
+        with pytest.raises(ModelNotFound, match="inside"):
+            async with service.open("fake"):
+                raise ModelNotFound("inside")
+        models.refusal = Overloaded("full")
+        with pytest.raises(Overloaded):
+            async with service.open("b"):
+                raise AssertionError
+    assert models.leased == ["fake", "b"]

@@ -8,11 +8,17 @@ import pytest
 
 from jan_serve.errors import InvalidRequest, ProtocolError
 from jan_serve.helpers.child import ran_out_of_memory, reply_to
-from jan_serve.helpers.compiling import COMPILING
-from jan_serve.helpers.headers import HEADERS, ReadHeader
-from jan_serve.helpers.kind import MAX_FRAME_BYTES, HelperKind, Reply, framed
-from jan_serve.helpers.media import DECODING
-from jan_serve.helpers.rendering import RENDERING
+from jan_serve.helpers.kinds import (
+    COMPILING,
+    DECODING,
+    HEADERS,
+    MAX_FRAME_BYTES,
+    RENDERING,
+    HelperKind,
+    ReadHeader,
+    Reply,
+    framed,
+)
 
 KINDS: tuple[HelperKind[Any, Any], ...] = (COMPILING, HEADERS, DECODING, RENDERING)
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.command)

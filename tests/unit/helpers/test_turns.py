@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from jan_serve.helpers.turns import Turns
+from jan_serve.helpers.pool import Turns
 from tests.support.clock import TurnedClock
 
 pytestmark = pytest.mark.anyio

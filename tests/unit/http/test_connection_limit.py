@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from jan_serve.http.connection_limit import connection_limit
+from jan_serve.http.connection import connection_limit
 
 if sys.platform == "win32":
     pytest.skip("has no limit on descriptors", allow_module_level=True)

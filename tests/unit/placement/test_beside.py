@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from jan_serve.core.models.model_parts import ModelParts
+from jan_serve.core.models.placement import ModelParts
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.placement.beside import bytes_beside
-from jan_serve.placement.heads import HEAD_BATCH
+from jan_serve.placement.beside_model import HEAD_BATCH, bytes_beside
 
 SIZES = {"p": 400, "d": 4_000}
 

@@ -9,8 +9,7 @@ import pytest
 
 from jan_serve.errors import ModelNotFound, Unavailable
 from jan_serve.http.errors import Problem, problem_of
-from jan_serve.proxy.error_forms import end_of_broken, envelopes
-from jan_serve.proxy.problems import node_failed
+from jan_serve.proxy.problems import end_of_broken, envelopes, node_failed
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 
 FAILED = node_failed("10.0.0.1:80", NodeFailure(Failure.RESET, "ended")).problem

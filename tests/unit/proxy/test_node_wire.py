@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from jan_serve.fleet.breaker import Breaker
-from jan_serve.fleet.node import Node, Role
-from jan_serve.fleet.work_rate import WorkRate
+from jan_serve.fleet.node import Node, Role, WorkRate
 from jan_serve.http.errors import HttpError
-from jan_serve.proxy.node_wire import MAX_SPEED, read_node, read_url, status_body
+from jan_serve.proxy.node_registry import MAX_SPEED, read_node, read_url, status_body
 
 URL = "http://10.0.0.9:8000"
 

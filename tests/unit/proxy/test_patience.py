@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from jan_serve.proxy.patience import Patience
+from jan_serve.proxy.forwarding import Patience
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 
 pytestmark = pytest.mark.anyio

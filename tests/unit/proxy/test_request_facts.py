@@ -10,7 +10,7 @@ import pytest
 from jan_serve.dialects.head import Head
 from jan_serve.dialects.heads import ANTHROPIC, DECISIONS, LMDEPLOY, OLLAMA, OPENAI, TGI
 from jan_serve.errors import InvalidRequest
-from jan_serve.fleet.prompt_keys import NO_KEYS, PromptKeys
+from jan_serve.fleet.prefixes import NO_KEYS, PromptKeys
 from jan_serve.proxy.request_facts import MAX_MODEL, RequestFacts, keys_of, read_facts
 
 

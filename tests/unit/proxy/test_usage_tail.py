@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.proxy.usage_tail import TAIL_BYTES, UsageTail
+from jan_serve.proxy.answer_relay import TAIL_BYTES, UsageTail
 
 OPENAI = (
     b'{"usage":{"prompt_tokens":120,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":100}}}'

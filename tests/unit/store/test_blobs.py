@@ -93,7 +93,7 @@ MIB = 1 << 20
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk(tmp_path, 60 * MIB)
-    monkeypatch.setattr("jan_serve.store.files.disk_space.shutil", SimpleNamespace(disk_usage=disk.usage))
+    monkeypatch.setattr("jan_serve.store.files.file_errors.shutil", SimpleNamespace(disk_usage=disk.usage))
     return disk
 
 

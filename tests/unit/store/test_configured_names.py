@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import AdapterNotFound, InvalidRequest, ModelNotFound
-from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.store.model_names import ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
 
 FILES = (

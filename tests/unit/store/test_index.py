@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.small_files import write_atomically
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 
 RECORD = ModelRecord(

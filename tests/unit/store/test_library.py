@@ -12,12 +12,11 @@ import pytest
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import AdapterNotFound, JanServeError, ModelNotFound, Unavailable
-from jan_serve.helpers.headers import ReadHeader
-from jan_serve.store.configured_names import ConfiguredNames
+from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.gguf.model_file import read_model_file
-from jan_serve.store.index import ModelIndex
+from jan_serve.store.index import ModelEntry, ModelIndex
 from jan_serve.store.library import ModelLibrary
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.model_names import ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.gguf_builder import BOOL, GgufBytes, key, uint_key
 

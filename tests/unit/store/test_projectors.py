@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from jan_serve.errors import InvalidModel
+from jan_serve.resources import builtin_model
 from jan_serve.store import projectors
-from jan_serve.store.projectors import is_projector_name, projectors_for
+from jan_serve.store.index import STATE_FOLDER
+from jan_serve.store.projectors import ProjectorFaults, is_projector_name, projectors_for, read_projector
+from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector
 
 FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
     "one model": (
@@ -73,3 +80,74 @@ def test_a_folder_of_many_models_is_read_once(monkeypatch: pytest.MonkeyPatch) -
     of = projectors.projectors_among([*models, "mmproj-model-7-f16.gguf"])
     assert [model for model in models if of(model)] == ["model-7-Q8_0.gguf"]
     assert len(read) <= 2 * len(models) + 1
+
+
+@pytest.mark.parametrize("kind", ["mlp", "gemma3", "qwen2vl_merger"])
+def test_a_projector_says_what_it_reads_and_whom_it_fits(kind: ProjectorKind, tmp_path: Path) -> None:
+    path = tmp_path / "mmproj.gguf"
+    write_tiny_projector(path, kind, n_embd=96)
+    found = read_projector(path)
+    assert (found.senses, found.width) == (("vision",), 96)
+    assert found.fits(96)
+    assert not found.fits(192)
+    assert found.file_bytes == path.stat().st_size < found.memory_bytes
+
+
+def test_other_files_are_no_projectors(tmp_path: Path) -> None:
+    model = builtin_model()
+    assert model is not None
+    with pytest.raises(InvalidModel, match=r"jan-tiny.gguf is no multimodal projector"):
+        read_projector(model)
+    broken = tmp_path / "mmproj.gguf"
+    broken.write_bytes(b"GGUF")
+    with pytest.raises(InvalidModel):
+        read_projector(broken)
+
+
+@pytest.fixture
+def projector(tmp_path: Path) -> Path:
+    path = tmp_path / "mmproj-a.gguf"
+    path.write_bytes(b"GGUF")
+    return path
+
+
+def test_a_fault_is_known_to_other_processes_until_a_load_works(tmp_path: Path, projector: Path) -> None:
+    mine, other = ProjectorFaults(tmp_path), ProjectorFaults(tmp_path)
+    assert other.reason(projector) == ""
+    mine.note(projector, "damaged")
+    assert (mine.reason(projector), other.reason(projector)) == ("damaged", "damaged")
+    assert other.reason(projector.with_name("mmproj-b.gguf")) == ""
+    other.note(projector, "")
+    assert (mine.reason(projector), other.reason(projector)) == ("", "")
+
+
+def test_another_file_has_no_fault(tmp_path: Path, projector: Path) -> None:
+    faults = ProjectorFaults(tmp_path)
+    faults.note(projector, "damaged")
+    os.utime(projector, ns=(1, 1))
+    assert faults.reason(projector) == ""
+    projector.unlink()
+    assert faults.reason(projector) == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 1}', b"\xff"])
+def test_a_damaged_record_says_nothing(tmp_path: Path, projector: Path, content: bytes) -> None:
+    folder = tmp_path / STATE_FOLDER
+    folder.mkdir()
+    (folder / "projector-faults.json").write_bytes(content)
+    faults = ProjectorFaults(tmp_path)
+    assert faults.reason(projector) == ""
+    faults.note(projector, "damaged")
+    assert ProjectorFaults(tmp_path).reason(projector) == "damaged"
+
+
+def test_without_write_access_this_process_knows(tmp_path: Path, projector: Path) -> None:
+    (tmp_path / STATE_FOLDER).write_bytes(b"a file where the folder would be")
+    faults = ProjectorFaults(tmp_path)
+    faults.note(projector, "damaged")
+    assert faults.reason(projector) == "damaged"
+
+
+def test_a_load_that_works_writes_nothing(tmp_path: Path, projector: Path) -> None:
+    ProjectorFaults(tmp_path).note(projector, "")
+    assert not (tmp_path / STATE_FOLDER).exists()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import InvalidRequest
-from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
 from jan_serve.store.remove import is_own_file, remove_model
 from jan_serve.store.resolve import ModelResolver
 

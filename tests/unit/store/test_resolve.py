@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
-from jan_serve.store.configured_names import ConfiguredNames
 from jan_serve.store.default_model import LastModel
 from jan_serve.store.index import STATE_FOLDER, ModelIndex
+from jan_serve.store.model_names import ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key
 

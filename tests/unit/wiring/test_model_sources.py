@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.config import load_settings, model_book
+from jan_serve.config import load_settings, model_tables
 from jan_serve.errors import InvalidModel, SettingsError
-from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.generation.profiles import TemplateOverride
 from jan_serve.ipc.messages import AdapterFile
-from jan_serve.store.files.file_stamp import file_stamp
+from jan_serve.store.files.small_files import file_stamp
 from jan_serve.supervisor.models.source_resolver import Retention
-from jan_serve.wiring import template_files
+from jan_serve.wiring import user_files
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
 from models.recipe.lora_file import llama_shapes, write_lora
@@ -111,7 +111,7 @@ def test_many_models_cost_one_look_at_the_configuration(
         looked_at.append(path)
         return file_stamp(path)
 
-    for module in (model_book, template_files):
+    for module in (model_tables, user_files):
         monkeypatch.setattr(module, "file_stamp", watch)
     profile_of = sources.profiles()
     for _ in range(100):

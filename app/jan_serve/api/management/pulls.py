@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from jan_serve.api.management import wire
-from jan_serve.api.management.scoped_task import running
 from jan_serve.errors import JanServeError
 from jan_serve.store.index import ModelRecord
 from jan_serve.store.library import ModelLibrary
 
 if TYPE_CHECKING:
-    # Loaded with the first pull: the HTTP client takes a while.
     from jan_serve.store.hub.pull import PullPlan
+
+T = TypeVar("T")
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
+    """Run a coroutine as a task; the end of the block cancels it and waits for its clean-up."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.management import Management, wire
-from jan_serve.api.management.listing import model_list
-from jan_serve.api.management.model_events import Event, all_events, load_events
+from jan_serve.api.management.listing import Event, all_events, load_events, model_list
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
 from jan_serve.dialects.shared.keep_alive import keep_alive_s

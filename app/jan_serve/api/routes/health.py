@@ -9,9 +9,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from jan_serve.dialects.control_plane import ControlPlane
 from jan_serve.dialects.health import Health
-from jan_serve.dialects.served_models import ServedModels
+from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.http.metrics import Metrics, page_headers
 from jan_serve.http.replies import json_reply
 

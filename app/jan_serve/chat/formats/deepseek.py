@@ -1,4 +1,5 @@
-"""DeepSeek R1 (and its distillates), V3 and V3.1: name and JSON arguments between markers with full-width bars.
+"""DeepSeek R1 (and its distillates), V3 and V3.1 write name and JSON arguments between markers with full-width bars;
+V3.2 and V4 write elements whose names begin with DSML between such bars, where `string="true"` marks text.
 
 Source: the models' chat templates. R1 and V3 write `function` before the name, and the JSON in a code block.
 """
@@ -7,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.call_layout import CallLayout, Slot, TaggedArguments
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
-from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
+from jan_serve.chat.parsers.json_calls import BareNameCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
+from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 BAR: Final = "\N{FULLWIDTH VERTICAL LINE}"
 ALL_OPEN = f"<{BAR}tool▁calls▁begin{BAR}>"
@@ -61,3 +63,47 @@ DEEPSEEK_R1 = ChatFormat(
     thought=_THOUGHT,
     special_tokens=_TOKENS,
 )
+
+
+MARK = f"{BAR}DSML{BAR}"
+
+
+def _dsml(name: str, element: str, none_of: tuple[str, ...]) -> ChatFormat:
+    opening, closing = f"<{MARK}{element}>", f"</{MARK}{element}>"
+    calls = TaggedCalls(
+        call_opens=(f'<{MARK}invoke name="',),
+        name_end=">",
+        argument_open=f'<{MARK}parameter name="',
+        key_end='"',
+        value_open=">",
+        value_close=f"</{MARK}parameter>",
+        call_close=f"</{MARK}invoke>",
+        closers=(closing,),
+    )
+    argument = (
+        f'<{MARK}parameter name="',
+        Slot.KEY,
+        '" string="',
+        Slot.IS_STRING,
+        '">',
+        Slot.VALUE,
+        f"</{MARK}parameter>\n",
+    )
+    return ChatFormat(
+        name=name,
+        signature=Signature(all_of=("DSML", element), none_of=none_of),
+        parse=marker_parser(calls, opening),
+        calls=CallLayout(
+            opening=opening + "\n",
+            call=(f'<{MARK}invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, f"</{MARK}invoke>\n"),
+            closing=closing,
+            arguments=TaggedArguments(argument=argument),
+            triggers=(opening,),
+        ),
+        thought=Thought(ends=(opening,)),
+        special_tokens=(MARK, "<think>", "</think>"),
+    )
+
+
+DEEPSEEK_V3_2 = _dsml("deepseek-v3.2", "function_calls", none_of=())
+DEEPSEEK_V4 = _dsml("deepseek-v4", "tool_calls", none_of=("function_calls>",))

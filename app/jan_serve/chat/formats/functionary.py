@@ -11,7 +11,7 @@ from typing import Final
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature
 from jan_serve.chat.json_stream import copy_json
-from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
+from jan_serve.chat.parsers.json_calls import BareNameCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
 from jan_serve.chat.text_stream import Steps
 from jan_serve.text.markers import marker_set

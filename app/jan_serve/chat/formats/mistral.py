@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, IdStyle, Signature, Thought
-from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
-from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.json_calls import BareNameCalls, JsonCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
 
 CALLS = "[TOOL_CALLS]"

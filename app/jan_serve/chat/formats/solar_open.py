@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
-from jan_serve.chat.parsers.bare_name_calls import BareNameCalls
+from jan_serve.chat.parsers.json_calls import BareNameCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
 
 OPEN = "<|tool_call:begin|>"

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.cli.chat.answer_format import AnswerFormat
+from jan_serve.cli.chat.request_options import AnswerFormat
 from jan_serve.cli.errors import WRONG_USE, CommandError
 
 Message = dict[str, Any]

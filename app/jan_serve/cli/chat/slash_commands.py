@@ -10,17 +10,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from jan_serve.cli.chat.answer_format import read_format
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.image_url import image_url
-from jan_serve.cli.chat.parameters import PARAMETERS, parameter
-from jan_serve.cli.client.base_model import note_base_model
-from jan_serve.cli.client.load_progress import ready_model
+from jan_serve.cli.chat.request_options import PARAMETERS, image_url, parameter, read_format
+from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file
 from jan_serve.cli.output import Output
-from jan_serve.store.files.atomic_file import private_opener
+from jan_serve.store.files.small_files import private_opener
 from jan_serve.store.paths import user_path
 
 

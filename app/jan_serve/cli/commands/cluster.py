@@ -15,18 +15,16 @@ from pydantic import SecretStr
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.nodes import print_nodes
 from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
-from jan_serve.cli.options import JsonOption
+from jan_serve.cli.options import JsonOption, load_settings, setting_options
 from jan_serve.cli.output import Output
-from jan_serve.cli.settings import load_settings, setting_options
 from jan_serve.cluster import head as ray_head
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, read_cluster_file
-from jan_serve.cluster.machines import Machine, capacity
+from jan_serve.cluster.head import ClusterRecord, forget_record, read_record, record_file, write_record
+from jan_serve.cluster.machines import Machine, capacity, differences, versions_here
 from jan_serve.cluster.ray_serve import ClusterFailed
-from jan_serve.cluster.record import ClusterRecord, forget_record, read_record, record_file, write_record
 from jan_serve.cluster.replica import NoWay, listening_host, server_settings
-from jan_serve.cluster.versions import differences, versions_here
-from jan_serve.config.error_text import near_key
+from jan_serve.config.fields import near_key
 from jan_serve.config.server_url import ServerAddress, checked_url
 from jan_serve.errors import SettingsError
 from jan_serve.store.paths import default_data_dir, user_path

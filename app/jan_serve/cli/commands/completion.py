@@ -59,7 +59,7 @@ def enable_completion() -> None:
 
 def complete_model(incomplete: str) -> list[str]:
     """Names of local models; none after an error, which completion cannot show."""
-    from jan_serve.cli.settings import load_settings  # slow, and many commands import this module
+    from jan_serve.cli.options import load_settings  # slow, and many commands import this module
     from jan_serve.wiring.parts import build_resolver
 
     try:
@@ -72,7 +72,7 @@ def complete_model(incomplete: str) -> list[str]:
 
 def complete_catalogue(incomplete: str) -> list[str]:
     from jan_serve.resources import catalogue_file
-    from jan_serve.store.hub.catalogue import Catalogue
+    from jan_serve.store.hub.references import Catalogue
 
     names = [entry.name for entry in Catalogue.read(catalogue_file()).entries()]
     return [name for name in names if name.startswith(incomplete)]

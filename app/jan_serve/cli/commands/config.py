@@ -5,11 +5,10 @@ from __future__ import annotations
 import typer
 
 from jan_serve.cli.errors import CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption
+from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
 from jan_serve.cli.output import Output
-from jan_serve.cli.settings import load_settings
 from jan_serve.config import LoadedSettings
-from jan_serve.config.file_version import migrate
+from jan_serve.config.config_file import migrate
 from jan_serve.config.settings_loader import find_config
 from jan_serve.errors import JanServeError, ModelNotFound, SettingsError
 from jan_serve.wiring.parts import build_resolver

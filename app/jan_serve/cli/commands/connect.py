@@ -5,24 +5,48 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import platformdirs
 import typer
 
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.client.server_facts import read_facts, server_default
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, UrlOption
+from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
-from jan_serve.cli.settings import load_settings
 from jan_serve.config import server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
-from jan_serve.editors.facts import Folders, ServerFacts
-from jan_serve.editors.model_aliases import set_aliases
-from jan_serve.editors.recipe import Change, Recipe
+from jan_serve.core.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.editors.toml_file import set_aliases
+from jan_serve.store.files.small_files import write_atomically
+
+
+def read_facts(
+    client: ServerClient, model: str | None, default: str | None, *, needs_key: bool
+) -> ServerFacts:
+    """model: the one to use; default: the one to use if it can chat. Raises CommandError if no model can chat."""
+    rows = cast(list[dict[str, Any]], client.get("/v1/models")["data"])
+    models = tuple(editor_model(row, MAX_DEFAULT_N_CTX) for row in rows)
+    chats = [each for each in models if each.is_chat]
+    first = next((each for each in chats if each.name == (model or default)), None)
+    if first is None and model is not None:
+        raise CommandError(
+            f"{model}: the server has no chat model with this name.",
+            "`jan-serve ls` lists the models.",
+            WRONG_USE,
+        )
+    if first is None and not chats:
+        raise CommandError("the server has no chat model.", "`jan-serve pull --list` suggests some.")
+    return ServerFacts(url=client.url, needs_key=needs_key, models=models, model=first or chats[0])
+
+
+def server_default(client: ServerClient) -> str | None:
+    """The model of requests that name none. A proxy has none."""
+    name = client.get("/models").get("default")
+    return name if isinstance(name, str) else None
+
 
 _MAX_FILE_BYTES = 4 << 20
 

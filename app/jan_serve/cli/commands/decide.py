@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model, ready_model
+from jan_serve.cli.client.loading import load_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
-from jan_serve.cli.settings import load_settings
 
 
 def decide(

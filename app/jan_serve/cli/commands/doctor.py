@@ -17,11 +17,9 @@ import typer
 
 from jan_serve import __version__
 from jan_serve.cli.errors import FAILED
-from jan_serve.cli.options import ConfigOption, JsonOption
+from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
 from jan_serve.cli.output import Output, size_text
-from jan_serve.cli.server.memory_meter import free_main_memory
-from jan_serve.cli.server.probe import ProbeFailed, probe_engine
-from jan_serve.cli.settings import load_settings
+from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_engine
 from jan_serve.config import LoadedSettings, Settings
 from jan_serve.errors import JanServeError
 from jan_serve.store.self_checks import SelfChecks

@@ -117,7 +117,7 @@ def _text(source: str) -> str:
 
 
 def _check(found: Enforced, text: str, output: Output) -> None:
-    from jan_serve.constraint.check import leaves_at
+    from jan_serve.constraint.explain import leaves_at
 
     at = leaves_at(found, text)
     if at is None:

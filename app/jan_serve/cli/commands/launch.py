@@ -13,18 +13,17 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.client.server_facts import read_facts, server_default
 from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.connect import read_facts, server_default
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, UrlOption
+from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
-from jan_serve.cli.settings import load_settings
 from jan_serve.config import LoadedSettings
-from jan_serve.editors.facts import NO_KEY, Folders, ServerFacts
 from jan_serve.editors.launches import LAUNCHES, Launch
+from jan_serve.editors.recipe import NO_KEY, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
 
 

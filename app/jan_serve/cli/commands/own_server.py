@@ -1,21 +1,41 @@
-"""`jan-serve own-server` (hidden): a server on a free local port for one command; see `client.own_server`."""
+"""`jan-serve own-server` and `cluster-replica` (hidden): servers that end with their standard input.
+
+Other processes of ours start them; see `client.own_server` and `cluster.replica`.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from jan_serve.cli.commands.serve import run_server
-from jan_serve.cli.options import ConfigOption
-from jan_serve.cli.server.end_of_input import stop_at_end_of_input
+from jan_serve.cli.commands.serve import run_server, serve_on
+from jan_serve.cli.options import ConfigOption, load_settings
+from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import listen, url_of
-from jan_serve.cli.settings import load_settings
+from jan_serve.errors import SettingsError
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_resolver
+
+
+def stop_at_end_of_input() -> None:
+    """Let the end of standard input stop this process as SIGTERM does. Returns at once."""
+    threading.Thread(target=_wait, daemon=True).start()
+
+
+def _wait() -> None:
+    sys.stdin.buffer.read()
+    if os.name == "posix":
+        os.kill(os.getpid(), signal.SIGTERM)  # a signal to the process wakes the main thread
+    else:
+        signal.raise_signal(signal.SIGTERM)
 
 
 def own_server(
@@ -45,3 +65,22 @@ def own_server(
         stop_at_end_of_input()
         sources = ModelSources(resolver, settings, book)
         raise typer.Exit(run_server(settings, resolver, sources, sock, preloads=preloads))
+
+
+def cluster_replica() -> None:
+    """Serve with the settings in the first line of standard input, until its end. Prints the address."""
+    settings = _settings(sys.stdin.buffer.readline())
+    with listen(settings.pop("host", "127.0.0.1"), 0) as sock:
+        host, port = sock.getsockname()[:2]
+        loaded = load_settings({**settings, "host": host, "port": port})
+        sys.stdout.write(url_of(sock) + "\n")
+        sys.stdout.flush()
+        stop_at_end_of_input()
+        raise typer.Exit(serve_on(loaded, Output(), sock))
+
+
+def _settings(line: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"standard input: no settings ({error})") from None

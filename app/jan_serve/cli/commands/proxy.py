@@ -53,7 +53,7 @@ from jan_serve.proxy.settings import ProxySettings
 from jan_serve.store.paths import default_data_dir
 
 if TYPE_CHECKING:
-    from jan_serve.proxy.upstream.networks import Network
+    from jan_serve.proxy.upstream.node_address import Network
 
 
 _PROTOCOLS: Final = {MigrationProtocol.RDMA: 2, MigrationProtocol.NVLINK: 3}

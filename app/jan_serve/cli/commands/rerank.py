@@ -6,14 +6,13 @@ from typing import Annotated, Final
 
 import typer
 
-from jan_serve.cli.client.load_progress import ready_model
+from jan_serve.cli.client.loading import ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
-from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, on_terminal, shortened
-from jan_serve.cli.settings import load_settings
 
 _BATCH: Final = 256
 """Documents per request: limits the work that an interrupted command loses."""

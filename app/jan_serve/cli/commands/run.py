@@ -9,25 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.chat.answer_display import AnswerDisplay
-from jan_serve.cli.chat.answer_format import read_format
-from jan_serve.cli.chat.chat_answer import ChatAnswer, ask
+from jan_serve.cli.chat.chat_answer import AnswerDisplay, ChatAnswer, ask
 from jan_serve.cli.chat.conversation import Conversation
-from jan_serve.cli.chat.image_url import image_url
-from jan_serve.cli.chat.parameters import assignments
+from jan_serve.cli.chat.request_options import assignments, image_url, read_format
 from jan_serve.cli.chat.session import chat
 from jan_serve.cli.chat.slash_commands import ChatSession, model_names
-from jan_serve.cli.client.base_model import note_base_model
-from jan_serve.cli.client.load_progress import ready_model
+from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.pulling import pulled_on_request
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
-from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption
+from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, on_terminal
-from jan_serve.cli.settings import load_settings
 from jan_serve.store.paths import user_path
 
 

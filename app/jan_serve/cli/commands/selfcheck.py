@@ -14,11 +14,9 @@ from jan_serve import __version__
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption
+from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
 from jan_serve.cli.output import Output, size_text
-from jan_serve.cli.server.memory_meter import free_main_memory
-from jan_serve.cli.server.probe import ProbeFailed, probe_engine
-from jan_serve.cli.settings import load_settings
+from jan_serve.cli.server.hardware import ProbeFailed, free_main_memory, probe_engine
 from jan_serve.config import LoadedSettings
 from jan_serve.core.self_check import SelfCheck, worse
 from jan_serve.resources import builtin_model

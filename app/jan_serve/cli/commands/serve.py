@@ -16,22 +16,19 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.options import with_setting_flags
 from jan_serve.cli.output import Output
 from jan_serve.cli.server import head_start
+from jan_serve.cli.server.hardware import ProbeFailed, device_names, free_memory, is_cpu_only, probe_engine
 from jan_serve.cli.server.listen import AlreadyServing, listen, listen_also, url_of
-from jan_serve.cli.server.memory_meter import free_memory, is_cpu_only
-from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
 from jan_serve.config import LoadedSettings, ModelBook, Settings
 from jan_serve.config.settings_loader import find_config
 from jan_serve.daemon.activation import WrongSocket, inherited_socket
-from jan_serve.daemon.idle_stop import IdleStop
-from jan_serve.daemon.notify import systemd_notifier
+from jan_serve.daemon.observer import IdleStop, systemd_notifier
 from jan_serve.errors import ModelNotFound, SettingsError
-from jan_serve.helpers.compiling import COMPILING
-from jan_serve.helpers.media import DECODING
+from jan_serve.helpers.kinds import COMPILING, DECODING
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.logs.log_file import LogFileHandler, LogFileUnavailable, open_log_file
 from jan_serve.logs.log_lines import configure_logging
 from jan_serve.quick_imports import quick_imports
-from jan_serve.store.model_entry import DefaultModel
+from jan_serve.store.index import DefaultModel
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.wiring.model_sources import ModelSources
 from jan_serve.wiring.parts import build_library, build_manager, build_resolver
@@ -39,7 +36,7 @@ from jan_serve.wiring.server_parts import ServerParts
 
 if TYPE_CHECKING:
     from jan_serve.daemon.observer import ServerObserver
-    from jan_serve.membership.registration import Membership
+    from jan_serve.membership.member import Membership
 
 
 def serve(loaded: LoadedSettings) -> int:
@@ -151,8 +148,7 @@ def _resolver(loaded: LoadedSettings, settings: Settings, book: ModelBook) -> Mo
 
 
 def _membership(settings: Settings, port: int) -> Membership:
-    from jan_serve.membership.member import node_url
-    from jan_serve.membership.registration import Membership
+    from jan_serve.membership.member import Membership, node_url
 
     assert settings.proxy_url is not None
     path = "" if settings.role == "hybrid" else "/lmdeploy"

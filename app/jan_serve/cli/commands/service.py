@@ -15,6 +15,7 @@ import typer
 
 from jan_serve import __version__
 from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.commands.logs import follow_lines, last_lines
 from jan_serve.cli.commands.selfcheck import run_check
 from jan_serve.cli.commands.service_run import run
 from jan_serve.cli.errors import WRONG_USE, CommandError
@@ -22,7 +23,6 @@ from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
-from jan_serve.cli.tail import follow_lines, last_lines
 from jan_serve.config import LoadedSettings, server_address
 from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
 from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, ServiceState, Start

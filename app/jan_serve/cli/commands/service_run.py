@@ -12,14 +12,13 @@ import typer
 
 from jan_serve.cli.commands.serve import from_manager, serve_on
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption
+from jan_serve.cli.options import ConfigOption, load_settings
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import AlreadyServing
-from jan_serve.cli.settings import load_settings
 from jan_serve.config import LoadedSettings
 from jan_serve.daemon.launchd import SOCKET_KEY
-from jan_serve.daemon.win_service import host_service
-from jan_serve.store.files.atomic_file import private_folder, private_opener
+from jan_serve.daemon.windows import host_service
+from jan_serve.store.files.small_files import private_folder, private_opener
 from jan_serve.store.paths import default_data_dir
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
-from jan_serve.cli.settings import load_settings
+from jan_serve.cli.options import load_settings
 from jan_serve.config import LoadedSettings
 from jan_serve.daemon import launchd, systemd
 from jan_serve.daemon.launchd import Launchd

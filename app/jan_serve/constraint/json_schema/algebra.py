@@ -20,12 +20,12 @@ from jan_serve.constraint.json_schema.ir import (
     Conj,
     NameRule,
     ObjectSpec,
+    Terms,
     TypeSets,
 )
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS, VALUE_KEYWORDS
 from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.constraint.json_schema.strings import NO_STRING, OneOfStrings
-from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.constraint.limits import MAX_SPECS, spend
 from jan_serve.errors import GrammarTooComplex
 

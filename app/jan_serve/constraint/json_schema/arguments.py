@@ -28,8 +28,6 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.document import Document
-from jan_serve.constraint.json_schema.emit import ValueEmitter
-from jan_serve.constraint.json_schema.emit_bare_keys import BareKeyEmitter, is_bare
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, plain_members
 from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
 from jan_serve.constraint.json_schema.expand import Expander
@@ -43,10 +41,11 @@ from jan_serve.constraint.json_schema.ir import (
 )
 from jan_serve.constraint.json_schema.numbers import NumberSpec, intersect
 from jan_serve.constraint.json_schema.strings import NO_STRING, StringSet
+from jan_serve.constraint.json_schema.translate import BareKeyEmitter, ValueEmitter, is_bare
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.text_form import PlainText
 from jan_serve.constraint.transform import prune
-from jan_serve.constraint.translated import Translated
+from jan_serve.constraint.translation import Translated
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import UnsupportedSchema
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import numbers, strings
-from jan_serve.constraint.json_schema.document import Document, Node
+from jan_serve.constraint.json_schema.document import Document, Node, as_array, as_object
 from jan_serve.constraint.json_schema.formats import FORMATS
 from jan_serve.constraint.json_schema.ir import (
     ANY_ARRAY,
@@ -27,9 +27,9 @@ from jan_serve.constraint.json_schema.ir import (
     Contains,
     NameRule,
     ObjectSpec,
+    Terms,
     TypeSets,
 )
-from jan_serve.constraint.json_schema.json_value import as_array, as_object
 from jan_serve.constraint.json_schema.keywords import (
     ARRAY_KEYWORDS,
     NUMBER_KEYWORDS,
@@ -39,7 +39,6 @@ from jan_serve.constraint.json_schema.keywords import (
 )
 from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING, StringSet
-from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.constraint.limits import MAX_COUNT
 from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
 

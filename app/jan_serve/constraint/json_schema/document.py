@@ -1,16 +1,16 @@
-"""One schema document: its subschemas as interned nodes, and references between them.
+"""A document holds one schema: its subschemas as interned nodes, and references between them.
 
-Nothing is fetched and no file is opened: a reference that leaves the document is refused.
+Nothing is fetched and no file is opened: a reference that leaves the document is refused, unless the other document
+is there already and is put into the schema first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
-from jan_serve.constraint.json_schema.json_value import as_array, as_object, kind_of, mentioned
 from jan_serve.constraint.json_schema.keywords import (
     ASSERTIONS,
     DROPPED,
@@ -26,6 +26,49 @@ from jan_serve.constraint.json_schema.keywords import (
 )
 from jan_serve.constraint.limits import MAX_SCHEMA_DEPTH
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
+
+
+def as_object(value: Any) -> dict[str, Any] | None:
+    """The value where it is a JSON object."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def as_array(value: Any) -> list[Any] | None:
+    """The value where it is a JSON array."""
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def kind_of(value: Any) -> str:
+    """The value's type, as messages name it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    names: tuple[tuple[type, str], ...] = (
+        (str, "a string"),
+        (int, "a number"),
+        (float, "a number"),
+        (list, "an array"),
+        (dict, "an object"),
+    )
+    return next((name for kind, name in names if isinstance(value, kind)), "not a JSON value")
+
+
+def mentioned(value: Any, names: frozenset[str]) -> set[str]:
+    """Those of the names that some object at any depth has a member of."""
+    found: set[str] = set()
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if type(value) is dict:
+            members = cast("dict[str, Any]", value)
+            if not names.isdisjoint(members):
+                found.update(names.intersection(members))
+            todo += members.values()
+        elif type(value) is list:
+            todo += cast("list[Any]", value)
+    return found
+
 
 _RECURSIVE: Final = ""
 """Stands for `$recursiveAnchor` among the dynamic anchors, none of which is empty."""
@@ -305,3 +348,49 @@ def _check_depth(schema: Any) -> None:
         if not level:
             return
     raise InvalidSchema("", f"nested deeper than {MAX_SCHEMA_DEPTH} levels")
+
+
+def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
+    """The schema with those of the documents that it needs, in its `$defs`; the schema itself where it needs none.
+
+    documents: schemas by URI. One of another draft than the schema's is not used. What is wrong with a schema is left
+    to its translation.
+    """
+    members = as_object(schema)
+    if members is None:
+        return schema
+    added: dict[str, Any] = {}
+    try:
+        while True:
+            document = Document(_with(members, added))
+            found = [uri for uri in document.outside() if uri in documents and uri not in added]
+            usable = {
+                uri: _named(uri, documents[uri], document)
+                for uri in found
+                if declared_draft((as_object(documents[uri]) or {}).get("$schema")) in (None, document.draft)
+            }
+            if not usable:
+                return _with(members, added)
+            added |= usable
+    except (InvalidSchema, UnsupportedSchema):
+        return schema
+
+
+def _with(members: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    if not added:
+        return members
+    keyword = "$defs" if "$defs" in members or "definitions" not in members else "definitions"
+    own = as_object(members.get(keyword, {}))
+    if own is None:
+        raise InvalidSchema(f"/{keyword}", "must be an object")
+    return {**members, keyword: {**own, **{f"document {uri}": document for uri, document in added.items()}}}
+
+
+def _named(uri: str, schema: Any, document: Document) -> Any:
+    """The schema with `uri` as its identifier; where it has another one, a reference to it."""
+    members = as_object(schema)
+    if members is None:
+        return {document.id_key: uri, "allOf": [schema]}
+    if document.base_of(schema, uri) == uri:
+        return {**members, document.id_key: uri}
+    return {document.id_key: uri, "allOf": [members]}

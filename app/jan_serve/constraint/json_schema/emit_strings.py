@@ -25,7 +25,7 @@ from jan_serve.constraint.ast import (
 from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema import strings
-from jan_serve.constraint.json_schema.bounded_uri import bounded_uri
+from jan_serve.constraint.json_schema.long_strings import bounded_uri
 from jan_serve.constraint.json_schema.strings import (
     ANY_STRING,
     AllOf,
@@ -38,9 +38,8 @@ from jan_serve.constraint.json_schema.strings import (
     StringSet,
 )
 from jan_serve.constraint.regex.ast import ANYTHING, Alternation, Concat, Loop, Regex
-from jan_serve.constraint.regex.flat import Piece, flat_pieces, pieces_expr
 from jan_serve.constraint.regex.language import parts_of, search_regex
-from jan_serve.constraint.regex.structure import structure_expr
+from jan_serve.constraint.regex.translate import Piece, flat_pieces, pieces_expr, structure_expr
 from jan_serve.constraint.text_form import JsonText, PlainText, TextForm
 from jan_serve.constraint.trial import can_be_followed
 from jan_serve.constraint.word_trie import words_expr

@@ -38,8 +38,8 @@ from jan_serve.constraint.json_schema.ir import (
 from jan_serve.constraint.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.constraint.json_schema.numbers import NumberSpec
 from jan_serve.constraint.json_schema.strings import StringSet
-from jan_serve.constraint.mode import Mode
 from jan_serve.constraint.text_form import JsonText, OneSpelling, PlainText
+from jan_serve.constraint.translation import Mode
 from jan_serve.constraint.word_trie import OtherWords
 from jan_serve.core.constraint import Whitespace
 from jan_serve.core.uniqueness import ItemTexts

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
 from jan_serve.constraint.json_schema.assertions import Assertions
-from jan_serve.constraint.json_schema.document import Document, Node, Term
+from jan_serve.constraint.json_schema.document import Document, Node, Term, as_array, as_object
 from jan_serve.constraint.json_schema.ir import (
     ANY_VALUE,
     NO_VALUE,
@@ -22,14 +22,13 @@ from jan_serve.constraint.json_schema.ir import (
     Conj,
     NameRule,
     ObjectSpec,
+    Terms,
     TypeSets,
     placed,
 )
-from jan_serve.constraint.json_schema.json_value import as_array, as_object
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES, UNEVALUATED
 from jan_serve.constraint.json_schema.negation import Negation
 from jan_serve.constraint.json_schema.strings import ANY_STRING
-from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.constraint.json_schema.unevaluated import Unevaluated, unseen
 from jan_serve.constraint.limits import MAX_IN_PLACE_DEPTH, spend
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema

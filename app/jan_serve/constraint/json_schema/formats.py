@@ -1,17 +1,62 @@
 """The string formats, as ECMA-262 patterns that match the whole value.
 
 Sources: RFC 3339 (date, time, date-time; duration: appendix A), RFC 5321 (email, without quoted local parts and
-address literals), RFC 1123 (hostname), RFC 2673 and 4291 (ipv4, ipv6), RFC 3986 (uri), RFC 4122 (uuid),
-RFC 6901 (json-pointer). A format that is not listed is an annotation, as the JSON Schema core says.
+address literals), RFC 1123 (hostname), RFC 2673 and 4291 (ipv4, ipv6), RFC 3986 (uri), RFC 4122 (uuid), RFC 6901
+(json-pointer). A format that is not listed is an annotation, as the JSON Schema core says.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
-from jan_serve.constraint.json_schema.format_regex import regex_language
-from jan_serve.constraint.regex.ast import Regex
+from jan_serve.constraint.regex.ast import EPSILON, Loop, Regex, alternation, concat
 from jan_serve.constraint.regex.language import full_regex
+from jan_serve.constraint.regex.parse import parse_regex
+
+_HEX: Final = "[0-9A-Fa-f]"
+_CATEGORY: Final = "L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|C[cfnos]?"
+_PROPERTY: Final = f"(?:gc=)?(?:{_CATEGORY})"
+_CODES: Final = (
+    f"[dDwWsStnrvf^$\\\\.*+?()[\\]{{}}|/]|c[A-Za-z]|x{_HEX}{{2}}|u{_HEX}{{4}}"
+    f"|u\\{{(?:{_HEX}{{1,5}}|10{_HEX}{{4}})\\}}|[pP]\\{{(?:{_PROPERTY})\\}}"
+)
+_LITERAL: Final = "[^\\u0000-\\u001f^$\\\\.*+?()[\\]{}|]"
+_ANCHOR: Final = "[\\^$]|\\\\[bB]"
+_NAME: Final = "[A-Za-z_$][A-Za-z0-9_$]*"
+
+
+def _ordered(alphabet: str, separator: str) -> str:
+    """Two characters of the alphabet, the second not before the first, with a separator between them."""
+    last = alphabet[-1]
+    return "|".join(f"{c}{separator}[{c}-{last}]" for c in alphabet)
+
+
+def regex_language() -> Regex:
+    """An expression whose words are valid expressions."""
+    alphabets = ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    ranges = "|".join([*(_ordered(alphabet, "-") for alphabet in alphabets), "[ !]-[/-@A-Z_a-z{-~]"])
+    member = f"(?:{ranges}|\\\\(?:{_CODES}|[b-])|[^\\u0000-\\u001f\\\\\\]-])"
+    # A dash stands for itself at the ends only: elsewhere it could make a range of what is not in order.
+    character_class = f"\\[\\^?-?{member}*-?\\]"
+    ordered = f"{_ordered('0123456789', ',')}|[0-9],[1-9][0-9]{{1,2}}|[0-9]{{2}},[1-9][0-9]{{2}}"
+    quantifier = f"(?:(?:[*+?]|\\{{(?:[0-9]{{1,3}},?|{ordered})\\}})\\??)?"
+    piece = parse_regex(f"{_ANCHOR}|\\||(?:{_LITERAL}|\\\\(?:{_CODES})|\\.|{character_class}){quantifier}")
+    group, look, named = (
+        parse_regex("\\((?:\\?:)?"),
+        parse_regex("\\(\\?<?[=!]"),
+        parse_regex(f"\\(\\?<{_NAME}>"),
+    )
+    close, repeated = parse_regex("\\)"), parse_regex(f"\\){quantifier}")
+
+    def any_of(*parts: Regex) -> Regex:
+        return Loop(alternation([piece, *parts]), 0, None)
+
+    inner = any_of(concat([group, any_of(), repeated]))
+    outer = any_of(concat([group, inner, repeated]), concat([look, any_of(), close]))
+    with_name = concat([named, any_of(), repeated, inner])
+    return concat([outer, alternation([EPSILON, with_name])])
+
 
 _YEAR = "[0-9]{4}"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.assertions import Assertions
-from jan_serve.constraint.json_schema.document import Document, Node
+from jan_serve.constraint.json_schema.document import Document, Node, as_array, as_object
 from jan_serve.constraint.json_schema.ir import (
     ANY_BOOLEAN,
     ANY_VALUE,
@@ -23,12 +23,11 @@ from jan_serve.constraint.json_schema.ir import (
     Contains,
     NameRule,
     ObjectSpec,
+    Terms,
     TypeSets,
 )
-from jan_serve.constraint.json_schema.json_value import as_array, as_object
 from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.constraint.json_schema.strings import NO_STRING
-from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.errors import UnsupportedSchema
 
 

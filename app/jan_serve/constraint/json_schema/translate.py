@@ -1,22 +1,110 @@
-"""JSON Schema to grammar: parse, expand, emit, prune, within one budget."""
+"""This module translates a JSON Schema to a grammar.
+
+Its last step writes the rules, with a work list instead of recursion.
+
+In place of JSON it can write bare keys and raw strings between quotes, `{k:1,l:[<|"|>x<|"|>]}`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from jan_serve.constraint.json_schema.document import Document
-from jan_serve.constraint.json_schema.emit import ValueEmitter
+from jan_serve.constraint.ast import Expr, Grammar, Literal, RuleRef, Special, Terminal, choice, sequence
+from jan_serve.constraint.json_schema import strings
+from jan_serve.constraint.json_schema.document import Document, as_object
+from jan_serve.constraint.json_schema.emit_arrays import array_expr
+from jan_serve.constraint.json_schema.emit_objects import object_expr
+from jan_serve.constraint.json_schema.emit_strings import RawStop, raw_text, text_until
+from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.expand import Expander
-from jan_serve.constraint.json_schema.ir import TRUE, placed
-from jan_serve.constraint.json_schema.json_value import as_object
+from jan_serve.constraint.json_schema.ir import (
+    ANY_BOOLEAN,
+    ANY_VALUE,
+    FALSE_ONLY,
+    TRUE,
+    Conj,
+    TypeSets,
+    placed,
+)
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
-from jan_serve.constraint.json_schema.unique_locations import uniqueness_of
+from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.constraint.json_schema.unique_items import uniqueness_of
 from jan_serve.constraint.limits import budget
-from jan_serve.constraint.mode import Mode
 from jan_serve.constraint.transform import prune
-from jan_serve.constraint.translated import Translated
+from jan_serve.constraint.translation import Mode, Translated
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import UnsupportedSchema
+
+
+class ValueEmitter(Emitter):
+    """Rules for one schema. `value` may be called at any time; `grammar` writes all requested rules."""
+
+    def __init__(self, expander: Expander, *, whitespace: Whitespace, mode: Mode = Mode.ALONE) -> None:
+        super().__init__(expander, whitespace=whitespace, mode=mode)
+        self._names: dict[Conj, Expr] = {}
+        self._todo: list[tuple[str, str, Conj, TypeSets]] = []
+
+    def grammar(self, conj: Conj) -> Grammar:
+        """The grammar of one conjunction."""
+        sets = self.expander.expand(conj)
+        whole = "root"
+        if self._whitespace is Whitespace.CONSISTENT and (sets.array or sets.object):
+            whole = self.rules.reserve("whole")
+            self.rules.fill("root", self.laid_out(RuleRef(whole)))
+        self._names[conj] = RuleRef(whole)
+        self._todo.append((whole, "root", conj, sets))
+        return self._finished()
+
+    def grammar_of(self, root: Expr) -> Grammar:
+        """The grammar of an expression that was made with this emitter."""
+        self.rules.fill("root", root)
+        return self._finished()
+
+    def _finished(self) -> Grammar:
+        while self._todo:
+            name, hint, conj, own = self._todo.pop()
+            with placed(conj):
+                self.rules.fill(name, self.alternatives(own, hint))
+        return self.rules.grammar("root")
+
+    def value(self, conj: Conj, hint: str) -> Expr:
+        known = self._names.get(conj)
+        if known is not None:
+            return known
+        sets = self.expander.expand(conj)
+        if sets is ANY_VALUE:
+            expr: Expr = self.shared("value")
+        elif not sets.array and not sets.object:
+            with placed(conj):
+                expr = self.alternatives(sets, hint)
+        else:
+            name = self.rules.reserve(hint)
+            expr = RuleRef(name)
+            self._todo.append((name, hint, conj, sets))
+        self._names[conj] = expr
+        return expr
+
+    def alternatives(self, sets: TypeSets, hint: str) -> Expr:
+        if sets is ANY_VALUE:
+            return self.shared("value")
+        options: list[Expr] = []
+        options += [object_expr(self, spec, hint) for spec in sets.object]
+        options += [array_expr(self, spec, hint) for spec in sets.array]
+        if sets.string != strings.NO_STRING:
+            options.append(self.string(sets.string, hint))
+        options += [self.number(spec, hint) for spec in sets.number]
+        if sets.boolean == ANY_BOOLEAN:
+            options.append(self.shared("boolean"))
+        elif sets.boolean:
+            options.append(Terminal(Literal("false" if sets.boolean == FALSE_ONLY else "true")))
+        if sets.null:
+            options.append(Terminal(Literal("null")))
+        return choice(options)
+
+    def any_container(self, name: str) -> Expr:
+        if name == "object":
+            return object_expr(self, ANY_VALUE.object[0], name)
+        return array_expr(self, ANY_VALUE.array[0], name)
 
 
 def translate(schema: Any, *, whitespace: Whitespace, mode: Mode) -> Translated:
@@ -40,3 +128,47 @@ def _culprit(schema: Any) -> str:
     if members is None:
         return "false"
     return next((keyword for keyword in members if keyword in ASSERTIONS), "schema")
+
+
+_BARE: Final = strings.Pattern(r"""^[^\s\u0000-\u0020\u007f-\u00a0,:\[\](){}'"<]+$""")
+
+
+def is_bare(name: str) -> bool:
+    """Whether a name is read as one without quotes around it."""
+    return strings.contains(_BARE, name)
+
+
+class BareKeyEmitter(ValueEmitter):
+    """On one line. A name that does not read as one word stands between quotes."""
+
+    def __init__(self, expander: Expander, *, quote: Expr, stop: str) -> None:
+        """quote: around strings. stop: its text, which no string contains."""
+        super().__init__(expander, whitespace=Whitespace.COMPACT)
+        self._quote = quote
+        self._stop = stop
+
+    def string(self, allowed: StringSet, hint: str) -> Expr:
+        if isinstance(allowed, strings.AnyString):
+            return self.shared("string")
+        return self._quoted(allowed, hint)
+
+    def name(self, allowed: StringSet, hint: str) -> Expr:
+        bare = strings.intersect(allowed, _BARE)
+        return choice([raw_text(bare, self._stop, self.rules, f"{hint}-bare"), self.string(allowed, hint)])
+
+    def name_outside(self, allowed: StringSet, words: tuple[str, ...], hint: str) -> Expr:
+        return self.name(strings.intersect(allowed, strings.complement(strings.OneOfStrings(words))), hint)
+
+    def key(self, name: str) -> Expr:
+        return Literal(name) if is_bare(name) else self._quoted(strings.OneOfStrings((name,)), name)
+
+    def _shared_body(self, name: str) -> Expr:
+        return self._quoted(ANY_STRING, name) if name == "string" else super()._shared_body(name)
+
+    def _quoted(self, allowed: StringSet, hint: str) -> Expr:
+        until = text_until(
+            allowed, RawStop(self._stop, self._stop if isinstance(self._quote, Special) else "")
+        )
+        if until is not None:
+            return sequence([self._quote, until])
+        return sequence([self._quote, raw_text(allowed, self._stop, self.rules, hint), self._quote])

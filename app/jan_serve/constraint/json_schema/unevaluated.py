@@ -10,9 +10,16 @@ from msgspec.structs import replace
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
 from jan_serve.constraint.json_schema.document import Document, Node
-from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, Contains, NameRule, ObjectSpec, TypeSets
+from jan_serve.constraint.json_schema.ir import (
+    ArraySpec,
+    Conj,
+    Contains,
+    NameRule,
+    ObjectSpec,
+    Terms,
+    TypeSets,
+)
 from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING
-from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.errors import UnsupportedSchema
 
 

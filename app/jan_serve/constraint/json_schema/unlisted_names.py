@@ -10,9 +10,8 @@ from jan_serve.constraint.automata.counting import is_endless
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.expand import Expander
-from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec, Terms
 from jan_serve.constraint.json_schema.strings import ANY_STRING, Length, NotIn, OneOfStrings, StringSet
-from jan_serve.constraint.json_schema.terms import Terms
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_NAME_CLASSES: Final = 64

@@ -1,6 +1,12 @@
-"""A model as lists show it, without loading it."""
+"""A ListedModel is a model as lists show it, without loading it; ModelDetails are all that its header says.
+
+A Variant is the same file under its own name, with own instructions and defaults.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -54,3 +60,66 @@ class ListedModel(msgspec.Struct, frozen=True, cache_hash=True):
     problem: str | None
     sha256: str | None = None
     modalities: tuple[str, ...] = ()
+
+
+class VariantMessage(msgspec.Struct, frozen=True):
+    """A turn that precedes every conversation."""
+
+    role: str
+    content: str
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """base: canonical name of the model. created_at: seconds since 1970.
+
+    system: of chats that have no system message. template: Jinja source that replaces the model's. defaults: by fields
+    of SamplingParams and StopConditions. parameters: the same as they were sent, to show. adapter: SHA-256 of its LoRA
+    adapter, an upload that the store keeps. version: of this record.
+    """
+
+    name: str
+    base: str
+    created_at: float
+    system: str | None = None
+    template: str | None = None
+    messages: tuple[VariantMessage, ...] = ()
+    defaults: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    license: str | None = None
+    adapter: str | None = None
+    version: int = 1
+
+
+MetadataValue = str | int | float | bool | Sequence[str | int | float | bool]
+
+
+class TensorFacts(msgspec.Struct, frozen=True):
+    """shape: innermost dimension first. type: ggml's name."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+
+
+class ModelDetails(msgspec.Struct, frozen=True):
+    """metadata: of the GGUF file; empty lists for arrays of more than 256 elements.
+
+    n_ctx: tokens of context that a load gives, as far as that is known before. variant: the one that was asked for.
+    """
+
+    model: ListedModel
+    metadata: Mapping[str, MetadataValue]
+    tensors: tuple[TensorFacts, ...]
+    n_embd: int
+    n_ctx: int
+    variant: Variant | None = None
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """Chat templates by name, as in ModelFacts.chat_templates."""
+        prefix = "tokenizer.chat_template"
+        found: dict[str, str] = {}
+        for key, value in self.metadata.items():
+            if key.startswith(prefix) and isinstance(value, str):
+                found[key[len(prefix) + 1 :] or "default"] = value
+        return found

@@ -1,4 +1,7 @@
-"""A model file that can be loaded, by its canonical name."""
+"""A ModelSource is a model file that can be loaded, by its canonical name, which a request may give a default tag.
+
+A name without a tag stands for `:latest`, as in registries of images. Some clients always send a tag.
+"""
 
 from __future__ import annotations
 
@@ -23,3 +26,15 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     revision: tuple[int, ...] = ()
     adapters: tuple[str, ...] = ()
     projector: str | None = None
+
+
+DEFAULT_TAG: Final = ":latest"
+
+
+def without_default_tag(name: str) -> str:
+    return name[: -len(DEFAULT_TAG)] if has_default_tag(name) else name
+
+
+def has_default_tag(name: str) -> bool:
+    """In any case."""
+    return name.lower().endswith(DEFAULT_TAG)

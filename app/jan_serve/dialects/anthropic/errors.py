@@ -11,7 +11,7 @@ from typing import Final, Literal
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.anthropic.claude_names import names_for
+from jan_serve.dialects.anthropic.claude_clients import names_for
 from jan_serve.errors import ContextLengthExceeded, InvalidModel, ModelNotFound, Unavailable
 from jan_serve.http.errors import Problem
 from jan_serve.http.replies import json_reply

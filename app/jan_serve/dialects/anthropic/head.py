@@ -7,8 +7,7 @@ from typing import Any, Final, cast
 
 from starlette.types import Scope
 
-from jan_serve.dialects.anthropic.billing_line import cut_billing_line
-from jan_serve.dialects.anthropic.claude_names import names_for
+from jan_serve.dialects.anthropic.claude_clients import cut_billing_line, names_for
 from jan_serve.dialects.anthropic.errors import error_body, render_error
 from jan_serve.dialects.head import Head, ModelList, Row, StreamErrors, routes
 from jan_serve.dialects.shared.limits import MAX_PAGE
@@ -39,7 +38,7 @@ def rewrite_head(scope: Scope) -> None:
 
 def _page_of(rows: list[Row], query: Mapping[str, str]) -> object:
     """A page of a list. Raises InvalidRequest."""
-    from jan_serve.dialects.anthropic.models.paging import page  # a server starts without it
+    from jan_serve.dialects.anthropic.model_pages import page  # a server starts without it
 
     limit = query.get("limit", "20")
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MAX_PAGE):

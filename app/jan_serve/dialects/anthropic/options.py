@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from jan_serve.config.flags import setting
+from jan_serve.config.fields import setting
 
 _PANEL: Final = "Anthropic"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from jan_serve.dialects.decisions.limits import MAX_ASKED, MAX_OPTIONS
 from jan_serve.dialects.decisions.wire import (
+    MAX_ASKED,
+    MAX_OPTIONS,
     CalibrateRequest,
     CalibrationExample,
     ChoiceQuestion,
@@ -18,8 +19,7 @@ from jan_serve.dialects.decisions.wire import (
     TypedQuestion,
 )
 from jan_serve.errors import InvalidRequest
-from jan_serve.generation.scoring.calibration import LabelledQuestion
-from jan_serve.generation.scoring.decisions import Option, Question, rendered
+from jan_serve.generation.scoring.decisions import LabelledQuestion, Option, Question, rendered
 
 Value = str | int | float | bool
 

@@ -1,4 +1,7 @@
-"""Wire types of typed decisions. System One's are those of https://docs.typesafe.ai/api, as llama-server has them."""
+"""Wire types of typed decisions, and caps of a request beside the size of its body.
+
+System One's types are those of https://docs.typesafe.ai/api, as llama-server has them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,15 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.decisions.limits import MAX_EXAMPLES, MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
+
+MAX_QUESTIONS: Final = 256
+MAX_OPTIONS: Final = 255
+MAX_ASKED: Final = 1024
+"""Questions of a request, where each option of a question of the type `several` is one."""
+MAX_LEVELS: Final = 10
+MAX_EXAMPLES: Final = 1000
+
 
 _CALIBRATED: Final = "Correct the probabilities by the model's calibration (`POST /v1/decide/calibration`)."
 Content = str | dict[str, Any] | list[Any]

@@ -7,8 +7,7 @@ from starlette.middleware import Middleware
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.lmdeploy.generate.dispatch import GenerateDispatch
-from jan_serve.dialects.lmdeploy.generate.document import show_both_protocols
+from jan_serve.dialects.lmdeploy.generate_dispatch import GenerateDispatch, show_both_protocols
 from jan_serve.dialects.lmdeploy.head import HEAD
 from jan_serve.dialects.lmdeploy.metrics import LmdeployMetrics
 

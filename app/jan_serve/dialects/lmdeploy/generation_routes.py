@@ -1,4 +1,7 @@
-"""POST /v1/chat/completions, /v1/completions and /generate."""
+"""POST /v1/chat/completions, /v1/completions and /generate:
+
+the requests of a call run as a session, and the answer is sent whole or as a stream.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,61 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.core.request import GenerationRequest
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.dialects.lmdeploy.chat.render import ChatForm, ChatRenderer
 from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
-from jan_serve.dialects.lmdeploy.completions.parse import completion_requests
-from jan_serve.dialects.lmdeploy.completions.render import CompletionForm, CompletionRenderer
-from jan_serve.dialects.lmdeploy.completions.wire import CompletionReply, CompletionRequest
-from jan_serve.dialects.lmdeploy.generate.parse import generate_request
-from jan_serve.dialects.lmdeploy.generate.render import GenerateRenderer
-from jan_serve.dialects.lmdeploy.generate.wire import GenerateReply, GenerateRequest
+from jan_serve.dialects.lmdeploy.completions import (
+    CompletionForm,
+    CompletionRenderer,
+    CompletionReply,
+    CompletionRequest,
+    completion_requests,
+)
+from jan_serve.dialects.lmdeploy.distserve.kv_transfer import (
+    CacheReply,
+    PreservedCache,
+    preserving,
+    with_migration,
+)
+from jan_serve.dialects.lmdeploy.generate import (
+    GenerateRenderer,
+    GenerateReply,
+    GenerateRequest,
+    generate_request,
+)
 from jan_serve.dialects.lmdeploy.parse_common import check_bias, requested_session, wants_usage
 from jan_serve.dialects.lmdeploy.render_common import ReplyHead
-from jan_serve.dialects.lmdeploy.send_answer import send_answer
-from jan_serve.dialects.lmdeploy.services import LmdeployServices
+from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session
+from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
+from jan_serve.dialects.shared.answers import Renderer, answer
+from jan_serve.dialects.shared.flat_errors import in_band_error
+from jan_serve.generation.batch import generate_batch
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import SSE_RESPONSE
+
+
+async def send_answer(
+    request: Request,
+    services: LmdeployServices,
+    session: Session,
+    body: GenerationFields,
+    requests: list[GenerationRequest],
+    renderer: Renderer,
+) -> Response:
+    """Raises errors of the tree, and ClientGone."""
+    choices = sum(generation.n for generation in requests)
+    requests = with_migration(body, requests, stream=bool(body.stream))
+    events = session.run(generate_batch(services.generation.generate, requests), choices=choices)
+    if requests[0].keep_state and services.control is not None:
+        cache = PreservedCache()
+        links = services.control.links
+        events = preserving(events, session, links, cache, preserve=bool(body.preserve_cache))
+        renderer = CacheReply(renderer, session, cache)
+    return await answer(
+        request, events, renderer, in_band_error, services.streams, stream=body.stream, done_after_error=True
+    )
+
 
 _STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jan_serve.dialects.head import Head, routes
-from jan_serve.dialects.lmdeploy.generate.dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
+from jan_serve.dialects.lmdeploy.generate_dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
 from jan_serve.dialects.shared.flat_errors import render_error
 
 PREFIX: Final = "/lmdeploy"

@@ -12,8 +12,7 @@ from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSche
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.explicit_fields import explicit_fields
-from jan_serve.dialects.shared.stops import stop_texts
+from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 

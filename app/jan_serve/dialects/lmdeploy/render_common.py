@@ -19,7 +19,7 @@ from jan_serve.core.events import (
     TokenInfo,
     ToolCallDelta,
 )
-from jan_serve.dialects.lmdeploy.sessions import Session
+from jan_serve.dialects.lmdeploy.serving import Session
 from jan_serve.dialects.lmdeploy.wire_common import Usage
 from jan_serve.dialects.shared.choices import FoldedChoice
 

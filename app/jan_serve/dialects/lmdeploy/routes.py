@@ -1,7 +1,15 @@
-"""All routes of the LMDeploy dialect: under /lmdeploy, and at the root those that no other dialect has."""
+"""All routes of the LMDeploy dialect:
+
+under /lmdeploy, and at the root those that no other dialect has. Those about the server's state (models, health,
+metrics) are here.
+"""
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -9,7 +17,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.lmdeploy.control.routes import add_control_routes
+from jan_serve.dialects.health import Health
+from jan_serve.dialects.lmdeploy.control import add_control_routes
 from jan_serve.dialects.lmdeploy.distserve.routes import add_distserve_routes
 from jan_serve.dialects.lmdeploy.generation_routes import add_generation_routes
 from jan_serve.dialects.lmdeploy.head import DEPRECATED_CHAT, PREFIX
@@ -18,12 +27,95 @@ from jan_serve.dialects.lmdeploy.inputs.routes import (
     add_encode_route,
     add_pooling_route,
 )
-from jan_serve.dialects.lmdeploy.routes_status import add_model_route, add_state_routes
-from jan_serve.dialects.lmdeploy.services import lmdeploy_services
+from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, ModelList
+from jan_serve.dialects.lmdeploy.serving import lmdeploy_services
 from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
 from jan_serve.dialects.shared.flat_errors import ErrorBody
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.json_body import JsonRoute
+from jan_serve.http.metrics import page_headers
+from jan_serve.http.replies import json_reply
+
+_ID_DIGITS: Final = 22
+
+
+def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
+    @router.get(f"{prefix}/v1/models", response_model=ModelList)
+    async def available_models() -> Response:
+        """List the available models, each followed by its LoRA adapters as `model:adapter`."""
+        created = int(time.time())
+        cards = [_card(name, created) for name in await _names(services)]
+        return json_reply({"object": "list", "data": cards})
+
+
+async def _names(services: Services) -> list[str]:
+    if services.store is None:
+        return [model.name for model in await services.models.models()]
+    names: list[str] = []
+    for model in await services.store.models():
+        names += [model.name, *(f"{model.name}:{adapter}" for adapter in model.adapters)]
+    return names
+
+
+def add_state_routes(
+    router: APIRouter, health_now: Callable[[], Health], metrics_page: Callable[[], bytes], prefix: str
+) -> None:
+    @router.get(f"{prefix}/health", response_model=HealthReply, responses={503: {"model": HealthReply}})
+    async def health() -> Response:
+        """200 while the server serves requests or sleeps. In the form of LMDeploy 0.16."""
+        reply = _health(health_now())
+        is_alive = reply["status"] in ("healthy", "sleeping")
+        return json_reply(reply, HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    @router.get(
+        f"{prefix}/metrics",
+        responses={200: {"content": {"text/plain": {}}}},
+        response_class=Response,
+    )
+    async def metrics() -> Response:
+        """Prometheus text exposition; the same page as at the root."""
+        return Response(metrics_page(), headers=page_headers())
+
+
+def _health(server: Health) -> HealthReply:
+    """Healthy if any model can be served: LMDeploy's proxy drops a node at the first other answer."""
+    failed = [model.name for model in server.models if model.state == "failed"]
+    if server.state == "draining":
+        return {"status": "unhealthy", "message": "The server is shutting down."}
+    if server.state == "asleep":
+        return {"status": "sleeping", "message": "Requests are refused until POST /wakeup."}
+    if not failed:
+        return {"status": "healthy", "message": "Requests are served."}
+    message = f"These models crashed too often to be loaded again: {', '.join(failed)}."
+    return {"status": "unhealthy" if len(failed) == len(server.models) else "healthy", "message": message}
+
+
+def _card(name: str, created: int) -> ModelCard:
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "lmdeploy",
+        "root": name,
+        "parent": None,
+        "permission": [
+            {
+                "id": f"modelperm-{uuid.uuid4().hex[:_ID_DIGITS]}",
+                "object": "model_permission",
+                "created": created,
+                "allow_create_engine": False,
+                "allow_sampling": True,
+                "allow_logprobs": True,
+                "allow_search_indices": True,
+                "allow_view": True,
+                "allow_fine_tuning": False,
+                "organization": "*",
+                "group": None,
+                "is_blocking": False,
+            }
+        ],
+    }
+
 
 _ERROR: Final[dict[str, Any]] = {
     # The schema itself: FastAPI would build a validator of the model for each status of each route.

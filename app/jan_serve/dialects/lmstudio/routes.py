@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, NotRequired
 
 from fastapi import APIRouter
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.lmstudio.head import PREFIX
-from jan_serve.dialects.lmstudio.wire import LmStudioModel, LmStudioModels
 from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
+
+
+class LmStudioModel(TypedDict):
+    """Lengths in tokens: of the training, and of the loaded model."""
+
+    id: str
+    object: Literal["model"]
+    type: Literal["llm", "vlm", "embeddings"]
+    publisher: str
+    arch: str
+    compatibility_type: Literal["gguf"]
+    quantization: str
+    state: Literal["loaded", "not-loaded"]
+    max_context_length: int
+    loaded_context_length: NotRequired[int]
+
+
+class LmStudioModels(TypedDict):
+    object: Literal["list"]
+    data: list[LmStudioModel]
 
 
 def lmstudio_router(services: Services) -> APIRouter:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
-from jan_serve.image_files.limits import MAX_IMAGES
+from jan_serve.image_files.header import MAX_IMAGES
 
 OptionValues = Annotated[
     dict[str, Any] | None,

@@ -17,11 +17,11 @@ from jan_serve.core.constraint import (
     Whitespace,
 )
 from jan_serve.core.request import RESPONSE_FORMAT
-from jan_serve.dialects.openai.wire_response_format import ConstraintFields, ResponseFormat
+from jan_serve.dialects.openai.wire_common import ConstraintFields, ResponseFormat
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import check_count
 from jan_serve.errors import InvalidJson, InvalidRequest, InvalidSchema
-from jan_serve.http.field_errors import field_errors
+from jan_serve.http.errors import field_errors
 from jan_serve.http.strict_json import decode_json
 
 _SYNTAX: Final = str.maketrans({mark: f"\\{mark}" for mark in r"^$\.*+?()[]{}|/"})

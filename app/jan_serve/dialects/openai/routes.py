@@ -31,17 +31,17 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
         add_chat_route(router, services, service)
 
     def embeddings(router: APIRouter) -> None:
-        from jan_serve.dialects.openai.embeddings.routes import add_embedding_route
+        from jan_serve.dialects.openai.embeddings import add_embedding_route
 
         add_embedding_route(router, service)
 
     def models(router: APIRouter) -> None:
-        from jan_serve.dialects.openai.models.routes import add_model_routes
+        from jan_serve.dialects.openai.models import add_model_routes
 
         add_model_routes(router, services)
 
     def extras(router: APIRouter) -> None:
-        from jan_serve.dialects.openai.jan_extras.routes import add_extra_routes
+        from jan_serve.dialects.openai.jan_extras import add_extra_routes
 
         add_extra_routes(router, services, service)
 
@@ -56,7 +56,7 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
         add_response_routes(router, services, service, response_store_bytes)
 
     def transcriptions(router: APIRouter) -> None:
-        from jan_serve.dialects.openai.transcriptions.routes import add_transcription_route
+        from jan_serve.dialects.openai.transcriptions import add_transcription_route
 
         add_transcription_route(router, services, service)
 

@@ -8,7 +8,7 @@ from jan_serve.config import Settings
 from jan_serve.core.sampling import Watermark
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.tgi.head import HEAD
-from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
+from jan_serve.dialects.tgi.limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.dialects.tgi.options import TgiOptions
 

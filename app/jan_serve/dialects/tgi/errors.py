@@ -28,10 +28,9 @@ from jan_serve.errors import (
     UnsupportedPattern,
     UnsupportedSchema,
 )
-from jan_serve.http.errors import Problem
-from jan_serve.http.field_errors import Path, is_inside, path_in
-from jan_serve.http.json_position import line_and_column, span_of
+from jan_serve.http.errors import Path, Problem, is_inside, path_in
 from jan_serve.http.replies import json_reply
+from jan_serve.http.strict_json import line_and_column, span_of
 
 _OVERLOADED: Final = "Model is overloaded"
 _IN_BAND_STATUS: Final = 422

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jan_serve.config.flags import setting
+from jan_serve.config.fields import setting
 
 _PANEL: Final = "Text Generation Inference"
 

@@ -27,9 +27,8 @@ from jan_serve.dialects.tgi.generate.parse import (
     prompt_with_images,
 )
 from jan_serve.dialects.tgi.generate.render import Ending
-from jan_serve.dialects.tgi.headers import stream_headers
-from jan_serve.dialects.tgi.job import Job, NativeRequest
-from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
+from jan_serve.dialects.tgi.job import Job, NativeRequest, stream_headers
+from jan_serve.dialects.tgi.limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.errors import JanServeError
 from jan_serve.generation.batch import generate_batch

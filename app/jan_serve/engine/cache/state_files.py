@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jan_serve.engine.cache.prefix_index import PrefixIndex, Tokenised
+from jan_serve.engine.cache.prefix_cache import PrefixIndex, Tokenised
 from jan_serve.engine.llama.context import SequenceBytes
 from jan_serve.engine.tokens import Tokens
 

@@ -1,13 +1,15 @@
-"""Constrains a sequence to a grammar, token by token."""
+"""A GrammarExecutor constrains a sequence to a grammar, token by token; a RuledExecutor also to another rule."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from abc import abstractmethod
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from jan_serve.engine.llama.vocab import Vocab
+from jan_serve.errors import EngineFailure
 from jan_serve.lark_matcher import made_matcher, too_complex
 
 Floats = npt.NDArray[np.float32]
@@ -90,3 +92,30 @@ def kept_logits(bits: npt.NDArray[np.int32], logits: Floats) -> Floats:
     out = np.full_like(logits, -np.inf)
     out[tokens] = logits[tokens]
     return out
+
+
+S = TypeVar("S")
+
+
+class RuledExecutor(GrammarExecutor, Generic[S]):
+    """`_state`: of the rule, immutable. `_broken`: what was written where a text breaks the rule."""
+
+    _state: S
+    _broken: ClassVar[str]
+
+    @abstractmethod
+    def _written(self, token: int) -> S | None:
+        """The state after a token that the grammar allows; None if the rule does not."""
+
+    def allows(self, token: int) -> bool:
+        return super().allows(token) and (self._vocab.is_eog(token) or self._written(token) is not None)
+
+    def accept(self, token: int) -> None:
+        """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
+        super().accept(token)
+        if self._vocab.is_eog(token):
+            return
+        written = self._written(token)
+        if written is None:
+            raise EngineFailure(f"The engine wrote {self._broken}.")
+        self._state = written

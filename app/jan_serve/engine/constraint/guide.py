@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from jan_serve.core.guide import Guide, ThoughtGuide
+from jan_serve.core.constraint import Guide, ThoughtGuide
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
-from jan_serve.engine.constraint.token_search import TokenSearch
+from jan_serve.engine.constraint.token_tables import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex
 

@@ -1,18 +1,239 @@
-"""What grammars need of all tokens of a model: their bytes, and llguidance's table of them.
+"""Grammars need tables of all tokens of a model: their bytes, an index of these, and llguidance's table of them.
 
-For 262,144 tokens the whole takes two seconds of a CPU. It is made in steps, so that a worker that rests can make it
-before the first grammar comes. A model that had grammars before has most of it made beside its load.
+For 262,144 tokens the whole takes two seconds of a CPU, one of them for asking llama.cpp. It is made in steps, so
+that a worker that rests can make it before the first grammar comes. The tokens of a model that had grammars before
+are kept on disk, and most of its tables are made beside its load.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import hashlib
+import itertools
+import logging
+import os
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
-from jan_serve.engine.constraint.early_tables import EarlyTables, TokenizerParts, made_tokenizer
-from jan_serve.engine.constraint.kept_tokens import VocabularyTokens
-from jan_serve.engine.constraint.token_search import TokenSearch
+import msgspec
+import numpy as np
+
 from jan_serve.engine.llama.vocab import Vocab
+
+
+class TokenSearch:
+    """Index over the pieces of all tokens, control tokens with their text. Built in 0.1 s for 152 k tokens.
+
+    joined: all pieces, one after the other. ends: where each of them ends in it.
+    """
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.joined = b"".join(pieces)
+        self.ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+        self._sorted = sorted(range(len(pieces)), key=pieces.__getitem__)
+        self._keys = [pieces[token] for token in self._sorted]
+        self._containing: dict[bytes, list[int]] = {}
+
+    def beginning_with(self, prefix: bytes) -> list[int]:
+        """Tokens whose bytes start with the non-empty `prefix`."""
+        first = bisect_left(self._keys, prefix)
+        end = bisect_right(self._keys, prefix, first, key=lambda piece: piece[: len(prefix)])
+        return self._sorted[first:end]
+
+    def beginning_of(self, text: bytes) -> list[int]:
+        """Tokens whose bytes are a non-empty prefix of `text`, or all of it."""
+        found: list[int] = []
+        for end in range(1, len(text) + 1):
+            prefix = text[:end]
+            at = bisect_left(self._keys, prefix)
+            if at == len(self._keys) or not self._keys[at].startswith(prefix):
+                break  # no token goes on like the text
+            while at < len(self._keys) and self._keys[at] == prefix:
+                found.append(self._sorted[at])
+                at += 1
+        return found
+
+    def containing(self, text: bytes) -> list[int]:
+        """Tokens whose bytes contain the non-empty `text`, in order. Cached: scans the vocabulary once per text."""
+        found = self._containing.get(text)
+        if found is None:
+            starts: list[int] = []
+            at = self.joined.find(text)
+            while at >= 0:
+                starts.append(at)
+                at = self.joined.find(text, at + 1)
+            first = np.array(starts, np.int64)
+            tokens = np.searchsorted(self.ends, first, side="right")
+            within = first + len(text) <= self.ends[tokens]
+            found = self._containing[text] = list(dict.fromkeys(tokens[within].tolist()))
+        return found
+
+
+logger = logging.getLogger(__name__)
+
+_SUFFIX: Final = ".tokens"
+_MAGIC: Final = b"JANTOKS1"
+"""With the number of the format. The digest of the rest follows, then the rest: `_Content` as MessagePack."""
+_DIGEST_BYTES: Final = 16
+_BODY: Final = len(_MAGIC) + _DIGEST_BYTES
+_MOST_FILES: Final = 16
+_MOST_BYTES: Final = 64 << 20
+"""Of a file. That of 262,144 tokens has a few MiB."""
+
+
+class VocabularyTokens(msgspec.Struct, frozen=True):
+    """pieces: the bytes of each token; special ones have their text. controls: ids of control tokens."""
+
+    pieces: list[bytes]
+    controls: list[int]
+    eos: int
+
+
+class _Content(msgspec.Struct, frozen=True):
+    """lengths: of the pieces in `text`, as unsigned ints of this machine. A file is read where it was written."""
+
+    lengths: bytes
+    text: bytes
+    controls: list[int]
+    eos: int
+
+
+class KeptTokens:
+    """The file of one model. Methods block on the disk; a failure costs time later, nothing else."""
+
+    def __init__(self, folder: Path, key: Callable[[], str]) -> None:
+        """key: differs for every model and llama.cpp; called once, by the first method. Raises OSError."""
+        self._folder = folder
+        self._key = key
+
+    @cached_property
+    def _path(self) -> Path:
+        return self._folder / (self._key() + _SUFFIX)
+
+    def read(self) -> VocabularyTokens | None:
+        """None if there is no file, or one that this version did not write: the next `write` replaces it."""
+        try:
+            with self._path.open("rb") as file:
+                raw = file.read(_MOST_BYTES)
+            os.utime(self._path)
+        except OSError:
+            return None
+        try:
+            return _unpacked(raw)
+        except (ValueError, RecursionError) as error:
+            logger.warning("%s is not used: %s", self._path, error)
+            return None
+
+    def write(self, tokens: VocabularyTokens) -> None:
+        """Replaces the file. Removes those of models that were not used for longest."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._remove_oldest()
+            partial = self._path.with_suffix(f".{os.getpid()}.tmp")
+            with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(_packed(tokens))
+            os.replace(partial, self._path)
+        except OSError as error:
+            logger.warning("the tokens of the vocabulary were not written to %s: %s", self._folder, error)
+
+    def _remove_oldest(self) -> None:
+        files = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in files[_MOST_FILES - 1 :]:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _packed(tokens: VocabularyTokens) -> bytes:
+    lengths = array("I", map(len, tokens.pieces)).tobytes()
+    body = msgspec.msgpack.encode(_Content(lengths, b"".join(tokens.pieces), tokens.controls, tokens.eos))
+    return _MAGIC + _digest(body) + body
+
+
+def _unpacked(raw: bytes) -> VocabularyTokens:
+    """Raises ValueError or MsgspecError for what `_packed` does not return."""
+    magic, digest, body = raw[: len(_MAGIC)], raw[len(_MAGIC) : _BODY], raw[_BODY:]
+    if magic != _MAGIC:
+        raise ValueError("it has another format")
+    if digest != _digest(body):
+        raise ValueError("it is damaged")
+    content = msgspec.msgpack.decode(body, type=_Content)
+    ends = [0, *itertools.accumulate(array("I", content.lengths))]
+    if ends[-1] != len(content.text):
+        raise ValueError(f"its tokens have {ends[-1]} bytes, and there are {len(content.text)}")
+    ids = (content.eos, *content.controls)
+    if min(ids) < 0 or max(ids) >= len(ends) - 1:
+        raise ValueError(f"it names a token that is not among its {len(ends) - 1}")
+    pieces = [content.text[first:end] for first, end in itertools.pairwise(ends)]
+    return VocabularyTokens(pieces, content.controls, content.eos)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+class TokenizerParts:
+    """What llguidance.TokenizerWrapper expects. vocab: None while the model loads; grammars come later."""
+
+    def __init__(self, tokens: VocabularyTokens, vocab: Vocab | None = None) -> None:
+        self.vocab = vocab
+        self.eos_token_id = tokens.eos
+        self.bos_token_id: int | None = None
+        self.tokens = tokens.pieces
+        self.special_token_ids = tokens.controls
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        if self.vocab is None:
+            return []
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return self.vocab.tokenize(text, add_special=False, parse_special=False)
+
+
+def made_tokenizer(parts: TokenizerParts) -> Any:
+    """llguidance's. Holds the interpreter's lock, for up to a second."""
+    # Not needed for the first answer.
+    import llguidance
+
+    wrapper = llguidance.TokenizerWrapper(parts)
+    return llguidance.LLTokenizer(wrapper, n_vocab=len(parts.tokens), slices=[])
+
+
+class EarlyTables:
+    """Of a model for which an earlier worker made grammars, and kept its tokens."""
+
+    def __init__(self, kept: KeptTokens) -> None:
+        self.kept = kept
+        self._made: Future[tuple[VocabularyTokens, TokenizerParts, Any] | None] = Future()
+
+    def start(self) -> None:
+        """In a thread of their own."""
+        threading.Thread(target=self._make, name="token tables", daemon=True).start()
+
+    def take(self, vocab: Vocab) -> tuple[VocabularyTokens, Any] | None:
+        """The tokens and their table, once they are made. None if nothing was kept, or that of another vocabulary."""
+        made = self._made.result()
+        if made is None or len(made[0].pieces) != vocab.n_tokens:
+            return None
+        tokens, parts, tokenizer = made
+        parts.vocab = vocab
+        return tokens, tokenizer
+
+    def _make(self) -> None:
+        try:
+            tokens = self.kept.read()
+            if tokens is None:
+                self._made.set_result(None)
+            else:
+                parts = TokenizerParts(tokens)
+                self._made.set_result((tokens, parts, made_tokenizer(parts)))
+        except BaseException as error:  # `take` raises it
+            self._made.set_exception(error)
+
 
 _AT_ONCE: Final = 16_384
 _MANY: Final = 32_768

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jan_serve.core.uniqueness import Uniqueness
-from jan_serve.engine.constraint.grammar_executor import Floats
-from jan_serve.engine.constraint.ruled_executor import RuledExecutor
-from jan_serve.engine.constraint.token_search import TokenSearch
+from jan_serve.engine.constraint.grammar_executor import Floats, RuledExecutor
+from jan_serve.engine.constraint.token_tables import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.text.uniqueness.check import ENDS, Mode, State, UniquenessCheck
 

@@ -1,4 +1,8 @@
-"""Chooses drafts for the running streams, and learns from their acceptance."""
+"""The Drafter chooses drafts for the running streams, and learns from their acceptance.
+
+It keeps steps at the size of a captured graph while that pays, since devices replay it many times faster than they
+begin another. vLLM pads batches to captured sizes for the same reason.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,87 @@ import numpy as np
 
 from jan_serve.engine.drafting.draft_choice import (
     DraftCandidate,
+    Trials,
     dealt,
     draft_lengths,
     expected_run,
     expected_tokens,
 )
 from jan_serve.engine.drafting.draft_model import DraftModel
-from jan_serve.engine.drafting.draft_record import DraftRecord
-from jan_serve.engine.drafting.graph_padding import GraphPadding
 from jan_serve.engine.drafting.prompt_lookup import MAX_DRAFT, Guess, TokenHistory, guess
-from jan_serve.engine.drafting.trials import Trials
-from jan_serve.engine.plan_item import Draft
-from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.scheduling.step_costs import LARGEST_DECODE, StepCosts
-from jan_serve.engine.sequence import Sequence, SequenceStatus
+from jan_serve.engine.sequence import Draft, Sequence, SequenceStatus
+from jan_serve.engine.tokens import PrefixMark
 from jan_serve.ipc.messages import DraftMode
+
+# Classes of guesses: the shortest match, and the acceptance rate assumed before the first measurement.
+_CLASSES = ((3, 0.3), (5, 0.5), (9, 0.7), (17, 0.85))
+_MODEL_SHARE = 0.7
+_SLOWER = 0.5
+"""Weight of the latest token in the slower average, relative to the faster one."""
+
+
+class DraftRecord:
+    """Acceptance rate of a drafted token after accepted ones, by the length of the match that it follows.
+
+    The lower of two exponential averages, so that a run of luck promises little. A match of None stands for the draft
+    model. weight: of the latest token in the faster average. like: the record to start from.
+    """
+
+    def __init__(self, weight: float = 0.15, like: DraftRecord | None = None) -> None:
+        self._weight = weight
+        first = [*(share for _, share in _CLASSES), _MODEL_SHARE]
+        self._shares: list[float] = first if like is None else like._shares.copy()
+        self._slower: list[float] = first.copy() if like is None else like._slower.copy()
+
+    def share(self, match_length: int | None) -> float:
+        index = _class_of(match_length)
+        return min(self._shares[index], self._slower[index])
+
+    def observe(self, match_length: int | None, drafted: int, accepted: int) -> None:
+        """Learn that `accepted` of `drafted` tokens were accepted."""
+        index = _class_of(match_length)
+        for right in [1.0] * accepted + [0.0] * (accepted < drafted):
+            self._shares[index] += self._weight * (right - self._shares[index])
+            self._slower[index] += _SLOWER * self._weight * (right - self._slower[index])
+
+
+def _class_of(match_length: int | None) -> int:
+    if match_length is None:
+        return len(_CLASSES)
+    return max(0, sum(match_length >= shortest for shortest, _ in _CLASSES) - 1)
+
+
+class GraphPadding:
+    """Pads steps as long as drafts have gained more time than that costs.
+
+    `rows` before a step, `accept` after it.
+    """
+
+    def __init__(self, costs: StepCosts) -> None:
+        self._costs = costs
+        self._gained_s = 0.0
+        self._most_s = 0.0
+        self._token_s = 0.0
+
+    def rows(self, num_tokens: int) -> int:
+        """The size that the step should keep; `num_tokens`, its size without drafts, if there is none."""
+        kept = self._costs.decode.captured_rows
+        plain_s = self._costs.decode_s(num_tokens)
+        self._most_s = self._costs.decode.change_s(num_tokens)
+        self._token_s = plain_s / num_tokens
+        # What a new size costs is known after its third step; until then, it is kept if the draft was right at all.
+        loss_s = self._costs.decode_s(kept) - plain_s if self._costs.decode.has_settled(kept) else 0.0
+        if kept <= num_tokens or loss_s >= self._gained_s:
+            self._gained_s = 0.0
+            return num_tokens
+        self._gained_s -= loss_s
+        return kept
+
+    def accept(self, tokens: int) -> None:
+        """Accepted ones of the step. More than the return to plain steps costs is never spent on padding."""
+        self._gained_s = min(self._most_s, self._gained_s + tokens * self._token_s)
+
 
 # Each drafted token has a row of logits: n_vocab floats.
 _MAX_STEP = LARGEST_DECODE

@@ -1,21 +1,53 @@
-"""Drafts with the model's own head for the token after the next one (MTP), as DeepSeek-V3 and GLM-4.5 have it.
+"""NextTokenHead drafts with the model's own head for the token after the next one (MTP).
 
-The head is a block that reads a token and the hidden state that the model had before it. It drafts further tokens from
-its own hidden states. It begins with the last tokens of a prompt: reading all of it would slow every prefill.
+DeepSeek-V3 and GLM-4.5 have such a head. It is a block that reads a token and the hidden state that the model had
+before it. It drafts further tokens from its own hidden states. It begins with the last tokens of a prompt: reading
+all of it would slow every prefill.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
 from jan_serve.engine.drafting.draft_model import DraftModel
-from jan_serve.engine.drafting.hidden_rows import HiddenRows
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.sequence import Sequence
-from jan_serve.placement.heads import HEAD_DRAFT
+from jan_serve.placement.beside_model import HEAD_DRAFT
+
+WINDOW: Final = 256
+"""Tokens back that are kept, at least."""
+
+
+class HiddenRows:
+    """Rows of positions `start` to `end`-1, the oldest of which are dropped."""
+
+    def __init__(self, width: int) -> None:
+        self.start: int = 0
+        self.end: int = 0
+        self._rows: Floats = np.empty((2 * WINDOW, width), np.float32)
+
+    def append(self, position: int, rows: Floats) -> None:
+        """Copy the rows from `position` on. Rows that end before it are of no use any more."""
+        if position != self.end:
+            self.start = self.end = position
+        if len(rows) >= WINDOW:
+            self.start = self.end = position + len(rows) - WINDOW
+            rows = rows[-WINDOW:]
+        held = self.end - self.start
+        if held + len(rows) > len(self._rows):
+            keep = WINDOW - len(rows)
+            self._rows[:keep] = self._rows[held - keep : held].copy()
+            self.start, held = self.end - keep, keep
+        self._rows[held : held + len(rows)] = rows
+        self.end += len(rows)
+
+    def view(self, first: int, end: int) -> Floats:
+        """Rows of positions first … end-1, all of which must be held."""
+        return self._rows[first - self.start : end - self.start]
 
 
 class NextTokenHead(DraftModel):

@@ -1,17 +1,81 @@
-"""Embeds the inputs of requests, batch by batch."""
+"""An Embedder embeds the inputs of requests, batch by batch, in decodes that an aborted request interrupts.
+
+`make_embedder` chooses for a model: inputs in pieces or whole, their max length, and the contexts.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import threading
+from collections.abc import Sequence
 
-from jan_serve.engine.embedding.input_pooling import EmbedJob, Floats, InputsInPieces, WholeInputs
-from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
+import numpy as np
+import psutil
+
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.engine.adapters import Adapters
+from jan_serve.engine.embedding.input_pooling import (
+    MAX_SEQUENCES,
+    EmbedJob,
+    Floats,
+    InputsInPieces,
+    WholeInputs,
+)
 from jan_serve.engine.embedding.last_token_scores import LastTokenScores
-from jan_serve.engine.llama.context import Batch, LlamaContext
-from jan_serve.engine.phase import PhaseClock
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.llama.model import LlamaModel
+from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
-from jan_serve.errors import ContextLengthExceeded, InvalidRequest
-from jan_serve.ipc.messages import Embedded, EmbedRequest
+from jan_serve.errors import ContextLengthExceeded, EngineFailure, InsufficientMemory, InvalidRequest
+from jan_serve.ipc.messages import AdapterUse, Embedded, EmbedRequest, EngineSettings
+
+
+class InterruptibleDecode:
+    """One at a time, on the engine thread."""
+
+    def __init__(self, adapters: Adapters | None = None) -> None:
+        self._adapters = adapters
+        self._lock = threading.Lock()
+        self._running: tuple[int, LlamaContext] | None = None  # request and context of the current decode
+
+    def check(self, uses: Sequence[AdapterUse]) -> None:
+        """Any thread. Raises InvalidRequest for an unknown adapter."""
+        if self._adapters is not None:
+            self._adapters.mark(uses, "")
+
+    def run(
+        self,
+        request_id: int,
+        uses: Sequence[AdapterUse],
+        context: LlamaContext,
+        batch: Batch,
+        phase: PhaseClock,
+    ) -> bool:
+        """Compute a batch; blocks. False if it was interrupted: the request is no longer wanted.
+
+        Raises EngineFailure.
+        """
+        if self._adapters is not None:
+            self._adapters.apply(context, uses)
+        phase.enter("embed")
+        with self._lock:
+            context.abort_flag.clear()
+            self._running = request_id, context
+        try:
+            code = context.decode(batch)
+        finally:
+            with self._lock:
+                self._running = None
+        if code not in (DECODE_OK, DECODE_ABORTED):
+            raise EngineFailure(f"llama.cpp could not compute this input (code {code})")
+        return code == DECODE_OK
+
+    def interrupt(self, request_id: int) -> None:
+        """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the job."""
+        with self._lock:
+            if self._running is not None and self._running[0] == request_id:
+                self._running[1].abort_flag.set()
+
 
 InputPooling = WholeInputs | InputsInPieces | LastTokenScores
 
@@ -100,3 +164,126 @@ def _normalized(vector: Floats) -> Floats:
     """Divide by the L2 norm; a zero vector stays zero."""
     norm = float(np.linalg.norm(vector))
     return vector / np.float32(norm) if norm > 0.0 else vector
+
+
+# Attention over a whole input runs in one batch, whose buffers grow with it: longer inputs need --n-ctx.
+DEFAULT_N_CTX = 2048
+# In pieces, only the cache grows with an input.
+DEFAULT_N_CTX_IN_PIECES = 8192
+# llama.cpp computes logits beside the embedding of each token of a batch: 4 bytes per entry of the vocabulary. Devices
+# are faster with more tokens.
+PIECE_TOKENS = 128
+DEVICE_PIECE_TOKENS = 512
+# Their graphs attend within a batch only, although llama.cpp gives them a cache (build_attn_inp_no_cache).
+_WITHOUT_CACHE = frozenset({"llama-embed"})
+# Where llama.cpp's scoring head reads the last token; elsewhere it reads the first one (llm_graph_input_cls).
+_SCORED_AT_END = frozenset({"qwen3", "qwen3vl"})
+
+
+def reads_in_pieces(model: LlamaModel, context: LlamaContext | None, pooling: str) -> bool:
+    """Whether inputs may be cut: causal attention over a cache. Most scoring heads need whole inputs.
+
+    Asks llama.cpp, because the file does not say it for all architectures. context: of the model, if it has one.
+    """
+    if pooling == "rank" and model.architecture not in _SCORED_AT_END:
+        return False
+    if model.has_encoder or model.architecture in _WITHOUT_CACHE:
+        return False
+    if context is not None:
+        return context.is_causal
+    probe = LlamaContext.tiny(model, ThreadPool(1))
+    try:
+        return probe.is_causal
+    finally:
+        probe.close()
+
+
+def make_embedder(
+    settings: EngineSettings,
+    model: LlamaModel,
+    facts: ModelFacts,
+    decode: InterruptibleDecode,
+    threads: ThreadPool,
+    tokenizer: TextTokenizer,
+    *,
+    in_pieces: bool,
+) -> Embedder:
+    """The embedder of a loaded model. Takes no memory before its first use."""
+    n_ctx = facts.n_ctx
+    if not facts.is_embedding_model:
+        n_ctx = input_limit(n_ctx, in_pieces=in_pieces, is_chosen=settings.n_ctx is not None)
+    on_device = facts.n_gpu_layers > 0
+    piece_tokens = DEVICE_PIECE_TOKENS if on_device else PIECE_TOKENS
+    # On a device llama.cpp reports a cache that does not fit.
+    cell_bytes = 0 if on_device else 2 * (settings.k_elements + settings.v_elements)
+    size = model.n_cls_out if facts.pooling == "rank" else model.n_embd
+
+    def create(
+        n_ctx: int,
+        n_batch: int,
+        pooling: str,
+        *,
+        n_seq_max: int = MAX_SEQUENCES,
+        type_k: str = "f16",
+        type_v: str = "f16",
+    ) -> LlamaContext:
+        return LlamaContext(
+            model,
+            n_ctx=n_ctx,
+            n_batch=n_batch,
+            n_ubatch=n_batch,
+            n_seq_max=n_seq_max,
+            threads=threads,
+            embeddings=True,
+            pooling=pooling,
+            flash_attn=settings.flash_attn,
+            type_k=type_k,
+            type_v=type_v,
+        )
+
+    def create_for_pieces(n_ctx: int) -> LlamaContext:
+        check_memory(n_ctx - piece_tokens, n_ctx * cell_bytes, psutil.virtual_memory().available)
+        return create(n_ctx, piece_tokens, "none")
+
+    def create_for_scores(n_ctx: int) -> LlamaContext:
+        check_memory(n_ctx, n_ctx * cell_bytes, psutil.virtual_memory().available)
+        return create(
+            n_ctx,
+            piece_tokens,
+            "rank",
+            n_seq_max=MAX_SEQUENCES + 1,
+            type_k=settings.type_k,
+            type_v=settings.type_v,
+        )
+
+    inputs: InputPooling = WholeInputs(lambda length: create(length, length, facts.pooling), n_ctx, size)
+    if in_pieces and facts.pooling == "rank":
+        inputs = LastTokenScores(create_for_scores, size, piece_tokens)
+    elif in_pieces:
+        inputs = InputsInPieces(create_for_pieces, facts.pooling, size, piece_tokens)
+    return Embedder(
+        tokenizer,
+        inputs,
+        decode,
+        n_ctx=n_ctx,
+        dimensions=size,
+        piece_tokens=piece_tokens,
+        scores=facts.pooling == "rank",
+    )
+
+
+def input_limit(n_ctx: int, *, in_pieces: bool, is_chosen: bool) -> int:
+    """Max tokens of an input for a chat model. is_chosen: whether the user set `n_ctx`."""
+    if in_pieces and is_chosen:
+        return n_ctx
+    return min(n_ctx, DEFAULT_N_CTX_IN_PIECES if in_pieces else DEFAULT_N_CTX)
+
+
+def check_memory(n_tokens: int, needed: int, available: int) -> None:
+    """Raises InsufficientMemory if a KV cache for inputs of `n_tokens` needs more than the available bytes."""
+    if needed > available:
+        raise InsufficientMemory(
+            f"input: {n_tokens} tokens need {needed / 2**30:.1f} GiB for their KV cache, and"
+            f" {available / 2**30:.1f} GiB are free: shorter inputs need less",
+            retry_after=None,
+        )

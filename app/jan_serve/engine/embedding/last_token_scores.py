@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from jan_serve.engine.embedding.growing_context import GrowingContext
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, EmbedJob
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, EmbedJob, GrowingContext
 from jan_serve.engine.llama.context import Batch, LlamaContext
 from jan_serve.engine.tokens import Tokens, shared_prefix
 

@@ -1,18 +1,59 @@
-"""A loaded GGUF model: weights, vocabulary, metadata."""
+"""A LlamaModel is a loaded GGUF model (weights, vocabulary, metadata), and a LlamaAdapter a LoRA adapter of it."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jan_serve.core.models.placement import LlamaPlacement
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
-from jan_serve.engine.llama.placement_params import placement_params
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.errors import InvalidModel
+from jan_serve.errors import InvalidModel, SettingsError
+
+_SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2}  # enum llama_split_mode
+
+
+class _Override(ctypes.Structure):
+    """Layout of llama_model_tensor_buft_override."""
+
+    _fields_ = [("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p)]
+
+
+def placement_params(params: Any, placement: LlamaPlacement) -> list[Any]:
+    """Set the fields. Returns what must live as long as the model. Raises SettingsError for an unknown device."""
+    devices = [*(_known(name, backend.device_pointer(name)) for name in placement.devices), None]
+    pointers = (ctypes.c_void_p * len(devices))(*devices)
+    params.devices = ctypes.cast(pointers, ctypes.c_void_p)
+    params.n_gpu_layers = placement.n_gpu_layers if placement.devices else 0
+    params.split_mode = _SPLIT_MODES[placement.split_mode]
+    params.main_gpu = placement.main_gpu if placement.split_mode == "row" else 0
+    kept: list[Any] = [pointers]
+    if placement.tensor_split:
+        # llama.cpp reads a value for every device that it can have.
+        most = int(lib.llama_max_devices())
+        split = (ctypes.c_float * most)(*placement.tensor_split[:most])
+        params.tensor_split = split
+        kept.append(split)
+    if placement.overrides:
+        rows = [
+            (pattern.encode("utf-8"), _known(name, backend.buffer_type(name)))
+            for pattern, name in placement.overrides
+        ]
+        overrides = (_Override * (len(rows) + 1))(*rows, (None, None))
+        params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
+        kept += [overrides, rows]
+    return kept
+
+
+def _known(name: str, pointer: int | None) -> int:
+    if pointer is None:
+        known = ", ".join(info.name for info in backend.devices())
+        raise SettingsError(f"device: ggml has no device {name!r}; it has {known}")
+    return pointer
+
 
 _MAX_METADATA_VALUE = 4096
 _MAX_REASON = 400
@@ -204,3 +245,22 @@ def _progress_callback(on_progress: Callable[[float], bool]) -> Any:
 def _load_mode(use_mmap: bool, use_mlock: bool) -> int:
     """enum llama_load_mode: none 0, mmap 1, mlock 2, mmap and mlock 3."""
     return int(use_mmap) + 2 * int(use_mlock)
+
+
+class LlamaAdapter:
+    """Wraps `llama_adapter_lora`. The model frees it; contexts created before it must not use it."""
+
+    def __init__(self, model: LlamaModel, path: str, name: str) -> None:
+        """Load a GGUF file with a validated header; blocks. Raises InvalidModel, which names the adapter."""
+        with backend.last_error() as error:
+            pointer = lib.llama_adapter_lora_init(model.pointer, path.encode("utf-8"))
+        if not pointer:
+            reason = error.text or "llama.cpp gives no reason"
+            raise InvalidModel(f"The LoRA adapter `{name}` does not go with this model: {reason}.")
+        self.name = name
+        self.pointer: Any = pointer
+        if int(lib.llama_adapter_get_alora_n_invocation_tokens(pointer)):
+            raise InvalidModel(
+                f"The LoRA adapter `{name}` is an activated one (aLoRA), which begins to apply in the middle of a"
+                " prompt. Those are not supported."
+            )

@@ -7,7 +7,7 @@ import threading
 import psutil
 
 from jan_serve.errors import Overloaded
-from jan_serve.ipc.media_frames import with_media
+from jan_serve.ipc.codec import with_media
 from jan_serve.ipc.messages import EngineRequest, MediaData
 
 _MAX_BYTES = 2 << 30

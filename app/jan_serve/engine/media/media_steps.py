@@ -8,8 +8,7 @@ from collections.abc import Sequence as Items
 from jan_serve.engine.llama.context import EmbeddingBatch, LlamaContext
 from jan_serve.engine.llama.projector import Embeddings, Positions
 from jan_serve.engine.media.encoder import MediaEncoder
-from jan_serve.engine.plan_item import PlanItem
-from jan_serve.engine.sequence import Sequence, SequenceStatus
+from jan_serve.engine.sequence import PlanItem, Sequence, SequenceStatus
 from jan_serve.errors import JanServeError
 
 _AHEAD = 2

@@ -1,22 +1,68 @@
-"""Decides what the next step computes: a prefill chunk of prompts, the next token of each stream, or both.
+"""The StepPlanner decides what the next step computes: a chunk of prompts, the next token of each stream, or both.
 
-A token of a stream waits for the whole step, so streams pause while prompts are read, and then run until they have had
-their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long.
-docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. Times are in seconds.
+A token of a stream waits for the whole step, so streams pause while prompts are read, and then run until they have
+had their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long.
+docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. `group_size` decides which of the waiting
+prompts end together, so that their streams decode in the same steps. Times are in seconds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Final, Generic, Protocol, TypeVar
+from math import isclose
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from jan_serve.engine.scheduling.decode_costs import Curve
-from jan_serve.engine.scheduling.prompt_groups import Item, group_size
-from jan_serve.engine.scheduling.step_costs import PART, TILE, StepCosts
+from jan_serve.engine.scheduling.step_costs import PART, TILE, Curve, StepCosts
+
+LARGEST_GROUP: Final = 32
+"""Prompts of a group: the last token of each must fit in the smallest part that is read."""
+_SIZES: Final = (1, 4, 8)
+"""Compared with all prompts. CPU kernels multiply four rows together: four streams cost about as much as three."""
+_NEAR: Final = 1.03
+"""Sums within this factor are equal: noise in the learnt costs would decide between them."""
+_ASSUMED_TOKENS: Final = 256
+"""Tokens of an answer without a nearer limit."""
+
+
+class Reading(NamedTuple):
+    """A prompt: how long it takes to read, and the most tokens of its answer."""
+
+    reading_s: float
+    tokens: float
+
+
+def group_size(items: Sequence[Reading], decode_s: Callable[[int], float]) -> int:
+    """How many of these prompts, in this order, end together. decode_s: of a step of so many streams.
+
+    Small groups give the first clients their answers soon, large ones decode more streams in a step. The choice has the
+    least sum of four times: mean and last first token, mean and last end. All four scale with the machine, so its speed
+    decides nothing. Of equal sums, the choice whose last answer ends first is taken: it computes least.
+    """
+    sizes = sorted({min(LARGEST_GROUP, len(items)), *(size for size in _SIZES if size < len(items))})
+    times = [_times(items, size, decode_s) for size in sizes]
+    least_s = min(sum_s for sum_s, _ in times)
+    ends_s = {
+        size: end_s for size, (sum_s, end_s) in zip(sizes, times, strict=True) if sum_s <= _NEAR * least_s
+    }
+    soonest_s = min(ends_s.values())
+    return next(size for size, end_s in ends_s.items() if isclose(end_s, soonest_s))
+
+
+def _times(items: Sequence[Reading], size: int, decode_s: Callable[[int], float]) -> tuple[float, float]:
+    """The sum of times and the last end, with groups of `size` that are read and decoded one after the other."""
+    firsts_s = ends_s = first_s = end_s = 0.0
+    for start in range(0, len(items), size):
+        group = items[start : start + size]
+        first_s = end_s + sum(item.reading_s for item in group)
+        end_s = first_s + decode_s(len(group)) * max(min(item.tokens, _ASSUMED_TOKENS) for item in group)
+        firsts_s += len(group) * first_s
+        ends_s += len(group) * end_s
+    return (firsts_s + ends_s) / len(items) + first_s + end_s, end_s
+
 
 PAUSE_S: Final = 1.4
 """The longest pause of streams, if a part takes no longer. With what a prediction lacks, below 1.5 s."""
@@ -211,11 +257,11 @@ class StepPlanner(Generic[S]):
         token_s = self.costs.prefill_token_s or 1.0
         # While no step is known, any is assumed to take as long as 8 tokens of a prompt, as one of a stream on CPUs.
         decode_s: Curve = self.costs.decode_curve() or (lambda _rows: 8.0 * token_s)
-        items = [Item(prompt.num_uncomputed * token_s, _answer([prompt])) for prompt in prompts]
+        items = [Reading(prompt.num_uncomputed * token_s, _answer([prompt])) for prompt in prompts]
         if streams:
             # Streams join the prompts that arrived with them if one group of all of them has the least sum of times.
             began = max(stream.state.first_token or 0.0 for stream in streams)
-            begun = [Item(0.0, _answer(streams))] * len(streams)
+            begun = [Reading(0.0, _answer(streams))] * len(streams)
             joining = group_size([*begun, *items], decode_s) - len(streams)
             if (
                 joining > 0

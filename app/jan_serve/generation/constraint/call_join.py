@@ -8,10 +8,14 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.guide import CallGrammars
-from jan_serve.core.text_bounds import TextBounds
+from jan_serve.core.constraint import (
+    CallFrame,
+    CallGrammars,
+    CompiledGrammar,
+    GrammarPiece,
+    TextBounds,
+    ToolGrammar,
+)
 from jan_serve.core.uniqueness import CallLocations, Uniqueness, joined_uniqueness
 from jan_serve.errors import GrammarTooComplex
 

@@ -9,13 +9,20 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import Constraint, GbnfConstraint, RegexConstraint, Whitespace
-from jan_serve.core.guide import CallGrammars
+from jan_serve.core.constraint import (
+    CallFrame,
+    CallGrammars,
+    Constraint,
+    GbnfConstraint,
+    GrammarPiece,
+    RegexConstraint,
+    ToolGrammar,
+    Whitespace,
+)
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest
 from jan_serve.generation.constraint.call_join import JoinedTool, any_object, join_calls
-from jan_serve.helpers.compiling import (
+from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
     Compiled,

@@ -12,23 +12,25 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from jan_serve.chat.chat_format import ChatFormat
-from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
 from jan_serve.core.constraint import (
+    CallFrame,
+    CallGrammars,
     CompiledGrammar,
     Constraint,
     Explanation,
     GbnfConstraint,
+    GrammarPiece,
     JsonObjectConstraint,
     JsonSchemaConstraint,
     RegexConstraint,
+    ToolGrammar,
     Whitespace,
 )
-from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
 from jan_serve.generation.constraint.compile_tools import compile_tools, tools_digest
 from jan_serve.generation.ports import ConstraintTranslator
-from jan_serve.helpers.compiling import (
+from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
     CompileConstraint,
@@ -222,7 +224,7 @@ class _Documents(NamedTuple):
 
 def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRequest:
     """With those of the documents that its schema needs."""
-    from jan_serve.constraint.json_schema.bundle import bundled  # few servers have such documents
+    from jan_serve.constraint.json_schema.document import bundled  # few servers have such documents
 
     replace = msgspec.structs.replace
     match request:

@@ -5,6 +5,7 @@ Pure and slow (milliseconds a tool): runs in the compiling process; the server c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
@@ -21,8 +22,8 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.schema_types import property_schema, types_of
-from jan_serve.constraint.ast import Grammar, Literal, sequence
-from jan_serve.constraint.compose import Composer
+from jan_serve.constraint.ast import Expr, Grammar, Literal, Special, sequence
+from jan_serve.constraint.builder import Composer
 from jan_serve.constraint.enforce import Enforced, enforce_translation
 from jan_serve.constraint.json_schema.arguments import (
     ArgumentNotation,
@@ -33,10 +34,8 @@ from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.constraint.layout import has_layouts, with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent
 from jan_serve.constraint.loosen import loosened
-from jan_serve.constraint.mode import Mode
-from jan_serve.constraint.translated import Translated
-from jan_serve.core.call_pieces import ToolGrammar
-from jan_serve.core.constraint import Whitespace
+from jan_serve.constraint.translation import Mode, Translated
+from jan_serve.core.constraint import ToolGrammar, Whitespace
 from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import (
     GrammarTooComplex,
@@ -46,7 +45,18 @@ from jan_serve.errors import (
     UnsupportedSchema,
 )
 from jan_serve.generation.constraint.call_join import any_object
-from jan_serve.generation.constraint.format_texts import spelled_texts
+
+
+def spelled_texts(text: str, specials: Sequence[str]) -> list[Expr]:
+    """A text of the format, split at its control tokens."""
+    if not text:
+        return []
+    if not specials:
+        return [Literal(text)]
+    marks = sorted(specials, key=len, reverse=True)
+    pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
+    return [Special(piece) if piece in specials else Literal(piece) for piece in pieces if piece]
+
 
 _PLACED: Final = (UnsupportedSchema, InvalidSchema, GrammarTooComplex)
 _REFUSALS: Final = (*_PLACED, UnsupportedPattern)

@@ -10,9 +10,8 @@ import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import UnsupportedOperation
-from jan_serve.generation.embeddings import to_floats
+from jan_serve.generation.embeddings import score_index, to_floats
 from jan_serve.generation.leased_model import LeasedModel
-from jan_serve.generation.pooling import score_index
 from jan_serve.ipc.messages import Embedded
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest
 

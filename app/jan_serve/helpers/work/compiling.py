@@ -11,7 +11,7 @@ from jan_serve.errors import GrammarTooComplex, ProtocolError
 from jan_serve.generation.constraint.call_frame import call_frame
 from jan_serve.generation.constraint.tool_grammar import answer_has_terminals, tool_grammar
 from jan_serve.helpers.child import serve
-from jan_serve.helpers.compiling import (
+from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
     CompileConstraint,

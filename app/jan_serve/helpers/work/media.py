@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jan_serve.helpers.child import serve
-from jan_serve.helpers.media import DECODING, DecodeImage, DecodeMedia
+from jan_serve.helpers.kinds import DECODING, DecodeImage, DecodeMedia
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jan_serve.chat.template import render_prompt
 from jan_serve.helpers.child import serve
-from jan_serve.helpers.rendering import RENDERING, RenderRequest
+from jan_serve.helpers.kinds import RENDERING, RenderRequest
 
 
 def main() -> int:

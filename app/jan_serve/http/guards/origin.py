@@ -1,4 +1,7 @@
-"""Which web pages may read answers of the API (CORS), and which may cause side effects (CSRF)."""
+"""Which web pages may read answers of the API (CORS), and which may cause side effects (CSRF).
+
+Desktop applications that call local servers from their own pages have known origins.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,26 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jan_serve.http.errors import Envelopes, http_problem
-from jan_serve.http.guards.app_origins import is_app_origin
 from jan_serve.http.guards.guard import SAFE_METHODS, Guard, header_values
 from jan_serve.http.paths import is_page_path
+
+APP_ORIGINS: Final[dict[str, str]] = {
+    "Tauri on macOS and Linux": r"tauri://localhost",
+    "Tauri on Windows and Android": r"https?://tauri\.localhost",
+    "Obsidian": r"app://obsidian\.md",
+    "Obsidian on phones": r"capacitor://localhost",
+    "VS Code, panels of extensions": r"vscode-webview://[a-z0-9-]{1,64}",
+    "VS Code itself": r"vscode-file://vscode-app",
+}
+"""Patterns of whole origins in lower case, by application."""
+
+_ANY: Final = re.compile("|".join(f"(?:{pattern})" for pattern in APP_ORIGINS.values()))
+
+
+def is_app_origin(origin: str) -> bool:
+    """origin: in lower case."""
+    return _ANY.fullmatch(origin) is not None
+
 
 _LOOPBACK: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?\Z")
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE, OPTIONS"

@@ -14,8 +14,8 @@ from jan_serve.fleet.node import CacheEpoch, Node, Role, State
 from jan_serve.http.errors import http_problem
 from jan_serve.proxy.discovery import key_headers
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
+from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import NodeClient
-from jan_serve.proxy.upstream.node_url import known_url
 
 logger = logging.getLogger(__name__)
 

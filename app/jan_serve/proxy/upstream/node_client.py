@@ -16,8 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from jan_serve.proxy.upstream.connection import AnswerHead, Failure, NodeConnection, NodeFailure
-from jan_serve.proxy.upstream.networks import NodeNetworks
-from jan_serve.proxy.upstream.node_url import NodeUrl
+from jan_serve.proxy.upstream.node_address import NodeNetworks, NodeUrl
 
 CONNECT_S: Final = 3.0
 MAX_REPLY_BYTES: Final = 1 << 20

@@ -15,8 +15,8 @@ from typing import BinaryIO, Final
 import msgspec
 
 from jan_serve.errors import InvalidModel
-from jan_serve.store.files.exhaustion import raise_if_exhausted
-from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
+from jan_serve.store.files.file_errors import raise_if_exhausted
+from jan_serve.store.gguf.quantisation import TENSOR_TYPES
 
 MAX_HEADER_BYTES: Final = 512 << 20
 MAX_KEYS: Final = 4_096  # ggml compares each key with all before it

@@ -22,7 +22,7 @@ import filelock
 import msgspec
 import psutil
 
-from jan_serve.store.files.atomic_file import TEMPORARY_SUFFIX
+from jan_serve.store.files.small_files import TEMPORARY_SUFFIX
 from jan_serve.store.index import STATE_FOLDER
 
 _KEPT: Final = ".part"

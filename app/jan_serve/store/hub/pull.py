@@ -17,15 +17,16 @@ import httpx2
 import msgspec
 
 from jan_serve.errors import InsufficientMemory, InvalidModel, InvalidRequest
-from jan_serve.store.files.atomic_file import flush_folder
-from jan_serve.store.files.disk_space import check_room, storage_error
+from jan_serve.store.files.file_errors import check_room, storage_error
+from jan_serve.store.files.small_files import flush_folder
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
-from jan_serve.store.hub.catalogue import Catalogue, CatalogueEntry
-from jan_serve.store.hub.download import Download, DownloadWatcher, download
+from jan_serve.store.hub.download import Download, DownloadWatcher, SharedDownloads, download
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
 from jan_serve.store.hub.partial_downloads import PartialFolder
 from jan_serve.store.hub.references import (
+    Catalogue,
+    CatalogueEntry,
     HubReference,
     checked_revision,
     looks_like_reference,
@@ -42,11 +43,9 @@ from jan_serve.store.hub.repository import (
     read_repository,
     select,
 )
-from jan_serve.store.hub.shared_downloads import SharedDownloads
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.memory.footprint import memory_needed
-from jan_serve.store.memory.free_memory import FreeMemory
-from jan_serve.store.name_matching import canonical_name
+from jan_serve.store.model_memory import FreeMemory, memory_needed
+from jan_serve.store.model_names import canonical_name
 
 _PUBLIC_HUB: Final = HubAccess().endpoint
 

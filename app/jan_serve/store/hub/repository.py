@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from jan_serve.core.models.default_tag import DEFAULT_TAG
+from jan_serve.core.models.model_source import DEFAULT_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.gguf.quantisation import quantisation_of

@@ -1,16 +1,257 @@
-"""The programs to import from, by their `--from` names."""
+"""Finds the models of other programs: Ollama, LM Studio, Jan and the Hugging Face cache, by their `--from` names.
+
+Ollama: manifests (`manifests/<registry>/<namespace>/<model>/<tag>`, JSON, as Docker's image manifest 2.2) name blobs
+by digest (`blobs/sha256-<hex>`); the blob of the model layer is a GGUF file.
+
+LM Studio: `<publisher>/<repository>/<file>.gguf`, as on the hub. The folder is `downloadsFolder` in its settings, or
+`models` in LM Studio's home, which `.lmstudio-home-pointer` in the user's home may move; older versions use
+`~/.cache/lm-studio`.
+
+Jan: `llamacpp/models/<id>/model.yml` in its data folder names the GGUF file. Paths are relative to the data folder,
+or absolute for files that the user imported into Jan.
+
+Hugging Face: `models--<org>--<repo>/snapshots/<commit>/<file>`, links into `blobs`. The snapshot in `refs/main`
+counts, else the newest. The blob of an LFS file is named by its SHA-256 digest.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
-from jan_serve.store.imports.found import FoundModel
-from jan_serve.store.imports.hf import find_hf_cache
-from jan_serve.store.imports.jan import find_jan
-from jan_serve.store.imports.lmstudio import find_lmstudio
-from jan_serve.store.imports.ollama import find_ollama
+import msgspec
+
+from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.imports.found import (
+    FoundFile,
+    FoundModel,
+    group_models,
+    projector_name,
+    projector_of,
+    read_capped,
+    walk_files,
+)
+
+_MODEL_LAYER: Final = "application/vnd.ollama.image.model"
+_PROJECTOR_LAYER: Final = "application/vnd.ollama.image.projector"
+_ADAPTER_LAYER: Final = "application/vnd.ollama.image.adapter"
+_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})\Z")
+_NAME_PART: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+_REGISTRY: Final = "registry.ollama.ai"
+_NAMESPACE: Final = "library"
+
+
+class _Layer(msgspec.Struct, frozen=True, rename="camel"):
+    media_type: str
+    digest: str
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    layers: list[_Layer]
+
+
+def find_ollama(folder: Path) -> Iterator[FoundModel]:
+    """The models in an Ollama models folder. Blocks on the disk."""
+    manifests = folder / "manifests"
+    for relative in walk_files(manifests):
+        parts = relative.parts
+        if len(parts) != 4 or not all(_NAME_PART.match(part) for part in parts):
+            continue
+        content = read_capped(manifests / relative)
+        try:
+            manifest = msgspec.json.decode(content or b"", type=_Manifest)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        found = _ollama_model(folder, manifest, parts)
+        if found is not None:
+            yield found
+
+
+def _ollama_model(folder: Path, manifest: _Manifest, parts: tuple[str, ...]) -> FoundModel | None:
+    registry, namespace, name, tag = parts
+    weights = _layer_blobs(folder, manifest, _MODEL_LAYER)
+    if len(weights) != 1:
+        return None  # Ollama does not split models
+    shown = [part for part, default in ((registry, _REGISTRY), (namespace, _NAMESPACE)) if part != default]
+    label = "/".join((*shown, f"{name}:{tag}"))
+    name_here = "/".join(("ollama", *shown, f"{name}-{tag}"))
+    path, digest = weights[0]
+    projectors = _layer_blobs(folder, manifest, _PROJECTOR_LAYER)
+    return FoundModel(
+        kind="ollama",
+        label=label,
+        files=(FoundFile(path, f"{name_here}.gguf", digest),),
+        projector=FoundFile(projectors[0][0], projector_name(name_here), projectors[0][1])
+        if projectors
+        else None,
+        aliases=(label,),
+        problem="it has an adapter, which would be lost"
+        if _layer_blobs(folder, manifest, _ADAPTER_LAYER)
+        else "",
+    )
+
+
+def _layer_blobs(folder: Path, manifest: _Manifest, media_type: str) -> list[tuple[Path, str]]:
+    """Path and digest of the layers of a type. An invalid digest never becomes a path."""
+    found: list[tuple[Path, str]] = []
+    for layer in manifest.layers:
+        match = _DIGEST.match(layer.digest)
+        if layer.media_type == media_type and match is not None:
+            found.append((folder / "blobs" / f"sha256-{match[1]}", match[1]))
+    return found
+
+
+class _Settings(msgspec.Struct, frozen=True, rename="camel"):
+    downloads_folder: str | None = None
+
+
+def lmstudio_folders(home: Path) -> tuple[Path, ...]:
+    """The models folders of the user; they may not exist. Blocks on the disk."""
+    program = home / ".lmstudio"
+    named = _absolute(
+        (read_capped(home / ".lmstudio-home-pointer") or b"").decode("utf-8", "replace").strip()
+    )
+    if named is not None:
+        program = named
+    downloads: Path | None = None
+    settings = read_capped(program / "settings.json")
+    if settings is not None:
+        try:
+            downloads = _absolute(msgspec.json.decode(settings, type=_Settings).downloads_folder)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            downloads = None
+    candidates = (downloads, program / "models", home / ".cache" / "lm-studio" / "models")
+    return tuple(dict.fromkeys(folder for folder in candidates if folder is not None))
+
+
+def find_lmstudio(folder: Path) -> Iterator[FoundModel]:
+    """The models in one models folder. Blocks on the disk."""
+    paths = list(walk_files(folder, follow=True))
+    for parts in group_models(paths):
+        first = parts[0]
+        if len(first.parts) < 3:
+            continue
+        projector = projector_of(first, paths)
+        yield FoundModel(
+            kind="lmstudio",
+            label=first.as_posix(),
+            files=tuple(FoundFile(folder / part, part.as_posix()) for part in parts),
+            projector=FoundFile(folder / projector, projector.as_posix()) if projector else None,
+        )
+
+
+def _absolute(text: str | None) -> Path | None:
+    """The path if it is absolute, else None."""
+    return Path(text) if text and "\0" not in text and Path(text).is_absolute() else None
+
+
+_JAN_MODELS: Final = ("llamacpp", "models")
+
+
+def find_jan(data_folder: Path) -> Iterator[FoundModel]:
+    """The models in a Jan data folder. Blocks on the disk."""
+    folder = data_folder.joinpath(*_JAN_MODELS)
+    for relative in walk_files(folder):
+        if relative.name != "model.yml" or len(relative.parts) < 2:
+            continue
+        described = _described(folder / relative)
+        path = _path_below(data_folder, described.get("model_path"))
+        if path is None:
+            continue
+        model_id = relative.parent.as_posix()
+        projector = _path_below(data_folder, described.get("mmproj_path"))
+        yield FoundModel(
+            kind="jan",
+            label=model_id,
+            files=_jan_files(path, f"jan/{model_id}"),
+            projector=FoundFile(projector, projector_name(f"jan/{model_id}")) if projector else None,
+            aliases=(model_id,),
+        )
+
+
+def _jan_files(path: Path, name: str) -> tuple[FoundFile, ...]:
+    part = PartName.parse(path.name)
+    if part is None or part.number != 1 or not 1 <= part.count <= MAX_PARTS:
+        return (FoundFile(path, f"{name}.gguf"),)
+    names = zip(part.all_files(), part.all_files(stem=name), strict=True)
+    return tuple(FoundFile(path.with_name(original), ours) for original, ours in names)
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """The mapping in a model.yml; empty if invalid. The safe reader creates plain values only."""
+    # Imported late: needed only if Jan is installed.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    reader: Any = YAML(typ="safe", pure=True)
+    reader.allow_duplicate_keys = True
+    try:
+        content: object = reader.load(read_capped(path) or b"")
+    except (YAMLError, RecursionError, ValueError):
+        return {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+
+
+def _path_below(data_folder: Path, value: object) -> Path | None:
+    if not isinstance(value, str) or not value or "\0" in value:
+        return None
+    path = Path(value)
+    if path.is_absolute():
+        return path
+    return None if ".." in path.parts else data_folder / path
+
+
+_REPOSITORY: Final = re.compile(r"models--([A-Za-z0-9._-]+?)--([A-Za-z0-9._-]+)\Z")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}\Z")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def find_hf_cache(cache: Path) -> Iterator[FoundModel]:
+    """The GGUF models in a cache folder. Blocks on the disk."""
+    try:
+        repositories = sorted(path for path in cache.iterdir() if _REPOSITORY.match(path.name))
+    except OSError:
+        return
+    for repository in repositories:
+        snapshot = _snapshot(repository)
+        if snapshot is None:
+            continue
+        repo = repository.name.removeprefix("models--").replace("--", "/", 1)
+        # Follow links to files only: a cache links files, never folders.
+        paths = list(walk_files(snapshot))
+        for parts in group_models(paths):
+            projector = projector_of(parts[0], paths)
+            yield FoundModel(
+                kind="hf-cache",
+                label=repo,
+                files=tuple(_cached_file(snapshot, repo, part) for part in parts),
+                projector=_cached_file(snapshot, repo, projector) if projector else None,
+                revision=snapshot.name,
+            )
+
+
+def _cached_file(snapshot: Path, repo: str, relative: Path) -> FoundFile:
+    path = snapshot / relative
+    blob = path.resolve().name
+    return FoundFile(path, f"{repo}/{relative.as_posix()}", blob if _SHA256.match(blob) else None)
+
+
+def _snapshot(repository: Path) -> Path | None:
+    main = (read_capped(repository / "refs" / "main") or b"").decode("ascii", "replace").strip()
+    if _COMMIT.match(main) and (repository / "snapshots" / main).is_dir():
+        return repository / "snapshots" / main
+    try:
+        snapshots = [
+            path
+            for path in (repository / "snapshots").iterdir()
+            if _COMMIT.match(path.name) and path.is_dir()
+        ]
+        return max(snapshots, key=lambda path: path.stat().st_mtime_ns, default=None)
+    except OSError:
+        return None
+
 
 FINDERS: Final[dict[str, Callable[[Path], Iterator[FoundModel]]]] = {
     "ollama": find_ollama,

@@ -17,12 +17,12 @@ import msgspec
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.errors import JanServeError
-from jan_serve.store.files.disk_space import storage_error
+from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.hub.references import is_safe_file
 from jan_serve.store.imports.found import FoundFile, FoundModel
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
-from jan_serve.store.name_matching import canonical_name
+from jan_serve.store.model_names import canonical_name
 
 NAME_TAKEN: Final = "another file has its name here"
 

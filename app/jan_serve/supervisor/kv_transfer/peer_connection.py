@@ -1,9 +1,9 @@
-"""A mutually authenticated TCP connection between servers that share a key. Not encrypted.
+"""Connects servers that share a key over mutually authenticated, unencrypted TCP, and defines their messages.
 
-Handshake: the client sends its name and a nonce; the server a nonce and its proof; the client its proof. A proof is an
-HMAC-SHA256 (RFC 2104) over the sender's role, both nonces and the name. Then records: u32 length, body, and a keyed
-BLAKE2b (RFC 7693) over direction, number and body under a key of this connection, which detects changed, dropped,
-repeated and reflected records.
+Handshake: the client sends its name and a nonce; the server a nonce and its proof; the client its proof. A proof is
+an HMAC-SHA256 (RFC 2104) over the sender's role, both nonces and the name. Then records: u32 length, body, and a
+keyed BLAKE2b (RFC 7693) over direction, number and body under a key of this connection, which detects changed,
+dropped, repeated and reflected records. A body is a message (one request, then its answer) or a part of a state.
 """
 
 from __future__ import annotations
@@ -15,10 +15,77 @@ import os
 import struct
 from collections.abc import Callable, Generator
 from hashlib import blake2b, sha256
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from jan_serve.errors import PeerFailed
-from jan_serve.supervisor.kv_transfer.peer_messages import MAX_RECORD_BYTES
+
+MAX_RECORD_BYTES: Final = 2 * 1024 * 1024
+PART_BYTES: Final = 1024 * 1024
+
+
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    """Send the state of this session. Answer: Found and then its bytes, or Refused."""
+
+    session: int
+
+
+class Release(msgspec.Struct, frozen=True, tag="taken"):
+    """The state has arrived: drop it. Answer: Done."""
+
+    session: int
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    """Answer: Done."""
+
+
+class Found(msgspec.Struct, frozen=True, tag="found"):
+    """total: bytes that follow, in records of up to PART_BYTES."""
+
+    total: int
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """Answer to a request that succeeded."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """An error of the `errors` tree."""
+
+    code: str
+    payload: dict[str, Any]
+
+
+PeerRequest = Fetch | Release | Ping
+PeerAnswer = Found | Done | Refused
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[PeerRequest] = msgspec.msgpack.Decoder(PeerRequest)
+_answers: msgspec.msgpack.Decoder[PeerAnswer] = msgspec.msgpack.Decoder(PeerAnswer)
+
+
+def encode(message: PeerRequest | PeerAnswer) -> bytes:
+    """The body of a record."""
+    return _encoder.encode(message)
+
+
+def decode_request(body: bytes) -> PeerRequest:
+    """Raises PeerFailed."""
+    try:
+        return _requests.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise PeerFailed(f"The other server asked something that is not known here ({error}).") from None
+
+
+def decode_answer(body: bytes) -> PeerAnswer:
+    """Raises PeerFailed."""
+    try:
+        return _answers.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise PeerFailed(f"The other server answered something that is not known here ({error}).") from None
+
 
 _MAGIC: Final = b"JSKV\x01"
 _HELLO: Final = struct.Struct("<5sH")

@@ -16,10 +16,8 @@ import msgspec
 from jan_serve.core.hosts import is_loopback
 from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
 from jan_serve.errors import InvalidRequest, PeerFailed
-from jan_serve.supervisor.kv_transfer.kept_states import KeptStates, StateHolder
 from jan_serve.supervisor.kv_transfer.peer_connection import MAX_NAME_BYTES, PeerConnection, connect
-from jan_serve.supervisor.kv_transfer.state_pull import ping, pull
-from jan_serve.supervisor.kv_transfer.state_server import StateServer
+from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates, StateHolder, StateServer, ping, pull
 
 logger = logging.getLogger(__name__)
 

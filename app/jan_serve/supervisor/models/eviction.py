@@ -1,7 +1,7 @@
-"""Eviction policy (pure): whether a model can load now, which models to evict for it, or why it cannot fit.
+"""Decides whether a model can load now and which models to evict for it, or words the error why it cannot fit. Pure.
 
-Decisions use estimates, so that no model is evicted for one that cannot fit anyway. Memory is in bytes, main memory and
-accelerators together: llama.cpp distributes the layers over them.
+Decisions use estimates, so that no model is evicted for one that cannot fit anyway. Memory is in bytes, main memory
+and accelerators together: llama.cpp distributes the layers over them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jan_serve.store.memory.footprint import Footprint
-from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.errors import InsufficientMemory, Unavailable
+from jan_serve.store.model_memory import Footprint, FreeMemory
 
 
 class Occupant(msgspec.Struct, frozen=True):
@@ -196,3 +196,54 @@ def _names(occupants: Iterable[Occupant]) -> tuple[str, ...]:
 
 def _least_recent_first(occupant: Occupant) -> tuple[float, str]:
     return occupant.last_used, occupant.name
+
+
+def load_error(
+    name: str, size: Footprint, reason: CannotFit | Excluded, others: Sequence[str], budget: int | None = None
+) -> InsufficientMemory | Unavailable:
+    """The error for its requests. others: the models in memory. budget: configured bytes for all models."""
+    match reason:
+        case Excluded(pinned):
+            them = "it" if len(pinned) == 1 else "them"
+            text = f"The model `{name}` cannot be loaded beside {_staying(pinned)}. Unload {them} first."
+            return Unavailable(text, retry_after=None, param="model")
+        case CannotFit(on_device=True):
+            message = (
+                f"The model `{name}` needs about {_gb(reason.needed)} on the accelerators for the layers that its"
+                f" settings put there (n_gpu_layers), and {_gb(reason.available)} can be had. Put fewer there."
+            )
+        case CannotFit():
+            parts = (
+                f"{_gb(size.weights)} for its weights, {_gb(size.least_context)} for its context,"
+                f" {_gb(size.working)} to work with"
+            )
+            free = f"{_gb(reason.available)} can be had"
+            if reason.pinned:
+                free += f" beside {_staying(reason.pinned)}"
+            elif others:
+                free += f", even without {_listed(others)}"
+            message = (
+                f"The model `{name}` needs about {_gb(reason.needed)} of memory ({parts}), and {free}. Use a smaller"
+                " quantisation, a shorter context (n_ctx), a smaller type of cache (type_k, type_v), or"
+                f" {'close other programs' if budget is None else f'a memory_budget above {_gb(budget)}'}."
+            )
+    return InsufficientMemory(
+        message,
+        retry_after=None,
+        param="model",
+        needed_bytes=reason.needed,
+        available_bytes=reason.available,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def _staying(names: Sequence[str]) -> str:
+    return f"{_listed(names)}, which {'stays' if len(names) == 1 else 'stay'} in memory (pin)"
+
+
+def _gb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.2f} GB"

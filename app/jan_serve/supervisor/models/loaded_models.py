@@ -16,9 +16,8 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.placement.report import advice, lines
-from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.models.crash_backoff import Pause, Refuse
 from jan_serve.supervisor.models.eviction import (
     CannotFit,
     Decision,
@@ -28,14 +27,13 @@ from jan_serve.supervisor.models.eviction import (
     Room,
     Wait,
     free_for_models,
+    load_error,
     plan_load,
 )
 from jan_serve.supervisor.models.lease_queue import LeaseQueue
-from jan_serve.supervisor.models.load_errors import load_error
-from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation
-from jan_serve.supervisor.models.model_history import ModelHistory
+from jan_serve.supervisor.models.model_history import ModelHistory, Pause, Refuse
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
+from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation, Retention
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 

@@ -20,11 +20,15 @@ from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
-from jan_serve.supervisor.models.load_preparation import LoadPreparation, MemoryMeter
 from jan_serve.supervisor.models.loaded_models import LoadedModels
-from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
-from jan_serve.supervisor.models.snapshot import model_status
-from jan_serve.supervisor.models.source_resolver import Resolved, Retention, SourceResolver
+from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState, model_status
+from jan_serve.supervisor.models.source_resolver import (
+    LoadPreparation,
+    MemoryMeter,
+    Resolved,
+    Retention,
+    SourceResolver,
+)
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 

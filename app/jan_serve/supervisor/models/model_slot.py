@@ -1,4 +1,4 @@
-"""One loaded, loading or unloading model: its worker, its client and its lease count.
+"""Holds a model in memory (its worker, its client and its lease count), and tells the status of any model.
 
 `LoadedModels` owns the slots and decides; a slot only executes, and never restarts itself.
 """
@@ -11,12 +11,15 @@ from enum import StrEnum
 
 import msgspec
 
+from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
+from jan_serve.core.models.model_status import ModelState, ModelStatus
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import LoadModel
-from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
+from jan_serve.supervisor.models.model_history import ModelHistory, Pause, Refuse
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
@@ -184,3 +187,44 @@ def memory_when_loaded(footprint: Footprint, facts: ModelFacts) -> MemoryUse:
     loaded = weights + facts.kv_bytes
     unseen = int(weights * (1 - offloaded)) if footprint.mapped else 0
     return MemoryUse(loaded + footprint.working, int(loaded * offloaded), unseen)
+
+
+def model_status(history: ModelHistory, slot: ModelSlot | None, waiting: int, now: float) -> ModelStatus:
+    """The status now. slot: None if the model is not in memory. waiting: requests in the queue for it."""
+    verdict = history.verdict(now)
+    pong = slot.worker.pong if slot is not None else None
+    return ModelStatus(
+        name=history.source.name,
+        path=history.source.path,
+        state=_state(history, slot, now),
+        pid=slot.worker.pid if slot is not None else None,
+        leases=slot.leases if slot is not None else 0,
+        waiting=waiting,
+        load_fraction=slot.worker.load_fraction if slot is not None else 0.0,
+        facts=slot.client.facts if slot is not None and slot.client is not None else None,
+        modalities=history.modalities,
+        stats=pong.stats if pong is not None else EngineStats(),
+        loads_total=history.loads_total,
+        crashes_total=history.crashes_total,
+        stalls_total=history.stalls_total,
+        reason=history.reason,
+        retry_after_s=verdict.delay_s if isinstance(verdict, Pause | Refuse) else None,
+        taken_bytes=slot.memory.total if slot is not None else 0,
+        keep_alive_left_s=slot.keep_alive_left_s(history.retention, now) if slot is not None else None,
+        pinned=history.retention.pinned,
+        group=history.retention.group,
+        lost_devices=history.lost_devices,
+    )
+
+
+def _state(history: ModelHistory, slot: ModelSlot | None, now: float) -> ModelState:
+    if slot is not None and slot.state is not SlotState.GONE:
+        dying = slot.worker.ending and slot.state is SlotState.READY
+        return "restarting" if dying else slot.state.value
+    match history.verdict(now):
+        case Refuse():
+            return "failed"
+        case Pause():
+            return "restarting"
+        case _:
+            return "unloaded"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.store.files.file_stamp import file_stamp
+from jan_serve.store.files.small_files import file_stamp
 
 
 class _Update(NamedTuple):

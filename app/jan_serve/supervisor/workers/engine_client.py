@@ -27,7 +27,7 @@ from jan_serve.errors import (
     copy_error,
     error_from_payload,
 )
-from jan_serve.ipc.media_frames import media_frames
+from jan_serve.ipc.codec import media_frames
 from jan_serve.ipc.messages import (
     AbortRequest,
     Counted,

@@ -34,9 +34,13 @@ from jan_serve.ipc.messages import (
     WorkerRequest,
 )
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.workers.child_process import ChildProcess, child_environment
+from jan_serve.supervisor.workers.child_process import (
+    ChildProcess,
+    StderrReader,
+    StderrTail,
+    child_environment,
+)
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
-from jan_serve.supervisor.workers.stderr_tail import StderrReader, StderrTail
 from jan_serve.supervisor.workers.watchdog import Stall, Watchdog
 
 logger = logging.getLogger(__name__)

@@ -1,31 +1,56 @@
-"""Compares the names and items of a JSON text that is being written, and says what may not follow: one that is there
-already, and a beginning that only such ones complete.
+"""This module compares the names and items of a JSON text that is being written, and says what may not follow:
 
-States are immutable: a token is tried by writing it to a copy.
+one that is there already, and a beginning that only such ones complete.
+
+States are immutable: a token is tried by writing it to a copy. CallSearch finds where the arguments of a call begin
+in a text of calls.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.uniqueness import ELSEWHERE, NOWHERE, ItemTexts, Location, Uniqueness
-from jan_serve.text.uniqueness.call_search import CallSearch
-from jan_serve.text.uniqueness.escape_runs import NO_RUN, EscapeRun
-from jan_serve.text.uniqueness.spellings import (
+from jan_serve.core.uniqueness import ELSEWHERE, NOWHERE, CallLocations, ItemTexts, Location, Uniqueness
+from jan_serve.text.uniqueness.words import (
     ALL,
+    NO_RUN,
+    EscapeRun,
+    beginning_with,
     end_of_string,
     is_closed,
     is_escaping,
+    is_left,
+    is_used,
     keys_of,
     part_key,
     partly_decoded,
     spelled,
 )
-from jan_serve.text.uniqueness.used_words import beginning_with, is_left, is_used
+
+_LONGEST_MARK: Final = 256
+"""Bytes around a name."""
+
+
+class CallSearch:
+    """begun: text before the answer. longest: bytes before a brace that matter."""
+
+    def __init__(self, calls: CallLocations) -> None:
+        self._roots = calls.roots
+        names = "|".join(map(re.escape, calls.roots))
+        self._call = re.compile(f"{calls.before}({names}){calls.between}\\Z".encode(), re.DOTALL)
+        self.begun = calls.begun.encode()
+        self.longest = _LONGEST_MARK + max((len(name.encode()) for name in calls.roots), default=0)
+
+    def location(self, text: bytes) -> int | None:
+        """The location of the arguments that a brace after `text` begins; None if it begins none."""
+        found = self._call.search(text)
+        return None if found is None else self._roots[found[1].decode()]
+
 
 _SPACE: Final = b" \t\n\r"
 ENDS: Final = b",]} \t\n\r"

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelStatus
-from jan_serve.dialects.openai.models.routes import add_model_routes
+from jan_serve.dialects.openai.models import add_model_routes
 from jan_serve.errors import ModelNotFound
-from jan_serve.generation.template_choice import TemplateOverride
+from jan_serve.generation.profiles import TemplateOverride
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
-from jan_serve.proxy.upstream.networks import NodeNetworks
+from jan_serve.proxy.upstream.node_address import NodeNetworks, parse_node_url
 from jan_serve.proxy.upstream.node_client import NodeClient, OutsideNetworks
-from jan_serve.proxy.upstream.node_url import parse_node_url
 from tests.support.clock import TurnedClock
 from tests.support.fake_nodes import FakeNode, Received, fake_nodes
 

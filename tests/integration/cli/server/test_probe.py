@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.cli.server.probe import ProbeFailed, device_names, probe_engine
+from jan_serve.cli.server.hardware import ProbeFailed, device_names, probe_engine
 
 ENGINE: dict[str, Any] = {"llama_cpp": "1.2.3", "devices": [{"name": "CUDA0"}, {"name": "CPU"}]}
 

@@ -12,8 +12,7 @@ import pytest
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, ModelNotFound, Unavailable
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings, TokenizeRequest
-from jan_serve.store.memory.footprint import Footprint
-from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.store.model_memory import Footprint, FreeMemory
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import Retention

@@ -10,7 +10,7 @@ import pytest
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import EngineSettings, Pong
-from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.model_slot import (
     ModelSlot,

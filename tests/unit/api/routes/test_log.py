@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from jan_serve.api.app import create_app
-from jan_serve.api.routes.recent_log import RecentLog
+from jan_serve.api.routes.recent_log import RecentLog, recent_log
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import NoShutdown, make_settings, serve_app
@@ -119,3 +119,21 @@ async def test_a_server_that_stops_ends_its_followers() -> None:
 
 async def rest_of(found: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event async for event in found]
+
+
+logger = logging.getLogger("jan_serve.test")
+
+
+def test_it_hears_what_the_log_hears() -> None:
+    with recent_log() as log:
+        logger.warning("first %s", "one", extra={"model": "m"})
+        try:
+            raise ValueError("wrong")
+        except ValueError:
+            logger.exception("second" * 10_000)
+    logger.warning("afterwards")
+    first, second = log.entries()
+    assert (first.content["message"], first.content["model"], first.number) == ("first one", "m", 1)
+    assert "ValueError: wrong" in second.content["traceback"]
+    assert len(second.content["message"]) < 21_000
+    assert log.entries(after=1) == [second]

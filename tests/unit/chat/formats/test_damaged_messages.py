@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.formats.gpt_oss import GPT_OSS
 from jan_serve.chat.formats.muse_glimmer import MUSE_GLIMMER
+from jan_serve.chat.tools_as_text import write_calls
 from tests.unit.chat.formats.answers import Answer, call, parse, parse_everywhere
 
 START: Final = "<|start|>assistant"

@@ -10,7 +10,7 @@ import jinja2
 import pytest
 
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
-from jan_serve.chat.tool_instructions import with_tools_as_text
+from jan_serve.chat.tools_as_text import with_tools_as_text
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from tests.unit.chat.formats.answers import TOOLS, parse_everywhere
 from tests.unit.chat.formats.real_templates import (

@@ -12,11 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from jan_serve.chat.call_layout import JsonArguments, PythonArguments
-from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.chat.formats.lfm2 import LFM2
-from jan_serve.chat.formats.llama3 import LLAMA3
+from jan_serve.chat.formats.python_calls import LFM2, LLAMA3
+from jan_serve.chat.tools_as_text import write_calls
 from tests.unit.chat.formats.answers import Call, call, parse, parse_everywhere
 
 MARK: Final = "_AGAIN"

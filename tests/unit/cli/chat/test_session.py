@@ -1,9 +1,10 @@
-"""An interactive chat with scripted input, against fake engines: `!echo` answers the whole prompt."""
+"""The loop of a chat and its multiline input."""
 
 from __future__ import annotations
 
 import pytest
 
+from jan_serve.cli.chat.session import is_complete, message_of
 from jan_serve.cli.chat.slash_commands import ChatSession
 from tests.unit.cli.chat.support import chatted
 
@@ -52,3 +53,31 @@ def test_a_failure_within_an_answer_ends_the_line(
 def test_an_incomplete_answer_is_noted(session: ChatSession, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = chatted(session, capsys, "/set max_tokens 3", "!stream 9")
     assert "The answer is incomplete" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("", ""),
+        ("one line", "one line"),
+        ("  blanks  ", "blanks"),
+        ("two\nlines", "two\nlines"),
+        ("joined\\\nlines", "joined\nlines"),
+        ("a backslash \\\\", "a backslash \\\\"),
+        ('"""one\ntwo"""', "one\ntwo"),
+        ('"""\none\ntwo\n"""', "one\ntwo"),
+        ('"""/not a command"""', "/not a command"),
+        ('""""""', ""),
+        ('say """this"""', 'say """this"""'),
+    ],
+)
+def test_complete_input(text: str, meant: str) -> None:
+    assert is_complete(text)
+    assert message_of(text) == meant
+
+
+@pytest.mark.parametrize(
+    "text", ['"""', '"""one', '"""one\ntwo', '""""', "joined\\", "a\\\nb\\", "three \\\\\\"]
+)
+def test_incomplete_input(text: str) -> None:
+    assert not is_complete(text)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.errors import CommandError
 from jan_serve.cli.output import Output
 

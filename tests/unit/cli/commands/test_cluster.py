@@ -12,10 +12,8 @@ from jan_serve.cli.commands import cluster
 from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.head import Head
-from jan_serve.cluster.machines import Machine
-from jan_serve.cluster.record import ClusterRecord, record_file, write_record
-from jan_serve.cluster.versions import Versions
+from jan_serve.cluster.head import ClusterRecord, Head, record_file, write_record
+from jan_serve.cluster.machines import Machine, Versions
 from tests.support.fake_proxy import fake_proxy
 
 

@@ -11,7 +11,7 @@ import pytest
 from jan_serve.cli.commands import serve
 from jan_serve.cli.output import Output
 from jan_serve.config import Settings
-from jan_serve.store.model_entry import DefaultModel
+from jan_serve.store.index import DefaultModel
 from tests.unit.cli.conftest import Run
 
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from jan_serve.cli.server import daemon_threads
-from jan_serve.cli.server.daemon_threads import DaemonThreads
+from jan_serve.cli.server import head_start
+from jan_serve.cli.server.head_start import DaemonThreads
 
 
 def test_results_errors_and_threads_that_are_used_again() -> None:
@@ -26,19 +26,19 @@ def test_results_errors_and_threads_that_are_used_again() -> None:
 def test_threads_are_bounded_and_work_waits_for_one() -> None:
     threads = DaemonThreads()
     gate = threading.Event()
-    holding = [threads.submit(gate.wait, 60) for _ in range(daemon_threads.MAX_THREADS)]
+    holding = [threads.submit(gate.wait, 60) for _ in range(head_start.MAX_THREADS)]
     waiting = threads.submit(threading.active_count)
     assert not waiting.done()
     gate.set()
     assert all(future.result(60) for future in holding)
-    assert waiting.result(60) <= daemon_threads.MAX_THREADS + threading.active_count()
+    assert waiting.result(60) <= head_start.MAX_THREADS + threading.active_count()
     threads.shutdown()
 
 
 def test_what_waits_at_the_end_is_cancelled() -> None:
     threads = DaemonThreads()
     gate = threading.Event()
-    holding = [threads.submit(gate.wait, 60) for _ in range(daemon_threads.MAX_THREADS)]
+    holding = [threads.submit(gate.wait, 60) for _ in range(head_start.MAX_THREADS)]
     waiting = threads.submit(int)
     threads.shutdown(wait=False)
     assert waiting.cancelled()

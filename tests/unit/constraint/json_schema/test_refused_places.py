@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.constraint.enforce import enforce
-from jan_serve.constraint.json_schema.bundle import bundled
+from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, InvalidSchema, UnsupportedSchema
 from tests.conformance.suites import SHARED, SUITES, load_suite, remotes

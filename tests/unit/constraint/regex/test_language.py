@@ -1,4 +1,4 @@
-"""What a pattern means: search, anchors and lookaheads, against Python's `re`, and where ECMA-262 differs."""
+"""These tests compare what a pattern means with Python's `re`, and where and why one is refused."""
 
 from __future__ import annotations
 
@@ -100,3 +100,31 @@ def test_a_pattern_without_leading_lookaheads_has_none() -> None:
     assert leading_looks("^a(?!b)") is None
     looks = leading_looks("^(?=.*a)(?!b$)(?!c)d")
     assert looks is not None and (len(looks.ahead), len(looks.not_ahead)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "position"),
+    [
+        ("a(b", 1),
+        ("a)", 1),
+        ("^+[a-z]$", 1),
+        ("a**", 2),
+        ("[z-a]", 1),
+        ("[a", 0),
+        ("a{2,1}", 1),
+        ("(a)\\1", 3),
+        ("x(?<=x)a", 1),
+        ("(?i)a", 0),
+        ("(?P<n>a)", 0),
+        ("a\\", 1),
+        ("\\p{Nope}", 0),
+        ("\\Aa", 0),
+        ("((?!a)b)*c", 1),
+        ("(" * 500, 101),
+    ],
+)
+def test_refused_pattern_names_its_position(pattern: str, position: int) -> None:
+    with pytest.raises(UnsupportedPattern) as caught:
+        search_regex(pattern)
+    assert caught.value.position == position
+    assert caught.value.reason

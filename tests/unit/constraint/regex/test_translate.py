@@ -1,16 +1,27 @@
-"""A pattern as a grammar of whole texts, judged by the recognizer and by llguidance."""
+"""These tests judge patterns as grammars of whole texts, flat expressions, and expressions in their own structure."""
 
 from __future__ import annotations
 
+import re
 import time
+from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
+from jan_serve.constraint.ast import Grammar, Literal, sequence
+from jan_serve.constraint.builder import RuleBuilder
+from jan_serve.constraint.json_schema.formats import FORMATS, format_regex
 from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.regex.ast import Assertion, Regex
+from jan_serve.constraint.regex.language import full_regex, has_assertions, regex_dfa, search_regex
+from jan_serve.constraint.regex.translate import flat_pieces, pieces_expr, structure_expr
 from jan_serve.constraint.regex.translate import translate as regex_to_grammar
+from jan_serve.constraint.text_form import JsonText, PlainText
 from jan_serve.errors import GrammarTooComplex, UnsupportedPattern
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.unit.constraint.matching import texts
 from tests.unit.constraint.recognizer import Recognizer
 from tests.unit.constraint.regex.patterns import PATTERNS, TEXTS, python
 
@@ -47,3 +58,84 @@ def test_long_pattern_takes_bounded_time(pattern: str) -> None:
     started = time.process_time()
     print_lark(regex_to_grammar(pattern))
     assert time.process_time() - started < 5
+
+
+Counts: TypeAlias = tuple[int, int | None]
+COUNTS: st.SearchStrategy[Counts] = st.sampled_from([(1, 1), (2, 2), (0, 1), (1, 2), (0, None), (2, None)])
+
+
+def spelled(piece: tuple[str, Counts]) -> str:
+    chars, (low, high) = piece
+    return f"{chars}{{{low},{'' if high is None else high}}}"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "[ab]", "c"]), COUNTS), min_size=1, max_size=4))
+def test_a_flat_expression_keeps_its_texts(pieces: list[tuple[str, Counts]]) -> None:
+    pattern = "".join(map(spelled, pieces))
+    found = flat_pieces(full_regex(pattern))
+    if found is None:
+        # Only a piece of several counts can run into what follows it.
+        assert any(low != high for _, (low, high) in pieces[:-1])
+        return
+    recognizer, expected = (
+        Recognizer(Grammar({"root": sequence(pieces_expr(found, PlainText()))})),
+        re.compile(pattern),
+    )
+    for text in texts("abc", 6):
+        assert recognizer.matches(text) is bool(expected.fullmatch(text)), (pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flat"),
+    [
+        ("[a-z]{0,9999}", True),
+        ("[a-z]+[0-9]*", True),
+        ("[a-z]{3}[a-z]?", True),
+        ("[a-z]+[a-z]", False),
+        ("a?b?a", False),
+        ("a?ba", True),
+        ("(ab)*", False),
+        ("a|b", False),
+        ("a\\bb", False),
+    ],
+)
+def test_a_piece_may_not_run_into_what_follows(pattern: str, flat: bool) -> None:
+    assert (flat_pieces(full_regex(pattern)) is not None) is flat
+
+
+def recognizer_of(regex: Regex) -> Recognizer:
+    rules = RuleBuilder()
+    rules.fill(rules.reserve("root"), structure_expr(regex, PlainText()))
+    return Recognizer(rules.grammar("root"))
+
+
+@settings(max_examples=100)
+@given(PATTERNS, TEXTS)
+def test_the_words_are_those_of_the_automaton(pattern: str, texts: list[str]) -> None:
+    regex = search_regex(pattern)
+    assume(not has_assertions(regex))
+    recognizer, dfa = recognizer_of(regex), regex_dfa(regex)
+    for text in texts:
+        assert recognizer.matches(text) is dfa.matches(text), (pattern, text)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_has_a_structure(name: str) -> None:
+    assert not has_assertions(format_regex(name))
+    structure_expr(format_regex(name), PlainText())
+
+
+def test_characters_have_every_spelling_of_the_form() -> None:
+    rules = RuleBuilder()
+    form = JsonText(rules)
+    rules.reserve("root")
+    rules.fill("root", sequence([Literal('"'), structure_expr(search_regex("^(é|x)+$"), form), form.tail]))
+    recognizer = Recognizer(rules.grammar("root"))
+    assert [text for text in ('"éx\\u00e9"', '"\\u0078"', '""') if recognizer.matches(text)] == [
+        '"éx\\u00e9"'
+    ]
+
+
+def test_an_assertion_has_no_text() -> None:
+    with pytest.raises(ValueError, match="assertion"):
+        structure_expr(Assertion("b"), PlainText())

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from jan_serve.core.cache_salt import cache_salt, key_of_request
+from jan_serve.core.caller import cache_salt, key_of_request
 from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo, Usage
-from jan_serve.dialects.lmdeploy.sessions import Session, Sessions
+from jan_serve.dialects.lmdeploy.serving import Session, Sessions
 from jan_serve.errors import EngineCrashed, InvalidRequest
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.dialects.openai.logprobs import CompletionLogprobsBuilder, chat_logprobs, token_text
+from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, chat_logprobs, token_text
 
 
 def candidate(number: int, piece: bytes, logprob: float) -> TokenLogprob:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
-from jan_serve.dialects.tgi.batch_metrics import batch_series, skipped_tokens
+from jan_serve.dialects.tgi.metrics import batch_series, skipped_tokens
 
 
 class Series(Collector):

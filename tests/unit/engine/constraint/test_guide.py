@@ -9,11 +9,10 @@ from typing import cast
 import numpy as np
 import pytest
 
-from jan_serve.core.constraint import CompiledGrammar
-from jan_serve.core.guide import Guide, ThoughtGuide, Trigger
+from jan_serve.core.constraint import CompiledGrammar, Guide, ThoughtGuide, Trigger
 from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
-from jan_serve.engine.constraint.token_search import TokenSearch
+from jan_serve.engine.constraint.token_tables import TokenSearch
 from jan_serve.engine.llama.vocab import Vocab
 
 PIECES = (

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jan_serve.chat.call_layout import JsonArguments
-from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.tools_as_text import write_calls
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from jan_serve.engine.embedding.embedder import Embedder
-from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
-from jan_serve.engine.embedding.interruptible_decode import InterruptibleDecode
+from jan_serve.engine.embedding import embedder
+from jan_serve.engine.embedding.embedder import (
+    DEFAULT_N_CTX,
+    DEFAULT_N_CTX_IN_PIECES,
+    DEVICE_PIECE_TOKENS,
+    PIECE_TOKENS,
+    Embedder,
+    InterruptibleDecode,
+    check_memory,
+    input_limit,
+    make_embedder,
+    reads_in_pieces,
+)
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, EmbedJob, WholeInputs
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
-from jan_serve.engine.phase import PhaseClock
-from jan_serve.errors import EngineFailure
-from jan_serve.ipc.messages import EmbedRequest
+from jan_serve.engine.llama.thread_pool import ThreadPool
+from jan_serve.engine.stats import PhaseClock
+from jan_serve.engine.tokenizing import TextTokenizer, finish
+from jan_serve.errors import ContextLengthExceeded, EngineFailure, InsufficientMemory
+from jan_serve.ipc.messages import EmbedRequest, EngineSettings
+from tests.support.fake_client import fake_facts
+from tests.unit.engine.greedy_vocab import GreedyVocab
 
 
 class Flag:
@@ -111,3 +127,173 @@ def test_a_decode_that_fails_is_told() -> None:
     embedder, _ = over(FakeContext(code=-3))
     with pytest.raises(EngineFailure, match="code -3"):
         embedder.advance(job_of(3), PhaseClock())
+
+
+class Made(Exception):
+    """Raised in place of a context: what it would be."""
+
+    def __init__(self, _model: object, **fields: Any) -> None:
+        self.fields = fields
+
+
+class Probe:
+    """A context that is only asked."""
+
+    def __init__(self, *, is_causal: bool) -> None:
+        self.is_causal = is_causal
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(model: object, **fields: Any) -> None:
+        raise Made(model, **fields)
+
+    monkeypatch.setattr(embedder, "LlamaContext", make)
+
+
+def model_of(architecture: str = "llama", *, has_encoder: bool = False) -> Any:
+    vocab = GreedyVocab(["a"])
+    return SimpleNamespace(
+        architecture=architecture, has_encoder=has_encoder, n_cls_out=3, n_embd=8, vocab=vocab
+    )
+
+
+def embedder_of(settings: EngineSettings | None = None, *, in_pieces: bool = True, **facts: Any) -> Embedder:
+    return make_embedder(
+        settings or EngineSettings(),
+        model_of(),
+        fake_facts(**facts),
+        InterruptibleDecode(),
+        ThreadPool(1),
+        TextTokenizer(GreedyVocab(["a"])),
+        in_pieces=in_pieces,
+    )
+
+
+def context_for(embedder: Embedder, length: int = 40) -> dict[str, Any]:
+    """What the context for an input of this length would be."""
+    job = EmbedJob(EmbedRequest(id=1, inputs=()), [[0] * length])
+    with pytest.raises(Made) as made:
+        embedder.advance(job, PhaseClock())
+    return made.value.fields
+
+
+def max_tokens(embedder: Embedder) -> int:
+    with pytest.raises(ContextLengthExceeded) as refused:
+        finish(embedder.tokenize(EmbedRequest(id=1, inputs=((0,) * 100_000,))))
+    return refused.value.n_ctx
+
+
+@pytest.mark.parametrize(
+    ("architecture", "has_encoder", "pooling", "is_causal", "in_pieces"),
+    [
+        ("llama", False, "mean", True, True),
+        ("llama", False, "mean", False, False),
+        ("llama", False, "rank", True, False),
+        ("qwen3", False, "rank", True, True),
+        ("qwen3", False, "rank", False, False),
+        ("t5", True, "mean", True, False),
+        ("llama-embed", False, "mean", True, False),
+    ],
+)
+@pytest.mark.parametrize("is_open", [True, False])
+def test_inputs_are_cut_where_tokens_attend_to_earlier_ones_in_a_cache(
+    monkeypatch: pytest.MonkeyPatch,
+    architecture: str,
+    has_encoder: bool,
+    pooling: str,
+    is_causal: bool,
+    in_pieces: bool,
+    is_open: bool,
+) -> None:
+    """Asks the model's context, or a small one that it closes."""
+    context, made = Probe(is_causal=is_causal), list[Probe]()
+
+    def make(_model: object, _threads: ThreadPool) -> Probe:
+        made.append(Probe(is_causal=is_causal))
+        return made[-1]
+
+    monkeypatch.setattr(embedder, "LlamaContext", SimpleNamespace(tiny=make))
+    model = model_of(architecture, has_encoder=has_encoder)
+    assert reads_in_pieces(model, cast(Any, context) if is_open else None, pooling) is in_pieces
+    assert context.closed == 0
+    assert [probe.closed for probe in made] == [1] * len(made)
+    assert not (is_open and made)
+
+
+@pytest.mark.usefixtures("no_contexts")
+def test_whole_inputs_have_a_batch_of_their_length() -> None:
+    fields = context_for(embedder_of(in_pieces=False, n_ctx=512, pooling="cls"))
+    assert (fields["n_ctx"], fields["n_batch"], fields["n_ubatch"]) == (512, 512, 512)
+    assert (fields["pooling"], fields["n_seq_max"], fields["embeddings"]) == ("cls", MAX_SEQUENCES, True)
+
+
+@pytest.mark.usefixtures("no_contexts")
+@pytest.mark.parametrize(("n_gpu_layers", "piece"), [(0, PIECE_TOKENS), (3, DEVICE_PIECE_TOKENS)])
+def test_inputs_in_pieces_are_pooled_here(n_gpu_layers: int, piece: int) -> None:
+    embedder = embedder_of(EngineSettings(type_k="q8_0"), pooling="mean", n_gpu_layers=n_gpu_layers)
+    fields = context_for(embedder, 3000)
+    assert fields["n_ctx"] >= 3000
+    assert (fields["n_batch"], fields["n_ubatch"], fields["pooling"]) == (piece, piece, "none")
+    assert fields["type_k"] == "f16", "a cache for one input may be exact"
+    assert (embedder.piece_tokens, embedder.dimensions) == (piece, 8)
+
+
+@pytest.mark.usefixtures("no_contexts")
+def test_scores_of_a_decoder_have_a_sequence_for_the_common_prefix() -> None:
+    embedder = embedder_of(EngineSettings(type_k="q8_0", flash_attn="on"), pooling="rank")
+    fields = context_for(embedder)
+    assert (fields["pooling"], fields["n_seq_max"]) == ("rank", MAX_SEQUENCES + 1)
+    assert (fields["type_k"], fields["type_v"], fields["flash_attn"]) == ("q8_0", "f16", "on")
+    assert embedder.dimensions == 3
+
+
+@pytest.mark.usefixtures("no_contexts")
+@pytest.mark.parametrize("pooling", ["mean", "rank"])
+def test_a_cache_larger_than_the_free_memory_is_not_created(pooling: str) -> None:
+    """On a device, llama.cpp reports it."""
+    settings = EngineSettings(k_elements=1 << 40)
+    job = EmbedJob(EmbedRequest(id=1, inputs=()), [[0] * 40])
+    with pytest.raises(InsufficientMemory, match=r"need .* GiB for their KV cache"):
+        embedder_of(settings, pooling=pooling).advance(job, PhaseClock())
+    assert context_for(embedder_of(settings, pooling=pooling, n_gpu_layers=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "limit"),
+    [
+        (EngineSettings(), {"n_ctx": 50_000, "is_embedding_model": True}, 50_000),
+        (EngineSettings(), {"n_ctx": 50_000}, DEFAULT_N_CTX_IN_PIECES),
+        (EngineSettings(n_ctx=50_000), {"n_ctx": 50_000}, 50_000),
+    ],
+)
+def test_the_limit_of_a_chat_model_is_no_limit_of_an_embedding_model(
+    settings: EngineSettings, facts: dict[str, Any], limit: int
+) -> None:
+    assert max_tokens(embedder_of(settings, **facts)) == limit
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "in_pieces", "is_chosen", "limit"),
+    [
+        (32_768, True, False, DEFAULT_N_CTX_IN_PIECES),
+        (32_768, True, True, 32_768),
+        (32_768, False, True, DEFAULT_N_CTX),
+        (512, True, False, 512),
+        (512, False, False, 512),
+    ],
+)
+def test_how_long_an_input_of_a_chat_model_may_be(
+    n_ctx: int, in_pieces: bool, is_chosen: bool, limit: int
+) -> None:
+    assert input_limit(n_ctx, in_pieces=in_pieces, is_chosen=is_chosen) == limit
+
+
+def test_a_cache_that_does_not_fit_is_refused() -> None:
+    check_memory(8192, 1 << 30, 1 << 30)
+    with pytest.raises(InsufficientMemory, match=r"input: 8192 tokens need 2\.0 GiB .* 1\.0 GiB are free"):
+        check_memory(8192, 2 << 30, 1 << 30)

@@ -13,9 +13,9 @@ from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECODE_OK, EmbeddingBatch
 from jan_serve.engine.llama.projector import Embeddings
-from jan_serve.engine.phase import PhaseClock
 from jan_serve.engine.prompt_media import MediaChunk, PromptMedia, placeholders
 from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import EngineFailure
 from jan_serve.ipc.messages import AdapterUse, EngineRequest, EngineSettings, Failed, RequestCompleted
 from tests.unit.engine.fake_context import FakeContext, sequence_of

@@ -10,8 +10,7 @@ import numpy as np
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache
 from jan_serve.engine.scheduling.scheduler import Scheduler
-from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus
-from jan_serve.engine.sequence_text import SequenceText
+from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus, SequenceText
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.ipc.messages import EngineRequest
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.engine.cache.prefix_cache import PrefixMatch
-from jan_serve.engine.prefix_mark import PrefixMark
 from jan_serve.engine.scheduling.scheduler import MIN_SHARED_PREFILL, SCORED_CHUNK
 from jan_serve.engine.sequence import Sequence
+from jan_serve.engine.tokens import PrefixMark
 from jan_serve.ipc.messages import AdapterUse
 from tests.unit.engine.scheduling.bench import Bench, make, prompt
 

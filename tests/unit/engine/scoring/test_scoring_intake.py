@@ -11,11 +11,10 @@ import pytest
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.engine.scoring.option_tree import OptionTree
-from jan_serve.engine.scoring.scoring_intake import MAX_OPTION_BYTES, ScoringIntake
+from jan_serve.engine.scoring.scorer import MAX_OPTION_BYTES, ScoringIntake
 from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
-from jan_serve.ipc.adapter_use import AdapterUse
-from jan_serve.ipc.scoring import OptionQuestion, RankRequest, WeighOptions
+from jan_serve.ipc.scoring import AdapterUse, OptionQuestion, RankRequest, WeighOptions
 from tests.unit.engine.greedy_vocab import GreedyVocab
 
 PIECES = ["a", "b", "c", "x", " ", "ab", " a"]

@@ -10,7 +10,7 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.constraint.ast import Grammar, Literal
-from jan_serve.core.call_pieces import GrammarPiece
+from jan_serve.core.constraint import GrammarPiece
 from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, lark_hole, tool_hole
 from tests.unit.constraint.recognizer import matches
 from tests.unit.constraint.sampling import Sampler

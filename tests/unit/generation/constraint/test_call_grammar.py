@@ -9,16 +9,20 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jan_serve.chat.call_writer import write_calls
+from benchmarks.agent_session import agent_tools
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
+from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.chat.tools_as_text import write_calls
 from jan_serve.constraint.ast import Grammar
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.core.events import TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.errors import UnsupportedSchema
+from jan_serve.generation.constraint.tool_grammar import long_bounds
 from tests.support.call_grammars import call_grammars, call_trees
+from tests.support.catalogues import HARD, Hard
 from tests.unit.constraint.recognizer import matches
 from tests.unit.constraint.sampling import Sampler
 
@@ -140,3 +144,45 @@ def test_a_schema_beyond_the_translator_leaves_a_warning() -> None:
     assert matches(whole, '<tool_call>\n{"name": "odd", "arguments": {"x": [1]}}\n</tool_call>')
     with pytest.raises(UnsupportedSchema):
         call_grammars(form, (Tool(name="odd", parameters=odd.parameters, strict=True),), parallel=True)
+
+
+def tools() -> tuple[Tool, ...]:
+    return tuple(
+        Tool(name=tool["name"], description=tool["description"], parameters=tool["input_schema"])
+        for tool in agent_tools()
+    )
+
+
+@pytest.mark.parametrize("form", ["hermes", "qwen3-coder", "deepseek-v3.2"])
+def test_they_are_enforced(form: str) -> None:
+    found = next(each for each in FORMATS if each.name == form)
+    grammars = call_grammars(found, tools(), parallel=True)
+    assert grammars.warnings == ()
+    for grammar in (grammars.whole, *grammars.triggered):
+        most = None if grammar.bounds is None else grammar.bounds.most
+        assert most == (None if form == "hermes" else {"Workflow": {"script": 524_288}})
+
+
+EASY = Tool(name="easy", parameters={"type": "object", "properties": {"x": {"type": "string"}}})
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_every_schema_is_enforced_beside_the_others(form: ChatFormat) -> None:
+    tools = [
+        EASY,
+        *(Tool(name=f"hard_{n}", parameters=hard.parameters) for n, hard in enumerate(HARD.values())),
+    ]
+    warnings = call_grammars(form, tools, parallel=True).warnings
+    # Gemma 4's strings within arrays and objects are counted by the grammar, and nothing beside it.
+    assert warnings == ((f"tool hard_2: {long_bounds(4_096)}",) if form.name == "gemma4" else ())
+
+
+@pytest.mark.parametrize("hard", HARD.values(), ids=HARD)
+def test_calls_follow_the_schema(hard: Hard) -> None:
+    whole = call_trees(HERMES, [EASY, Tool(name="hard", parameters=hard.parameters)], parallel=True)[0]
+
+    def call(arguments: object) -> str:
+        return f"<tool_call>\n{json.dumps({'name': 'hard', 'arguments': arguments})}\n</tool_call>"
+
+    assert matches(whole, call(hard.valid))
+    assert not matches(whole, call(hard.invalid))

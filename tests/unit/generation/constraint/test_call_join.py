@@ -11,9 +11,14 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
-from jan_serve.core.call_pieces import CallFrame, GrammarPiece, ToolGrammar
-from jan_serve.core.constraint import CompiledGrammar, SpecialText
-from jan_serve.core.guide import CallGrammars
+from jan_serve.core.constraint import (
+    CallFrame,
+    CallGrammars,
+    CompiledGrammar,
+    GrammarPiece,
+    SpecialText,
+    ToolGrammar,
+)
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.generation.constraint import call_join
 from jan_serve.generation.constraint.call_frame import call_frame

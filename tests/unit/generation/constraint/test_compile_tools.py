@@ -13,18 +13,18 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.core.constraint import (
+    CallGrammars,
     CompiledGrammar,
     Constraint,
     GbnfConstraint,
     JsonObjectConstraint,
     RegexConstraint,
 )
-from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.generation.constraint import call_join, compile_tools
 from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.helpers.compiling import Compiled, CompileRequest, CompileTool
+from jan_serve.helpers.kinds import Compiled, CompileRequest, CompileTool
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.support.call_grammars import call_grammars, call_trees
 from tests.support.compiling import translate_inline

@@ -9,6 +9,7 @@ import pytest
 
 from jan_serve.chat.formats.hermes import HERMES
 from jan_serve.core.constraint import (
+    CallGrammars,
     CompiledGrammar,
     Constraint,
     GbnfConstraint,
@@ -16,12 +17,11 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     Whitespace,
 )
-from jan_serve.core.guide import CallGrammars
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.helpers.compiling import CompileConstraint, Compiled, CompileRequest
+from jan_serve.helpers.kinds import CompileConstraint, Compiled, CompileRequest
 from tests.support.call_grammars import call_grammars
 from tests.support.clock import TurnedClock
 from tests.support.compiling import translate_inline

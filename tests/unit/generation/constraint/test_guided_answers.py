@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat.call_writer import write_calls
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
-from jan_serve.core.constraint import JsonSchemaConstraint
-from jan_serve.core.guide import Guide, ThoughtGuide
+from jan_serve.chat.tools_as_text import write_calls
+from jan_serve.core.constraint import Guide, JsonSchemaConstraint, ThoughtGuide
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.store.files.atomic_file import write_atomically
+from jan_serve.store.files.small_files import write_atomically
 
 
 def names(folder: Path) -> list[str]:

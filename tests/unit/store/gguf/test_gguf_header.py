@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jan_serve.errors import InvalidModel
-from jan_serve.store.gguf.ggml_types import TENSOR_TYPES
 from jan_serve.store.gguf.gguf_header import ArrayValue, read_gguf_header
+from jan_serve.store.gguf.quantisation import TENSOR_TYPES
 from tests.unit.store.gguf_builder import (
     ARRAY,
     BOOL,

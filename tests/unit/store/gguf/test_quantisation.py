@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.store.gguf.ggml_types import FILE_TYPES
-from jan_serve.store.gguf.quantisation import QuantisedFile, best_first, bits_of, choose, quantisation_of
-from jan_serve.store.memory.footprint import memory_needed
-from jan_serve.store.memory.free_memory import FreeMemory
+from jan_serve.store.gguf.quantisation import (
+    FILE_TYPES,
+    QuantisedFile,
+    best_first,
+    bits_of,
+    choose,
+    quantisation_of,
+)
+from jan_serve.store.model_memory import FreeMemory, memory_needed
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from jan_serve.errors import InsufficientStorage, InvalidModel, InvalidRequest, StoreError
-from jan_serve.store.gguf import tensor_merge
+from jan_serve.store.gguf import weight_update
 from jan_serve.store.gguf.gguf_header import read_gguf_header
-from jan_serve.store.gguf.tensor_merge import check_tensors, merge
+from jan_serve.store.gguf.weight_update import check_tensors, merge
 from tests.unit.store.gguf_builder import F32, Q8_0, GgufBytes, Tensor, string_key, strings_key, uint_key
 
 F16, BF16, Q4_0 = 1, 30, 2
@@ -104,7 +104,7 @@ def test_a_full_disk_leaves_no_file(base: Path, tmp_path: Path, monkeypatch: pyt
     def usage(path: object) -> SimpleNamespace:
         return SimpleNamespace(free=10)
 
-    monkeypatch.setattr(tensor_merge.shutil, "disk_usage", usage)
+    monkeypatch.setattr(weight_update.shutil, "disk_usage", usage)
     with pytest.raises(InsufficientStorage, match="the disk has 10"):
         merge(read_gguf_header(base), {}, tmp_path / "merged.gguf")
     assert not (tmp_path / "merged.gguf").exists()

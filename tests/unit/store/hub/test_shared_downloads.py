@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from jan_serve.errors import HubError
-from jan_serve.store.hub.download import Download, DownloadWatcher
-from jan_serve.store.hub.shared_downloads import SharedDownloads
+from jan_serve.store.hub.download import Download, DownloadWatcher, SharedDownloads
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
-from jan_serve.store.memory.footprint import Footprint, footprint
+from jan_serve.store.model_memory import Footprint, footprint
 from tests.unit.store.gguf_builder import ARRAY, GgufBytes, Tensor, ints_key, key, strings_key, uint_key
 
 BLOCK = 34

@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.errors import EngineCrashed
 from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
-from jan_serve.supervisor.kv_transfer.kept_states import KeptStates
+from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,11 @@ import pytest
 from jan_serve.errors import PeerFailed
 from jan_serve.supervisor.kv_transfer.peer_connection import (
     MAX_NAME_BYTES,
+    MAX_RECORD_BYTES,
     PeerConnection,
     accept,
     connect,
 )
-from jan_serve.supervisor.kv_transfer.peer_messages import MAX_RECORD_BYTES
 
 pytestmark = pytest.mark.anyio
 

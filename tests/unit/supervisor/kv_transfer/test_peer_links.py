@@ -19,10 +19,10 @@ from jan_serve.errors import (
     Overloaded,
     PeerFailed,
 )
-from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
-from jan_serve.supervisor.kv_transfer.peer_messages import (
+from jan_serve.supervisor.kv_transfer.peer_connection import (
     PART_BYTES,
 )
+from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from tests.unit.supervisor.kv_transfer.peers import SESSION, STATE, STORED, FakeWorker, until
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,8 @@ import pytest
 
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.ipc.messages import EngineSettings
-from jan_serve.store.memory.footprint import Footprint
-from jan_serve.supervisor.models.load_preparation import GOOD_FOR_S, LoadPreparation
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, SourceResolver
+from jan_serve.store.model_memory import Footprint
+from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation, SourceResolver
 
 pytestmark = pytest.mark.anyio
 

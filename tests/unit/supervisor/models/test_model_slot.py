@@ -10,7 +10,7 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.placement import PlacedPart
 from jan_serve.ipc.messages import EngineSettings, Pong
-from jan_serve.store.memory.footprint import Footprint
+from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.eviction import MemoryUse
 from jan_serve.supervisor.models.model_slot import (

@@ -11,8 +11,7 @@ from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.supervisor.limits import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
-from jan_serve.supervisor.models.model_slot import SlotState
-from jan_serve.supervisor.models.snapshot import model_status
+from jan_serve.supervisor.models.model_slot import SlotState, model_status
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 from tests.support.fake_client import fake_facts

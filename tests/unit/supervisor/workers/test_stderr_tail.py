@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.supervisor.workers.stderr_tail import MAX_LINE_CHARS, MAX_LINES, StderrTail, sanitise
+from jan_serve.supervisor.workers.child_process import MAX_LINE_CHARS, MAX_LINES, StderrTail, sanitise
+from jan_serve.supervisor.workers.crash_reason import crash_reason
 
 TEXT = "first line\nzweite Zeile é 模\r\n\nlast without end"
 
@@ -59,3 +60,119 @@ def test_the_last_words_are_the_reason_in_the_lines() -> None:
     assert tail.last_words() == ""
     tail.feed(b"or\n")
     assert tail.last_words() == "MemoryError"
+
+
+LOG = """\
+llama_context: n_ctx_seq (512) < n_ctx_train (2048) -- the full capacity of the model will not be utilized
+load: special_eos_id is not in special_eog_ids - the tokenizer config may be incorrect
+load: control-looking token:      2 '</s>' was not control-type; its type will be overridden
+init: embeddings required but some input tokens were not marked as outputs -> overriding
+llama_kv_cache: the V embeddings have different sizes across layers and FA is not enabled - padding V cache to 1024
+sched_reserve: Flash Attention was auto, set to enabled
+sched_reserve: reserving ...
+sched_reserve: resolving fused Gated Delta Net support:
+sched_reserve: layer 0 is assigned to device CPU but the fused Gated Delta Net tensor is assigned to device CUDA0
+sched_reserve: graph splits = 2
+~llama_context:        CPU compute buffer size is   5.0000 MiB, matches expectation of   5.0000 MiB
+load_tensors: tensor 'token_embd.weight' (q4_K) cannot be used with preferred buffer type CUDA_Host
+set_adapters_lora: adapters = 0x7ffd00
+the 20 layers that the settings put on devices may not fit them
+not enough memory: trying a context of 1024 tokens
+one
+"""
+"""Lines of llama.cpp and of the worker before crashes: none is a reason."""
+
+TAILS = [
+    ("", ""),
+    (
+        "/tmp/build/llama.cpp/ggml/src/ggml.c:123: GGML_ASSERT(x != NULL) failed\n"
+        "[New LWP 71]\n#0  0x00007f in abort () from /lib/libc.so\n[Inferior 1 (process 70) detached]",
+        "ggml.c:123: GGML_ASSERT(x != NULL) failed",
+    ),
+    (
+        "CUDA error: out of memory\n"
+        "  current device: 0, in function alloc at /build/ggml/src/ggml-cuda/ggml-cuda.cu:503\n"
+        "  cuMemCreate(&handle, reserve_size, &prop, 0)\n"
+        "/build/ggml/src/ggml-cuda/ggml-cuda.cu:96: CUDA error\n"
+        "/opt/jan/lib/libggml-base.so.0(+0x1a2b)[0x7f0011]",
+        "CUDA error: out of memory | ggml-cuda.cu:96: CUDA error",
+    ),
+    (
+        "alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+        "ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000\n"
+        "sched_reserve: graph nodes = 966",
+        "alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory"
+        " | ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000",
+    ),
+    (
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
+        "terminate called after throwing an instance of 'std::bad_alloc' | what():  std::bad_alloc",
+    ),
+    (
+        "libc++abi: terminating due to uncaught exception of type std::runtime_error: vector",
+        "libc++abi: terminating due to uncaught exception of type std::runtime_error: vector",
+    ),
+    (
+        "vk::DeviceLostError: vk::Queue::submit: ErrorDeviceLost",
+        "vk::DeviceLostError: vk::Queue::submit: ErrorDeviceLost",
+    ),
+    (
+        "ggml_metal_synchronize: error: command buffer 0 failed with status 5\n"
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "ggml_metal_synchronize: error: command buffer 0 failed with status 5"
+        " | error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+    ),
+    ("free(): invalid pointer", "free(): invalid pointer"),
+    ("double free or corruption (!prev)", "double free or corruption (!prev)"),
+    ("*** stack smashing detected ***: terminated", "*** stack smashing detected ***: terminated"),
+    (
+        "error loading '/home/me/my models/a.gguf' at 0x7f001234",
+        "error loading 'my models/a.gguf' at <address>",
+    ),
+    (
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3/site-packages/x.py", line 3, in f\n'
+        "    call()\n    ~~~~^^\n"
+        "ValueError: bad thing",
+        "ValueError: bad thing",
+    ),
+    (
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3/x.py", line 3, in f\n'
+        "struct.error: unpack requires a buffer of 8 bytes\n"
+        "During handling of the above exception, another exception occurred:\n"
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3/x.py", line 5, in f\n'
+        "jan_serve.errors.EngineFailure: the cells are gone",
+        "struct.error: unpack requires a buffer of 8 bytes | jan_serve.errors.EngineFailure: the cells are gone",
+    ),
+    (
+        '  File "/usr/lib/python3/x.py", line 9, in deep\n    deep()\n'
+        "RecursionError: maximum recursion depth exceeded",
+        "RecursionError: maximum recursion depth exceeded",
+    ),
+    (
+        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+    ),
+    ("/usr/bin/python3: No module named jan_serve", "python3: No module named jan_serve"),
+    ("MemoryError", "MemoryError"),
+    ("Fatal Python error: Segmentation fault", "Fatal Python error: Segmentation fault"),
+    ("python: /build/ggml/src/x.c:7: f: Assertion `p' failed.", "python: x.c:7: f: Assertion `p' failed."),
+    ("protocol error: a frame of 9 bytes", "protocol error: a frame of 9 bytes"),
+    ("Aborted", "Aborted"),
+    ("cannot map /home/me/a.gguf at 0x7f0012345678", "cannot map a.gguf at <address>"),
+    ("mmap: Cannot allocate memory", "mmap: Cannot allocate memory"),
+    ("open C:\\Users\\me\\a.gguf: error: access denied", "open a.gguf: error: access denied"),
+]
+
+
+@pytest.mark.parametrize(("tail", "reason"), TAILS)
+def test_the_reason_is_shown_without_log_lines_paths_and_addresses(tail: str, reason: str) -> None:
+    for lines in (tail, LOG + tail, tail + "\n" + LOG, LOG + tail + "\n" + LOG):
+        assert crash_reason(lines.splitlines()) == reason
+
+
+def test_the_last_reasons_count() -> None:
+    assert crash_reason([f"error: {number}" for number in range(9)]) == "error: 6 | error: 7 | error: 8"
+    assert crash_reason(["error: same"] * 9) == "error: same"

@@ -13,9 +13,8 @@ from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, mak
 from jan_serve.cli.output import Output, size_text
 from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
-from jan_serve.store.imports.finders import FINDERS, TITLES, find
+from jan_serve.store.imports.finders import FINDERS, TITLES, find, lmstudio_folders
 from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportState, assess, take_over
-from jan_serve.store.imports.lmstudio import lmstudio_folders
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.paths import user_path
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.client.load_progress import load_model
+from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, running_server
 from jan_serve.cli.output import Output

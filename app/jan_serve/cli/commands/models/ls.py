@@ -8,7 +8,7 @@ from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, sto
 from jan_serve.cli.output import Output, size_text
 from jan_serve.errors import JanServeError
 from jan_serve.store.gguf.model_file import PartName
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import ModelEntry
 from jan_serve.store.resolve import ModelResolver
 
 _SOURCES: Final = {

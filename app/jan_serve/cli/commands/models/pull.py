@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jan_serve.cli.client.pulling import DownloadProgress
 from jan_serve.cli.commands.completion import complete_catalogue
-from jan_serve.cli.download_progress import DownloadProgress
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
 from jan_serve.cli.output import Output, size_text
-from jan_serve.cli.server.memory_meter import free_memory
+from jan_serve.cli.server.hardware import free_memory
 from jan_serve.config import Settings
 from jan_serve.errors import InvalidRequest
 from jan_serve.resources import catalogue_file
-from jan_serve.store.hub.catalogue import Catalogue
+from jan_serve.store.hub.references import Catalogue
 from jan_serve.store.index import ModelRecord
 from jan_serve.wiring.parts import build_puller
 

@@ -11,8 +11,7 @@ from jan_serve.cli.commands.completion import complete_model
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text
-from jan_serve.store.index import ModelIndex
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import ModelEntry, ModelIndex
 from jan_serve.store.remove import Removed, check_removable, is_own_file, remove_model
 from jan_serve.wiring.parts import build_library
 

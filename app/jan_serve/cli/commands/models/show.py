@@ -1,25 +1,64 @@
-"""`jan-serve show`: details of one model, from the headers of its files."""
+"""`jan-serve show`: prints files, source, digests, names and header of a model, and whether it fits."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
+import msgspec
+import psutil
 import typer
 
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.commands.models.fit import show_fit
 from jan_serve.cli.commands.models.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text
+from jan_serve.cli.server.hardware import accelerators
+from jan_serve.placement.beside_model import bytes_beside
+from jan_serve.placement.device_plan import plan_devices
+from jan_serve.placement.report import advice, lines
 from jan_serve.store.files.file_hash import file_matches
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import ModelFile
-from jan_serve.store.gguf.projector_file import ProjectorFile
 from jan_serve.store.gguf.quantisation import quantisation_of
-from jan_serve.store.model_entry import ModelEntry
+from jan_serve.store.index import ModelEntry
+from jan_serve.store.projectors import ProjectorFile
+
+if TYPE_CHECKING:
+    from jan_serve.config import Settings
+    from jan_serve.store.resolve import ModelResolver
+
+
+def show_fit(
+    name: str, settings: Settings, resolver: ModelResolver, output: Output, *, as_json: bool
+) -> None:
+    """Print the plan that a load would make now. Blocks for a second while it asks llama.cpp for its devices.
+
+    Raises InsufficientMemory with the figures, InvalidModel, SettingsError.
+    """
+    from jan_serve.wiring.model_sources import ModelSources  # slow, and only needed here
+
+    sources = ModelSources(resolver, settings)
+    engine = sources.needs(sources.resolve(name).source).settings
+    beside = bytes_beside(engine, os.path.getsize)
+    plan = plan_devices(engine, accelerators(settings.rpc), psutil.virtual_memory().total, beside)
+    if as_json:
+        output.json(
+            {
+                "n_ctx": plan.n_ctx,
+                "n_gpu_layers": plan.n_gpu_layers,
+                "parts": [msgspec.to_builtins(part) | {"total": part.total} for part in plan.placed],
+                "text": lines(plan.placed),
+                "advice": advice(plan.placed, plan.warning),
+            }
+        )
+        return
+    for line in (*lines(plan.placed), *advice(plan.placed, plan.warning)):
+        output.data(line)
+
 
 _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train": "context"}
 

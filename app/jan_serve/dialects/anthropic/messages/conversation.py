@@ -1,7 +1,5 @@
-"""Translates messages to the turns that chat templates know. Pure.
-
-Templates want one system message, at the start. A later one keeps its place in the prompt, so that what was read before
-it stays in the prefix cache: before the first answer it ends the instructions, after it it is part of a user's turn.
+"""Translates messages to the turns that chat templates know, and signs the thinking blocks that clients send back
+unread. Pure.
 """
 
 from __future__ import annotations
@@ -21,10 +19,9 @@ from jan_serve.core.messages import (
     TextPart,
     ToolCall,
 )
-from jan_serve.dialects.anthropic.billing_line import cut_billing_line
+from jan_serve.dialects.anthropic.claude_clients import cut_billing_line
 from jan_serve.dialects.anthropic.messages import wire
-from jan_serve.dialects.anthropic.messages.signature import signed_thought
-from jan_serve.dialects.anthropic.messages.wire_blocks import (
+from jan_serve.dialects.anthropic.messages.wire import (
     Base64Source,
     Block,
     ContentSource,
@@ -41,7 +38,21 @@ from jan_serve.dialects.anthropic.messages.wire_blocks import (
     ToolUseBlock,
     UrlSource,
 )
+from jan_serve.dialects.shared.packed_thoughts import packed_thought, unpacked_thought
 from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+SHOWN: Final = "jan-serve"
+"""The signature of a thought that the answer shows: some clients drop thoughts without any."""
+
+
+def signature_of(thought: str, *, shown: bool) -> str:
+    return SHOWN if shown else packed_thought(thought)
+
+
+def signed_thought(thinking: str, signature: str) -> str:
+    """The text of a thinking block."""
+    return thinking or unpacked_thought(signature) or ""
+
 
 _BETWEEN: Final = "\n\n"
 _DOCUMENT_NOTE: Final = "[A document, which this server cannot read]"

@@ -12,15 +12,13 @@ from jan_serve.core.request import RESPONSE_FORMAT, ChatPrompt, GenerationReques
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.anthropic.messages import wire
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
-from jan_serve.dialects.anthropic.messages.wire_tools import (
+from jan_serve.dialects.anthropic.messages.wire import (
     AnthropicTool,
     ClientTool,
     ToolByName,
     ToolMode,
 )
-from jan_serve.dialects.shared.explicit_fields import explicit_fields
-from jan_serve.dialects.shared.reasoning_effort import REASONING_BUDGETS
-from jan_serve.dialects.shared.stops import stop_texts
+from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, explicit_fields, stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 

@@ -18,15 +18,15 @@ from jan_serve.core.events import (
     ToolCallDelta,
 )
 from jan_serve.core.events import Usage as CoreUsage
-from jan_serve.dialects.anthropic.messages.signature import signature_of
-from jan_serve.dialects.anthropic.messages.wire_reply import (
+from jan_serve.dialects.anthropic.messages.conversation import signature_of
+from jan_serve.dialects.anthropic.messages.wire import (
     ContentBlock,
     Event,
     MessageBody,
     MessageUsage,
     StopReason,
 )
-from jan_serve.text.lone_surrogates import valid_text, without_lone_surrogates
+from jan_serve.text.valid_text import valid_text, without_lone_surrogates
 
 PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 _PLAIN_ID: Final = "call_"

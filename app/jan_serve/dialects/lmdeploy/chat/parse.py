@@ -21,7 +21,7 @@ from jan_serve.dialects.lmdeploy.parse_common import (
     token_limit,
 )
 from jan_serve.errors import InvalidRequest, UnsupportedContent
-from jan_serve.http.field_errors import field_errors
+from jan_serve.http.errors import field_errors
 
 _ROLES: Final[dict[str, core.Role]] = {
     "system": "system",

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.cache_salt import key_of_request
+from jan_serve.core.caller import key_of_request
 from jan_serve.core.closing import closing
 from jan_serve.core.events import Completed, GenerationEvent, StatePreserved
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.request import GenerationRequest
-from jan_serve.dialects.control_plane import PeerLinks
 from jan_serve.dialects.lmdeploy.distserve.wire import MigrationFields
-from jan_serve.dialects.lmdeploy.sessions import Session
+from jan_serve.dialects.lmdeploy.serving import Session
+from jan_serve.dialects.ports import PeerLinks
 from jan_serve.dialects.shared.answers import Renderer
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest

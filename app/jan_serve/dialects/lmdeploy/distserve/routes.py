@@ -8,9 +8,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.cache_salt import key_of_request
+from jan_serve.core.caller import key_of_request
 from jan_serve.core.kv_transfer import PeerEndpoint
-from jan_serve.dialects.control_plane import PeerLinks
 from jan_serve.dialects.lmdeploy.distserve.kv_transfer import BLOCK_SIZE
 from jan_serve.dialects.lmdeploy.distserve.wire import (
     FAIL,
@@ -26,7 +25,8 @@ from jan_serve.dialects.lmdeploy.distserve.wire import (
     InitializeRequest,
 )
 from jan_serve.dialects.lmdeploy.head import DISTSERVE
-from jan_serve.dialects.lmdeploy.services import LmdeployServices
+from jan_serve.dialects.lmdeploy.serving import LmdeployServices
+from jan_serve.dialects.ports import PeerLinks
 from jan_serve.errors import InvalidRequest, PeerFailed
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_bytes, json_reply

@@ -20,14 +20,16 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.chat import wire
 from jan_serve.dialects.openai.parse_common import (
     adapter_choices,
+    bias_by_text,
     choice_counts,
     explicit_sampling,
     reasoning_budget,
     require,
+    sampling_params,
+    stop_conditions,
     template_kwargs,
 )
 from jan_serve.dialects.openai.parse_constraint import constraint_of
-from jan_serve.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
 from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import keep_alive_s

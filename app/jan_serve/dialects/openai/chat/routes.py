@@ -1,24 +1,189 @@
-"""POST /v1/chat/completions."""
+"""POST /v1/chat/completions: renders the answer, whole and as chunks."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 
+import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    FinishReason,
+    GenerationEvent,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+    Usage,
+)
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
-from jan_serve.dialects.openai.chat.render import ChatForm, ChatRenderer
-from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest, CreateChatCompletionResponse
+from jan_serve.dialects.openai.chat.wire import (
+    ChatCompletionChunk,
+    CreateChatCompletionRequest,
+    CreateChatCompletionResponse,
+    Delta,
+    FunctionFragment,
+    ResponseChoice,
+    ResponseMessage,
+    ResponseToolCall,
+    ToolCallFragment,
+)
 from jan_serve.dialects.openai.parse_common import wants_usage
-from jan_serve.dialects.openai.render_common import ReplyHead
+from jan_serve.dialects.openai.render_common import ReplyHead, chat_logprobs, timings_of, usage_of
 from jan_serve.dialects.shared.answers import answer
+from jan_serve.dialects.shared.choices import FoldedChoice
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import SSE_RESPONSE
+
+
+class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
+    """functions: calls have the older form, at most one per answer."""
+
+    n: int = 1
+    logprobs: bool = False
+    functions: bool = False
+    include_usage: bool = False
+
+    def finish_reason(self, reason: FinishReason) -> str:
+        if reason == "tool_calls" and self.functions:
+            return "function_call"
+        return "stop" if reason == "abort" else reason
+
+
+class ChatRenderer:
+    """A stream has the role, thoughts, text and calls, the finish reason, then the usage on request."""
+
+    def __init__(self, head: ReplyHead, form: ChatForm) -> None:
+        self._head = head
+        self._form = form
+        self._choices = [FoldedChoice() for _ in range(form.n)]
+        self._completed = Completed(usage=Usage())
+
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started() as started:
+                self._head.served_by(started.model)
+            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
+                self._choices[delta.index].add(delta)
+            case Completed() as completed:
+                self._completed = completed
+            case _:
+                pass
+
+    def body(self) -> CreateChatCompletionResponse:
+        return {
+            "id": self._head.id,
+            "object": "chat.completion",
+            "created": self._head.created,
+            "model": self._head.model,
+            "choices": [self._choice(index, choice) for index, choice in enumerate(self._choices)],
+            "usage": usage_of(self._completed.usage),
+            "timings": timings_of(self._completed),
+        }
+
+    def _choice(self, index: int, choice: FoldedChoice) -> ResponseChoice:
+        return {
+            "index": index,
+            "message": self._message(choice),
+            "logprobs": chat_logprobs(choice.tokens) if self._form.logprobs else None,
+            "finish_reason": self._form.finish_reason(choice.reason),
+        }
+
+    def _message(self, choice: FoldedChoice) -> ResponseMessage:
+        message: ResponseMessage = {"role": "assistant", "content": choice.text}
+        if choice.thoughts:
+            message["reasoning_content"] = choice.thought
+        if not choice.calls:
+            return message
+        message["content"] = choice.text or None
+        calls: list[ResponseToolCall] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in choice.calls
+        ]
+        if self._form.functions:
+            message["function_call"] = calls[0]["function"]
+        else:
+            message["tool_calls"] = calls
+        return message
+
+    def chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
+        match event:
+            case Started() as started:
+                self._head.served_by(started.model)
+                for index in range(self._form.n):
+                    yield self._chunk(index, {"role": "assistant", "content": ""})
+            case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
+                yield self._chunk(delta.index, {"content": delta.text}, tokens=delta.tokens)
+            case ReasoningDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
+                yield self._chunk(delta.index, {"reasoning_content": delta.text}, tokens=delta.tokens)
+            case ToolCallDelta() as delta:
+                yield self._chunk(delta.index, self._call_delta(delta))
+            case Finished() as finished:
+                yield self._chunk(finished.index, {}, finish_reason=self._form.finish_reason(finished.reason))
+            case Completed() as completed if self._form.include_usage:
+                yield {
+                    **self._shell(),
+                    "choices": [],
+                    "usage": usage_of(completed.usage),
+                    "timings": timings_of(completed),
+                }
+            case _:
+                pass
+
+    def _call_delta(self, delta: ToolCallDelta) -> Delta:
+        function: FunctionFragment = {"arguments": delta.arguments}
+        if delta.name is not None:
+            function = {"name": delta.name, "arguments": delta.arguments}
+        if self._form.functions:
+            return {"function_call": function}
+        fragment: ToolCallFragment = {"index": delta.call_index, "function": function}
+        if delta.id is not None:
+            fragment = {"index": delta.call_index, "id": delta.id, "type": "function", "function": function}
+        return {"tool_calls": [fragment]}
+
+    def _chunk(
+        self,
+        index: int,
+        delta: Delta,
+        *,
+        tokens: tuple[TokenInfo, ...] = (),
+        finish_reason: str | None = None,
+    ) -> ChatCompletionChunk:
+        chunk = self._shell()
+        chunk["choices"] = [
+            {
+                "index": index,
+                "delta": delta,
+                "logprobs": chat_logprobs(tokens) if self._form.logprobs and tokens else None,
+                "finish_reason": finish_reason,
+            }
+        ]
+        return chunk
+
+    def _shell(self) -> ChatCompletionChunk:
+        shell: ChatCompletionChunk = {
+            "id": self._head.id,
+            "model": self._head.model,
+            "created": self._head.created,
+            "object": "chat.completion.chunk",
+            "choices": [],
+        }
+        if self._form.include_usage:
+            shell["usage"] = None
+        return shell
 
 
 def add_chat_route(router: APIRouter, services: Services, service: GenerationService) -> None:

@@ -1,31 +1,234 @@
-"""POST /v1/completions."""
+"""POST /v1/completions: makes one GenerationRequest per prompt, and renders the answer, whole and as chunks."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import partial
 
+import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.openai.completions.parse import completion_requests, prompt_items
-from jan_serve.dialects.openai.completions.render import (
-    CompletionForm,
-    CompletionRenderer,
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    PromptTokens,
+    Started,
+    TextDelta,
+    Usage,
 )
-from jan_serve.dialects.openai.completions.wire import CreateCompletionRequest, CreateCompletionResponse
-from jan_serve.dialects.openai.parse_common import wants_usage
-from jan_serve.dialects.openai.render_common import ReplyHead
+from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
+from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.openai.completions.wire import (
+    CompletionChoice,
+    CompletionLogprobs,
+    CreateCompletionRequest,
+    CreateCompletionResponse,
+)
+from jan_serve.dialects.openai.parse_common import (
+    adapter_choices,
+    bias_by_text,
+    choice_counts,
+    explicit_sampling,
+    require,
+    sampling_params,
+    stop_conditions,
+    wants_usage,
+)
+from jan_serve.dialects.openai.parse_constraint import constraint_of
+from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, ReplyHead, usage_of
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
+from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.sse import SSE_RESPONSE
+
+
+def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest]:
+    """In the order of the prompts. Raises InvalidRequest."""
+    prompts = [_prompt(item, body.suffix) for item in prompt_items(body)]
+    n, best_of = choice_counts(body.n, body.best_of, len(prompts))
+    if body.logprobs is not None:
+        require("logprobs", body.logprobs, 0, limits.MAX_LOGPROBS)
+    sampling = sampling_params(body)
+    bias = bias_by_text(body)
+    stopping = stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None)
+    requested = constraint_of(body)
+    given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
+    return [
+        GenerationRequest(
+            model=body.model or None,
+            prompt=prompt,
+            sampling=sampling,
+            logit_bias_text=bias,
+            stopping=stopping,
+            constraint=requested.constraint,
+            constraint_field=requested.field,
+            n=n,
+            best_of=best_of,
+            logprobs=body.logprobs,
+            prompt_logprobs=body.logprobs if body.echo else None,
+            given=given,
+            adapters=adapters,
+            keep_alive_s=keep,
+        )
+        for prompt in prompts
+    ]
+
+
+def prompt_items(body: CreateCompletionRequest) -> list[str | tuple[int, ...]]:
+    """Each prompt is a text or token ids."""
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    if prompt and isinstance(prompt[0], int):
+        return [tuple(item for item in prompt if isinstance(item, int))]
+    return [item if isinstance(item, str) else tuple(item) for item in prompt if not isinstance(item, int)]
+
+
+def _prompt(item: str | tuple[int, ...], suffix: str | None) -> Prompt:
+    if suffix:
+        if isinstance(item, tuple):
+            raise InvalidRequest("suffix: needs the prompt as text, not as token ids", param="suffix")
+        return InfillPrompt(item, suffix, prefix_only=True)
+    return TextPrompt(item) if isinstance(item, str) else TokenPrompt(item)
+
+
+class CompletionForm(msgspec.Struct, frozen=True):
+    """n: choices for each prompt. prompts: their texts, if echo or logprobs need them."""
+
+    prompts: Sequence[str]
+    n: int
+    echo: bool = False
+    suffix: str | None = None
+    logprobs: bool = False
+    include_usage: bool = False
+
+
+class CompletionRenderer:
+    """A stream has text, then the finish reason, then the usage on request."""
+
+    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+        self._head = head
+        self._form = form
+        self._pieces: defaultdict[int, list[CompletionChoice]] = defaultdict(list)
+        self._usage = Usage()
+        self._append_suffix: set[int] = set()
+        self._offsets: dict[int, CompletionLogprobsBuilder] = {}
+
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started() as started:
+                self._head.served_by(started.model)
+            case Completed() as completed:
+                self._usage = completed.usage
+            case _:
+                pass
+        for piece in self._new_pieces(event):
+            self._pieces[piece["index"]].append(piece)
+
+    def body(self) -> CreateCompletionResponse:
+        return {
+            "id": self._head.id,
+            "object": "text_completion",
+            "created": self._head.created,
+            "model": self._head.model,
+            "choices": [self._joined(index) for index in sorted(self._pieces)],
+            "usage": usage_of(self._usage),
+        }
+
+    def _joined(self, index: int) -> CompletionChoice:
+        pieces = self._pieces[index]
+        joined = _piece(index, "".join(piece["text"] for piece in pieces))
+        joined["finish_reason"] = pieces[-1]["finish_reason"]
+        if self._form.logprobs:
+            joined["logprobs"] = _concatenated([piece["logprobs"] for piece in pieces])
+        return joined
+
+    def chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
+        if isinstance(event, Started):
+            self._head.served_by(event.model)
+        for piece in self._new_pieces(event):
+            yield self._chunk([piece])
+        if isinstance(event, Completed) and self._form.include_usage:
+            yield self._chunk([], event.usage)
+
+    def _chunk(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CreateCompletionResponse:
+        chunk: CreateCompletionResponse = {
+            "id": self._head.id,
+            "object": "text_completion",
+            "created": self._head.created,
+            "model": self._head.model,
+            "choices": choices,
+        }
+        if self._form.include_usage:
+            chunk["usage"] = usage_of(usage) if usage is not None else None
+        return chunk
+
+    def _new_pieces(self, event: GenerationEvent) -> Iterator[CompletionChoice]:
+        """Pieces of choices: index, text, logprobs, finish reason."""
+        match event:
+            case Started() as started:
+                if self._form.suffix and not started.infilled:
+                    self._append_suffix.add(started.prompt)
+                if self._form.echo and not self._form.logprobs:
+                    for index in self._indices(started.prompt):
+                        yield _piece(index, self._form.prompts[started.prompt])
+            case PromptTokens() as prompt if self._form.echo:
+                text = self._form.prompts[prompt.prompt]
+                for index in self._indices(prompt.prompt):
+                    yield _piece(index, text, self._builder(index).add(prompt.tokens))
+            case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
+                logprobs = self._builder(delta.index).add(delta.tokens) if self._form.logprobs else None
+                yield _piece(delta.index, delta.text, logprobs)
+            case Finished() as finished:
+                if finished.index // self._form.n in self._append_suffix:
+                    yield _piece(finished.index, self._form.suffix or "")
+                last = _piece(finished.index, "", self._end(finished))
+                last["finish_reason"] = "length" if finished.reason == "length" else "stop"
+                yield last
+            case _:
+                pass
+
+    def _end(self, finished: Finished) -> CompletionLogprobs | None:
+        """The token that ended the answer to a scored prompt: clients that score drop the last entry."""
+        if finished.end_token is None or not (self._form.echo and self._form.logprobs):
+            return None
+        return self._builder(finished.index).add([finished.end_token])
+
+    def _indices(self, prompt: int) -> range:
+        return range(prompt * self._form.n, (prompt + 1) * self._form.n)
+
+    def _builder(self, index: int) -> CompletionLogprobsBuilder:
+        if index not in self._offsets:
+            start = 0 if self._form.echo else len(self._form.prompts[index // self._form.n])
+            self._offsets[index] = CompletionLogprobsBuilder(start)
+        return self._offsets[index]
+
+
+def _piece(index: int, text: str, logprobs: CompletionLogprobs | None = None) -> CompletionChoice:
+    return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": None}
+
+
+def _concatenated(parts: Sequence[CompletionLogprobs | None]) -> CompletionLogprobs:
+    whole: CompletionLogprobs = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
+    for part in parts:
+        if part is not None:
+            whole["tokens"] += part["tokens"]
+            whole["text_offset"] += part["text_offset"]
+            whole["token_logprobs"] += part["token_logprobs"]
+            whole["top_logprobs"] += part["top_logprobs"]
+    return whole
 
 
 def add_completion_route(router: APIRouter, services: Services, service: GenerationService) -> None:

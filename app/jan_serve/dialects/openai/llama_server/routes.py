@@ -1,32 +1,202 @@
-"""llama-server's routes that editors use."""
+"""llama-server's routes that editors use; /infill is parsed to a GenerationRequest, and its answer rendered in llama-
+server's form.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve import __version__
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Usage
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillFile, InfillPrompt
+from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
-from jan_serve.dialects.openai.llama_server.infill import InfillRenderer, infill_request
 from jan_serve.dialects.openai.llama_server.wire import (
     AppliedTemplate,
+    InfillChunk,
     InfillRequest,
     InfillResponse,
+    InfillSettings,
     LoraAdapter,
     Props,
 )
+from jan_serve.dialects.openai.parse_common import adapter_choices
+from jan_serve.dialects.openai.parse_constraint import constraint_of
+from jan_serve.dialects.openai.render_common import timings_of
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
+from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
+from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.wire_types import MAX_INT
+from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import SSE_RESPONSE
 from jan_serve.placement.report import advice, lines
+
+SAMPLERS: Final = {
+    "penalties": "e",
+    "dry": "d",
+    "top_n_sigma": "s",
+    "top_k": "k",
+    "typ_p": "y",
+    "top_p": "p",
+    "min_p": "m",
+    "xtc": "x",
+    "temperature": "t",
+    "infill": "i",
+}
+"""llama.cpp's names and letters. Samplers that this server lacks are off by default in llama.cpp too."""
+_OTHER_NAMES: Final = {"typical_p": "typ_p"}
+"""Which llama.cpp reads and does not write."""
+
+_DEFAULT: Final = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
+
+
+def infill_request(body: InfillRequest) -> GenerationRequest:
+    """Raises InvalidRequest."""
+    used = set(_letters(body))
+    off = SamplingParams()
+    requested = constraint_of(body)
+    return GenerationRequest(
+        model=body.model or None,
+        prompt=InfillPrompt(
+            prefix=body.input_prefix,
+            suffix=body.input_suffix,
+            extra=tuple(InfillFile(file.filename, file.text) for file in body.input_extra),
+            middle=body.prompt,
+            may_cut=True,
+        ),
+        sampling=SamplingParams(
+            temperature=body.temperature if "t" in used else off.temperature,
+            top_k=min(max(0, body.top_k), MAX_INT) if "k" in used else off.top_k,
+            top_p=body.top_p if "p" in used else off.top_p,
+            min_p=body.min_p if "m" in used else off.min_p,
+            typical_p=body.typical_p if "y" in used else off.typical_p,
+            repeat_penalty=(body.repeat_penalty or 1.0) if "e" in used else off.repeat_penalty,
+            repeat_last_n=min(body.repeat_last_n, MAX_INT),
+            presence_penalty=body.presence_penalty if "e" in used else off.presence_penalty,
+            frequency_penalty=body.frequency_penalty if "e" in used else off.frequency_penalty,
+            infill="i" in used,
+            seed=body.seed if body.seed is not None and 0 <= body.seed < 0xFFFFFFFF else None,
+        ),
+        stopping=StopConditions(
+            max_tokens=min(body.n_predict, MAX_INT) if body.n_predict >= 0 else None,
+            stop=stop_texts(body.stop),
+            max_decode_s=min(body.t_max_predict_ms, MAX_INT) / 1000 if body.t_max_predict_ms > 0 else None,
+        ),
+        constraint=requested.constraint,
+        constraint_field=requested.field,
+        # A list of samplers sets all of them: model defaults replace none.
+        given=explicit_fields(body, n_predict="max_tokens") if body.samplers is None else None,
+        adapters=adapter_choices(body.lora),
+        keep_alive_s=keep_alive_s(body.keep_alive),
+    )
+
+
+def _letters(body: InfillRequest) -> str:
+    samplers = body.samplers
+    if samplers is None:
+        samplers = list(_DEFAULT)
+    if isinstance(samplers, str):
+        unknown = [letter for letter in samplers if letter not in SAMPLERS.values()]
+        if unknown:
+            raise InvalidRequest(f"samplers: {unknown[0]!r} is no letter of a sampler", param="samplers")
+        return samplers
+    samplers = [_OTHER_NAMES.get(name, name) for name in samplers]
+    for name in samplers:
+        if name not in SAMPLERS:
+            raise InvalidRequest(
+                f"samplers: {name[:40]!r} is not one of {', '.join(SAMPLERS)}", param="samplers"
+            )
+    return "".join(SAMPLERS[name] for name in samplers)
+
+
+class InfillRenderer:
+    """A stream has pieces of text, then the other fields of the answer. There is no end mark."""
+
+    def __init__(self, body: InfillRequest) -> None:
+        self._body = body
+        self._texts: list[str] = []
+        self._started = Started(model="", prompt_tokens=0)
+        self._finished: Finished | None = None
+        self._completed = Completed(usage=Usage())
+
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started() as started:
+                self._started = started
+            case TextDelta() as delta:
+                self._texts.append(delta.text)
+            case Finished() as finished:
+                self._finished = finished
+            case Completed() as completed:
+                self._completed = completed
+            case _:
+                pass
+
+    def body(self) -> InfillResponse:
+        return self._final("".join(self._texts))
+
+    def _final(self, content: str) -> InfillResponse:
+        usage = self._completed.usage
+        finished = self._finished
+        return {
+            "index": 0,
+            "content": content,
+            "stop": True,
+            "model": self._started.model,
+            "tokens_predicted": usage.completion_tokens,
+            "tokens_evaluated": usage.prompt_tokens,
+            "tokens_cached": usage.cached_tokens,
+            "generation_settings": self._settings(),
+            "has_new_line": any("\n" in text for text in self._texts),
+            "truncated": self._started.truncated,
+            "stop_type": _stop_type(finished),
+            "stopping_word": (finished.stop if finished is not None else None) or "",
+            "timings": timings_of(self._completed),
+        }
+
+    def _settings(self) -> InfillSettings:
+        body = self._body
+        return {
+            "n_predict": body.n_predict,
+            "temperature": body.temperature,
+            "top_k": body.top_k,
+            "top_p": body.top_p,
+            "min_p": body.min_p,
+            "typical_p": body.typical_p,
+            "seed": self._finished.seed if self._finished is not None else body.seed,
+            "stop": list(stop_texts(body.stop)),
+            "samplers": [name for name, letter in SAMPLERS.items() if letter in _letters(body)],
+        }
+
+    def chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
+        self.add(event)
+        match event:
+            case TextDelta() as delta if delta.text:
+                yield {"index": 0, "content": delta.text, "stop": False}
+            case Completed():
+                yield self._final("")
+            case _:
+                pass
+
+
+def _stop_type(finished: Finished | None) -> str:
+    if finished is None:
+        return "none"
+    if finished.stop is not None:
+        return "word"
+    return "eos" if finished.reason == "stop" else "limit"
 
 
 def add_llama_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:

@@ -8,8 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.openai.chat.wire import Timings
-from jan_serve.dialects.openai.wire_common import Adapters, Count
-from jan_serve.dialects.openai.wire_response_format import ConstraintFields
+from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Count
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final, cast
 
-from jan_serve.text.lone_surrogates import valid_text
+from jan_serve.text.valid_text import valid_text
 
 FIELD: Final = "input"
 

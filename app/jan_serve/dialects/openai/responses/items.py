@@ -12,7 +12,7 @@ from typing import Any
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.dialects.openai.chat.wire import TokenLogprob
-from jan_serve.dialects.openai.logprobs import chat_logprobs
+from jan_serve.dialects.openai.render_common import chat_logprobs
 from jan_serve.dialects.openai.responses.custom_input import CustomInput
 from jan_serve.dialects.openai.responses.tools import Callee
 from jan_serve.dialects.openai.responses.wire_reply import (

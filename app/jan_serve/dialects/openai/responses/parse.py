@@ -1,29 +1,191 @@
-"""Responses request → GenerationRequest. Pure."""
+"""Responses request → GenerationRequest; the items of its conversation become chat messages. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from jan_serve.core.messages import Message
+from jan_serve.core import messages as core
+from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.parse_common import (
     adapter_choices,
+    bias_by_text,
     explicit_sampling,
     reasoning_budget,
+    sampling_params,
+    stop_conditions,
     template_kwargs,
 )
 from jan_serve.dialects.openai.parse_constraint import constraint_of
-from jan_serve.dialects.openai.parse_sampling import bias_by_text, sampling_params, stop_conditions
-from jan_serve.dialects.openai.responses.history import History
-from jan_serve.dialects.openai.responses.tools import ToolBook
-from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
-from jan_serve.dialects.openai.responses.wire_items import InputItem
+from jan_serve.dialects.openai.responses.custom_input import custom_arguments
+from jan_serve.dialects.openai.responses.tools import ToolBook, flat_name
+from jan_serve.dialects.openai.responses.wire import (
+    CallOutputItem,
+    ComputerCallItem,
+    ComputerOutputItem,
+    ContentPart,
+    CreateResponseRequest,
+    CustomCallItem,
+    FunctionCallItem,
+    HostedItem,
+    ImagePart,
+    InputItem,
+    MediaPart,
+    MessageItem,
+    ReasoningItem,
+    RefusalPart,
+    TextPart,
+)
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import keep_alive_s
-from jan_serve.errors import InvalidRequest
+from jan_serve.dialects.shared.packed_thoughts import unpacked_thought
+from jan_serve.errors import InvalidRequest, UnsupportedContent
+
+
+class History:
+    """Collects items in order. warnings: what was left out."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.warnings: list[str] = []
+        # The assistant message that the next assistant item joins.
+        self._turn: Message | None = None
+
+    def add(self, items: Sequence[InputItem], field: str = "input") -> None:
+        """field: source of the items, for error messages. Raises UnsupportedContent and InvalidRequest."""
+        for index, item in enumerate(items):
+            self._add(item, f"{field}[{index}]")
+
+    def finished(self) -> tuple[Message, ...]:
+        self._end_turn()
+        return tuple(self.messages)
+
+    def _add(self, item: InputItem, where: str) -> None:
+        match item:
+            case MessageItem(role="assistant"):
+                self._add_text(_text(item.content, f"{where}.content"))
+            case MessageItem():
+                role = "user" if item.role == "user" else "system"
+                self._append(Message(role=role, content=_content(item.content, f"{where}.content")))
+            case ReasoningItem():
+                self._add_thought(_thought(item))
+            case FunctionCallItem():
+                self._add_call(item.call_id, flat_name(item.namespace, item.name), item.arguments)
+            case CustomCallItem():
+                self._add_call(
+                    item.call_id, flat_name(item.namespace, item.name), custom_arguments(item.input)
+                )
+            case CallOutputItem():
+                # Rejecting an image would end the conversation.
+                content = _content(item.output, f"{where}.output", note=IMAGE_NOTE)
+                self._append(Message(role="tool", content=content, tool_call_id=item.call_id))
+            case ComputerCallItem():
+                done = {"actions": item.actions} if item.actions else item.action or {}
+                self._add_call(item.call_id, "computer", json.dumps(done, ensure_ascii=False))
+            case ComputerOutputItem():
+                shot = _image(item.output.image_url, f"{where}.output.image_url", IMAGE_NOTE)
+                self._append(Message(role="tool", content=(shot,), tool_call_id=item.call_id))
+            case HostedItem():
+                self.warnings.append(f"{where}: {item.type} means nothing to this server, and was left out")
+            case _:
+                raise InvalidRequest(f"{where}: the item {item.id[:80]!r} is not kept here", param="input")
+
+    def _append(self, message: Message) -> None:
+        self._end_turn()
+        self.messages.append(message)
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self.messages.append(self._turn)
+            self._turn = None
+
+    def _add_thought(self, text: str) -> None:
+        if not text:
+            return
+        turn = self._turn
+        if turn is None or turn.content or turn.tool_calls:
+            self._end_turn()
+            turn = Message(role="assistant")
+        thought = "\n\n".join(part for part in (turn.reasoning_content, text) if part)
+        self._turn = msgspec.structs.replace(turn, reasoning_content=thought)
+
+    def _add_text(self, text: str) -> None:
+        turn = self._turn
+        if turn is None or (turn.content is not None and not turn.tool_calls):
+            self._end_turn()
+            turn = Message(role="assistant")
+        before = turn.content if isinstance(turn.content, str) else ""
+        self._turn = msgspec.structs.replace(turn, content=before + text)
+
+    def _add_call(self, call_id: str, name: str, arguments: str) -> None:
+        turn = self._turn or Message(role="assistant")
+        calls = (*turn.tool_calls, ToolCall(call_id, FunctionCall(name, arguments)))
+        self._turn = msgspec.structs.replace(turn, tool_calls=calls)
+
+
+def _text(content: str | list[ContentPart], where: str) -> str:
+    """Raises UnsupportedContent for an image."""
+    found = _content(content, where)
+    if not isinstance(found, str):
+        raise UnsupportedContent(f"{where}: an assistant's message is text", param="input")
+    return found
+
+
+def _content(
+    content: str | list[ContentPart], where: str, note: str | None = None
+) -> str | tuple[core.ContentPart, ...]:
+    """A text if there are no images. note: see core.messages.ImagePart."""
+    if isinstance(content, str):
+        return content
+    found: list[core.ContentPart] = []
+    for index, part in enumerate(content):
+        read = _part(part, f"{where}[{index}]", note)
+        if found and isinstance(read, core.TextPart) and isinstance(found[-1], core.TextPart):
+            found[-1] = core.TextPart(found[-1].text + read.text)
+        else:
+            found.append(read)
+    match found:
+        case []:
+            return ""
+        case [core.TextPart(text)]:
+            return text
+        case _:
+            return tuple(found)
+
+
+def _part(part: ContentPart, where: str, note: str | None) -> core.ContentPart:
+    match part:
+        case TextPart():
+            return core.TextPart(part.text)
+        case RefusalPart():
+            return core.TextPart(part.refusal)
+        case ImagePart():
+            return _image(part.image_url, f"{where}.image_url", note)
+        case MediaPart():
+            raise UnsupportedContent(f"{where}: content of type {part.type} is not supported", param="input")
+
+
+def _image(url: str | None, where: str, note: str | None) -> core.ImagePart:
+    if url is None:
+        raise UnsupportedContent(
+            f"{where}: an image needs a data URL or a URL; this server keeps no files", param=where
+        )
+    return core.ImagePart(url, where, note)
+
+
+def _thought(item: ReasoningItem) -> str:
+    """The text of a thought, from `encrypted_content`, else `content`, else `summary`."""
+    packed = unpacked_thought(item.encrypted_content)
+    if packed is not None:
+        return packed
+    if item.content:
+        return "".join(part.text for part in item.content)
+    return "\n\n".join(part.text for part in item.summary)
+
 
 LOGPROBS: Final = "message.output_text.logprobs"
 ENCRYPTED_THOUGHTS: Final = "reasoning.encrypted_content"

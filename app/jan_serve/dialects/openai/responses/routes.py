@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.cache_salt import cache_salt
+from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.render_common import ReplyHead
@@ -19,8 +19,7 @@ from jan_serve.dialects.openai.responses.items import new_id
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
-from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
-from jan_serve.dialects.openai.responses.wire_items import InputItem
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
 from jan_serve.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.errors import InvalidRequest

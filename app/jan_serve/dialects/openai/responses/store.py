@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from pydantic import TypeAdapter
 
-from jan_serve.dialects.openai.responses.wire_items import InputItem, ReferenceItem
+from jan_serve.dialects.openai.responses.wire import InputItem, ReferenceItem
 from jan_serve.dialects.openai.responses.wire_reply import ResponseBody
 from jan_serve.http.replies import json_bytes
 

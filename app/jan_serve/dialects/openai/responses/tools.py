@@ -12,7 +12,7 @@ import msgspec
 
 from jan_serve.core.messages import Tool, ToolChoice
 from jan_serve.dialects.openai.responses.custom_input import FIELD
-from jan_serve.dialects.openai.responses.wire_tools import (
+from jan_serve.dialects.openai.responses.wire import (
     AllowedTools,
     CustomTool,
     FunctionTool,
@@ -21,8 +21,8 @@ from jan_serve.dialects.openai.responses.wire_tools import (
     NamedChoice,
     NamespaceTool,
 )
-from jan_serve.dialects.openai.responses.wire_tools import Tool as WireTool
-from jan_serve.dialects.openai.responses.wire_tools import ToolChoice as WireChoice
+from jan_serve.dialects.openai.responses.wire import Tool as WireTool
+from jan_serve.dialects.openai.responses.wire import ToolChoice as WireChoice
 from jan_serve.errors import InvalidRequest
 
 _SEPARATOR: Final = "__"

@@ -14,23 +14,22 @@ from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
-from jan_serve.dialects.tgi.chat.parse import chat_messages, chat_parameters, continues_answer
-from jan_serve.dialects.tgi.chat.render import ChatChunks, CollectedAnswer, chat_reply
-from jan_serve.dialects.tgi.chat.tool_stream import CallChunks
-from jan_serve.dialects.tgi.chat.tools import (
+from jan_serve.dialects.tgi.chat.parse import (
     NO_TOOL,
+    chat_messages,
+    chat_parameters,
+    continues_answer,
     core_tools,
     offered,
     read_call,
     tool_constraint,
     tool_prompt,
 )
+from jan_serve.dialects.tgi.chat.render import CallChunks, ChatChunks, CollectedAnswer, chat_reply
 from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokenized, Tool
 from jan_serve.dialects.tgi.errors import in_band_error
-from jan_serve.dialects.tgi.generate.routes import STREAMED
-from jan_serve.dialects.tgi.generate.tokens import prompt_tokens
-from jan_serve.dialects.tgi.headers import answer_headers
-from jan_serve.dialects.tgi.job import Job, NativeRequest
+from jan_serve.dialects.tgi.generate.routes import STREAMED, prompt_tokens
+from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
 from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.errors import JanServeError

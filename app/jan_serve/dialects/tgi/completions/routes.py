@@ -2,24 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.events import Timings
+from jan_serve.core.events import Finished, GenerationEvent, Started, TextDelta, Timings, TokenInfo
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
-from jan_serve.dialects.tgi.completions.parse import completion_parameters, prompts_of
-from jan_serve.dialects.tgi.completions.render import CompletionAnswer, CompletionChunks
-from jan_serve.dialects.tgi.completions.wire import CompletionReply, CompletionRequest
-from jan_serve.dialects.tgi.errors import in_band_error
+from jan_serve.dialects.tgi.completions.wire import (
+    CompletionChoice,
+    CompletionReply,
+    CompletionRequest,
+    Usage,
+)
+from jan_serve.dialects.tgi.errors import BatchTooLarge, SuffixNotSupported, in_band_error
+from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts
 from jan_serve.dialects.tgi.generate.routes import STREAMED
-from jan_serve.dialects.tgi.headers import answer_headers
-from jan_serve.dialects.tgi.job import Job, NativeRequest
+from jan_serve.dialects.tgi.generate.wire import Parameters
+from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
 from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
 from jan_serve.dialects.tgi.serving import Serving
 from jan_serve.http.sse import DONE
+
+
+def prompts_of(body: CompletionRequest, max_prompts: int) -> list[str]:
+    """Raises BatchTooLarge, SuffixNotSupported."""
+    if body.suffix is not None:
+        raise SuffixNotSupported("Suffix is not supported and can be achieved by preprocessing the prompt.")
+    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    if len(prompts) > max_prompts:
+        raise BatchTooLarge(f"Number of prompts exceeds the maximum allowed batch size of {max_prompts}")
+    return prompts
+
+
+def completion_parameters(body: CompletionRequest) -> Parameters:
+    """A temperature of 0 is greedy; without one, the text is sampled."""
+    greedy = body.temperature == 0
+    return Parameters(
+        temperature=None if greedy else body.temperature,
+        do_sample=not greedy,
+        top_p=None if greedy else body.top_p,
+        repetition_penalty=body.repetition_penalty,
+        frequency_penalty=body.frequency_penalty,
+        max_new_tokens=body.max_tokens,
+        stop=body.stop or [],
+        seed=body.seed,
+        details=True,
+    )
+
+
+class CompletionAnswer:
+    """All continuations, in the order of their ends."""
+
+    def __init__(self, head: ReplyHead, endings: Sequence[Ending]) -> None:
+        self._head = head
+        self._endings = endings
+        self._sequences = [Generated() for _ in endings]
+        self._order: list[int] = []
+        self._prompt_tokens = 0
+
+    @property
+    def generated_tokens(self) -> list[int]:
+        """Of each prompt, the end-of-generation token too."""
+        return [len(sequence.tokens) for sequence in self._sequences]
+
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started() as started:
+                self._prompt_tokens += started.prompt_tokens
+            case (TextDelta() | Finished()) as choice:
+                self._sequences[choice.index].add(choice, self._endings[choice.index])
+                if isinstance(choice, Finished):
+                    self._order.append(choice.index)
+            case _:
+                pass
+
+    def body(self) -> CompletionReply:
+        reply = self._head.completion([self._choice(index) for index in self._order])
+        reply["usage"] = _usage(self._prompt_tokens, sum(self.generated_tokens))
+        return reply
+
+    def _choice(self, index: int) -> CompletionChoice:
+        sequence = self._sequences[index]
+        reason = "stop" if sequence.reason == "eos_token" else sequence.reason
+        return _choice(index, sequence.text, reason)
+
+
+class CompletionChunks:
+    """The stream: one event a token, the prompts mixed. The last event of a prompt has its finish reason and counts."""
+
+    def __init__(self, head: ReplyHead, endings: Sequence[Ending]) -> None:
+        self._head = head
+        self._prompts = [(TokenHold(ending), TokenTexts()) for ending in endings]
+        self._prompt_tokens = [0] * len(endings)
+
+    def chunks(self, event: GenerationEvent) -> Iterator[CompletionReply]:
+        match event:
+            case Started() as started:
+                self._prompt_tokens[started.prompt] = started.prompt_tokens
+            case TextDelta() as delta:
+                for info in self._prompts[delta.index][0].tokens(delta):
+                    yield self._chunk(delta.index, info, "")
+            case Finished() as finished:
+                hold, _ = self._prompts[finished.index]
+                before, last, reason = hold.rest(finished)
+                for info in before:
+                    yield self._chunk(finished.index, info, "")
+                if last is not None:
+                    chunk = self._chunk(finished.index, last, reason)
+                    chunk["usage"] = _usage(self._prompt_tokens[finished.index], hold.count)
+                    yield chunk
+            case _:
+                pass
+
+    def _chunk(self, index: int, info: TokenInfo, reason: str) -> CompletionReply:
+        return self._head.completion([_choice(index, self._prompts[index][1].text(info), reason)])
+
+
+def _choice(index: int, text: str, reason: str) -> CompletionChoice:
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
+
+
+def _usage(prompt_tokens: int, completion_tokens: int) -> Usage:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
 
 
 def add_completion_routes(router: APIRouter, serving: Serving) -> None:

@@ -1,4 +1,6 @@
-"""TGI's checks of a request, in TGI's order and with its texts, and the GenerationRequest from it. Pure."""
+"""TGI's checks of a request, in TGI's order and with its texts, JSON schemas as TGI reads them, and the
+GenerationRequest from it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ from jan_serve.core.messages import ImagePart, TextPart
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import AdapterChoice, GenerationRequest, PartsPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.shared.explicit_fields import explicit_fields
+from jan_serve.dialects.shared.generation_fields import explicit_fields
 from jan_serve.dialects.tgi.errors import ValidationFailed
-from jan_serve.dialects.tgi.generate.json_schema import read_schema
 from jan_serve.dialects.tgi.generate.wire import (
     GrammarValue,
     JsonSchemaValue,
@@ -21,8 +22,60 @@ from jan_serve.dialects.tgi.generate.wire import (
     Parameters,
     RegexValue,
 )
-from jan_serve.dialects.tgi.launcher_limits import GenerateLimits
-from jan_serve.dialects.tgi.limits import SLICE_TOKENS
+from jan_serve.dialects.tgi.limits import SLICE_TOKENS, GenerateLimits
+
+_OF_ONE: Final = ("items", "additionalProperties", "contains")
+_OF_LIST: Final = ("prefixItems", "anyOf", "oneOf")
+_BY_NAME: Final = ("properties", "$defs", "definitions")
+_SHARED: Final = frozenset(
+    ("allOf", "not", "if", "dependentSchemas", "patternProperties", "unevaluatedProperties", "$dynamicRef")
+)
+"""With one of these, a schema depends on its neighbours: closing one of them could forbid everything."""
+_BESIDE_REFERENCES: Final = frozenset(("$ref", "title", "description", "default", "examples"))
+_SPEAKS_FOR_ITSELF: Final = ("additionalProperties", "anyOf", "oneOf", "$ref")
+
+
+def read_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same schema in standard JSON Schema. Allows nothing that the original forbids."""
+    if _any_shared(schema):
+        return {**schema, "type": schema.get("type", "object")}
+    return _closed(schema)
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    out = dict(schema)
+    if "properties" in out:
+        out.setdefault("type", "object")
+        if not any(keyword in out for keyword in _SPEAKS_FOR_ITSELF):
+            out["additionalProperties"] = False
+    # Members of alternatives apply together with properties that stand beside these.
+    lists = [keyword for keyword in _OF_LIST if "properties" not in schema or keyword == "prefixItems"]
+    for keyword in _OF_ONE:
+        if keyword in out:
+            out[keyword] = _inner(out[keyword])
+    for keyword in lists:
+        if isinstance(out.get(keyword), list):
+            out[keyword] = [_inner(each) for each in out[keyword]]
+    for keyword in _BY_NAME:
+        if isinstance(out.get(keyword), dict):
+            named = cast(dict[str, Any], out[keyword])
+            out[keyword] = {name: _inner(each) for name, each in named.items()}
+    return out
+
+
+def _inner(value: Any) -> Any:
+    return _closed(cast(dict[str, Any], value)) if isinstance(value, dict) else value
+
+
+def _any_shared(value: Any) -> bool:
+    if isinstance(value, dict):
+        entries = cast(dict[str, Any], value)
+        refined = "$ref" in entries and not entries.keys() <= _BESIDE_REFERENCES
+        if refined or not _SHARED.isdisjoint(entries):
+            return True
+        return any(map(_any_shared, entries.values()))
+    return isinstance(value, list) and any(map(_any_shared, cast(list[Any], value)))
+
 
 _IMAGE: Final = re.compile(r"!\[\]\(([^)]*)\)")
 """TGI's own pattern. Text that looks like it is an image, as TGI has it."""

@@ -1,7 +1,8 @@
-"""TGI's native routes that generate or tokenise, at the root and under /tgi."""
+"""TGI's native routes that generate or tokenise, at the root and under /tgi; the tokens of a prompt in TGI's form."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -9,22 +10,103 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jan_serve.core.messages import ImagePart, TextPart
+from jan_serve.core.request import PartsPrompt
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
 from jan_serve.dialects.tgi.errors import stream_error_body
+from jan_serve.dialects.tgi.generate.parse import markdown, prompt_with_images
 from jan_serve.dialects.tgi.generate.render import TokenStream, WholeAnswer
-from jan_serve.dialects.tgi.generate.tokens import prompt_tokens
 from jan_serve.dialects.tgi.generate.wire import (
     CompatRequest,
     GenerateRequest,
     GenerateResponse,
     SimpleToken,
 )
-from jan_serve.dialects.tgi.headers import answer_headers
-from jan_serve.dialects.tgi.job import Job, NativeRequest
+from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.sse import SSE_RESPONSE
+
+_SPACES: Final = re.compile(rb"\s*")
+
+
+def spans(text: str, tokens: Sequence[int], pieces: Sequence[bytes]) -> list[SimpleToken]:
+    """The bytes of the text that each token covers, end excluded. Added tokens cover none: from 0 to 0.
+
+    pieces: the bytes of each token; of special tokens, their names.
+    """
+    data = text.encode()
+    at = 0
+    found: list[SimpleToken] = []
+    for token, piece in zip(tokens, pieces, strict=True):
+        start, covered = _covered(data, at, piece)
+        if covered:
+            at = start + len(covered)
+            found.append(
+                {"id": token, "text": covered.decode("utf-8", "replace"), "start": start, "stop": at}
+            )
+        else:
+            found.append({"id": token, "text": "", "start": 0, "stop": 0})
+    return found
+
+
+def _covered(data: bytes, at: int, piece: bytes) -> tuple[int, bytes]:
+    """The start of the piece from `at` on, and the part of it in the text; empty if it is not there."""
+    # SentencePiece adds a space before the text; some special tokens remove the spaces around them.
+    forms = (piece, piece[1:]) if piece.startswith(b" ") else (piece,)
+    for start in (at, _after_spaces(data, at)):
+        for form in forms:
+            if form and data.startswith(form, start):
+                return start, form
+    return at, b""
+
+
+def _after_spaces(data: bytes, at: int) -> int:
+    found = _SPACES.match(data, at)
+    return at if found is None else found.end()
+
+
+_NO_TOKEN: Final = 0
+"""The id of a cell with a part of an image: the vocabulary has none for it."""
+
+
+async def prompt_tokens(model: LeasedModel, inputs: str, *, add_special: bool = True) -> list[SimpleToken]:
+    """As `spans`; each cell of an image covers its Markdown and has no text. Images are not decoded.
+
+    Raises as LeasedModel.count.
+    """
+    prompt = prompt_with_images(model.facts, inputs, add_special=add_special)
+    if prompt is None:
+        found = await model.tokenize(inputs, add_special=add_special, with_pieces=True)
+        return spans(inputs, found.tokens, found.pieces)
+    prompt = await model.fetched(prompt)
+    total = await model.count(prompt)
+    tokens: list[SimpleToken] = []
+    at = 0
+    for part in prompt.parts:
+        if isinstance(part, ImagePart):
+            stop = at + len(markdown(part).encode())
+            cells = await model.count(PartsPrompt((part,), add_special=False))
+            cell: SimpleToken = {"id": _NO_TOKEN, "text": "", "start": at, "stop": stop}
+            tokens += [cell] * cells
+            at = stop
+        elif isinstance(part, TextPart):
+            found = await model.tokenize(part.text, add_special=False, with_pieces=True)
+            tokens += [_moved(token, at) for token in spans(part.text, found.tokens, found.pieces)]
+            at += len(part.text.encode())
+    bos = model.facts.special_tokens.get("bos")
+    if bos is not None and total > len(tokens):
+        tokens.insert(0, {"id": bos.id, "text": "", "start": 0, "stop": 0})
+    return tokens
+
+
+def _moved(token: SimpleToken, by: int) -> SimpleToken:
+    if token["start"] == token["stop"]:
+        return token
+    return {**token, "start": token["start"] + by, "stop": token["stop"] + by}
+
 
 STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 

@@ -11,10 +11,8 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt, T
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.dialects.lmdeploy.chat.wire import ChatRequest
-from jan_serve.dialects.lmdeploy.completions.parse import completion_requests
-from jan_serve.dialects.lmdeploy.completions.wire import CompletionRequest
-from jan_serve.dialects.lmdeploy.generate.parse import generate_request
-from jan_serve.dialects.lmdeploy.generate.wire import GenerateRequest
+from jan_serve.dialects.lmdeploy.completions import CompletionRequest, completion_requests
+from jan_serve.dialects.lmdeploy.generate import GenerateRequest, generate_request
 from jan_serve.dialects.lmdeploy.parse_common import check_bias, requested_session
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import InvalidRequest, UnsupportedContent

@@ -6,8 +6,7 @@ import pytest
 
 from jan_serve.core.request import GenerationRequest, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.lmdeploy.completions.parse import completion_requests
-from jan_serve.dialects.lmdeploy.completions.wire import CompletionRequest
+from jan_serve.dialects.lmdeploy.completions import CompletionRequest, completion_requests
 from jan_serve.errors import InvalidRequest
 
 

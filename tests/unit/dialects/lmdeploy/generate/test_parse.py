@@ -6,8 +6,7 @@ import pytest
 
 from jan_serve.core.request import GenerationRequest, TextPrompt, TokenPrompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.lmdeploy.generate.parse import generate_request
-from jan_serve.dialects.lmdeploy.generate.wire import GenerateRequest
+from jan_serve.dialects.lmdeploy.generate import GenerateRequest, generate_request
 from jan_serve.errors import InvalidRequest
 
 

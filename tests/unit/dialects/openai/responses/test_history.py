@@ -7,8 +7,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
-from jan_serve.dialects.openai.responses.history import History
-from jan_serve.dialects.openai.responses.wire_items import InputItem
+from jan_serve.dialects.openai.responses.parse import History
+from jan_serve.dialects.openai.responses.wire import InputItem
 from jan_serve.dialects.shared.packed_thoughts import packed_thought, unpacked_thought
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 

@@ -10,10 +10,9 @@ from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
-from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
-from jan_serve.dialects.openai.responses.wire_items import InputItem
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.reasoning_effort import REASONING_BUDGETS
+from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS
 from jan_serve.errors import InvalidRequest
 
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)

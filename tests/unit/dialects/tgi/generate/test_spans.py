@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.dialects.tgi.generate.spans import spans
+from jan_serve.dialects.tgi.generate.routes import spans
 
 CASES: dict[str, tuple[str, list[bytes], list[tuple[int, int]]]] = {
     "bytes": ("é!", [b"\xc3", b"\xa9", b"!"], [(0, 1), (1, 2), (2, 3)]),

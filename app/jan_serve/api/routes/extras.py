@@ -1,0 +1,176 @@
+"""/extras/clients and /extras/catalogue:
+
+settings with which other programs use this server, as in `jan-serve connect`, and the suggested models that `POST
+/models/pull` knows by a short name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from jan_serve.core.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.dialects.ports import ServedModels
+from jan_serve.dialects.shared.model_cards import context_length, meta
+from jan_serve.editors.recipe import EditorModel, Folders, ServerFacts, editor_model
+from jan_serve.errors import ModelNotFound
+from jan_serve.http.replies import json_reply
+from jan_serve.store.hub.references import Catalogue, CatalogueEntry
+from jan_serve.store.library import ModelLibrary
+
+_GB = 10**9
+
+
+class SuggestedModel(BaseModel):
+    """A model that can be pulled by `id`. Sizes in bytes and n_params are approximate.
+
+    kinds: its uses (chat, tools, vision, embedding …). memory_bytes: required to run it with 8,192 tokens of context.
+    licence: an SPDX id, or the hub's name for it.
+    """
+
+    id: str
+    title: str
+    repo: str
+    quantization: str
+    kinds: list[str]
+    n_params: int
+    size_bytes: int
+    memory_bytes: int
+    context_length: int
+    licence: str
+    note: str
+
+
+class SuggestedModels(BaseModel):
+    """The catalogue, in the order of its file."""
+
+    data: list[SuggestedModel]
+
+
+def catalogue_router(path: Path | None) -> APIRouter:
+    """path: the catalogue's file; None lists nothing."""
+    router = APIRouter(tags=["Models"])
+
+    @cache
+    def answer() -> dict[str, object]:
+        entries = Catalogue.read(path).entries()
+        return SuggestedModels(data=[_suggested(entry) for entry in entries]).model_dump()
+
+    @router.get("/extras/catalogue", summary="Suggested models", response_model=SuggestedModels)
+    async def catalogue() -> Response:
+        """Models that are known to work, with the short names to pull them by. Does not contact the hub."""
+        return json_reply(await asyncio.to_thread(answer))
+
+    return router
+
+
+def _suggested(entry: CatalogueEntry) -> SuggestedModel:
+    return SuggestedModel(
+        id=entry.name,
+        title=entry.title,
+        repo=entry.repo,
+        quantization=entry.quantization,
+        kinds=list(entry.kinds),
+        n_params=round(entry.parameters * _GB),
+        size_bytes=round(entry.size_gb * _GB),
+        memory_bytes=round(entry.memory_gb * _GB),
+        context_length=entry.context,
+        licence=entry.licence,
+        note=entry.note,
+    )
+
+
+_CODE: Final = {"darwin": "Library/Application Support/Code/User", "win32": "AppData/Roaming/Code/User"}
+_ZED: Final = {"win32": "AppData/Roaming/Zed"}
+
+
+class Client(BaseModel):
+    """A program. settings: the content for the file `path`; both are null if the program has no such file.
+
+    steps: manual steps.
+    """
+
+    id: str
+    title: str
+    path: str | None
+    settings: str | None
+    steps: list[str]
+
+
+class ClientList(BaseModel):
+    data: list[Client]
+
+
+def clients_router(models: ServedModels, library: ModelLibrary, *, needs_key: bool) -> APIRouter:
+    router = APIRouter(tags=["Extras"])
+
+    @router.get("/extras/clients", summary="Clients", response_model=ClientList)
+    async def clients(request: Request, model: str | None = None) -> Response:
+        """Settings for editors and other programs, with this model as their default."""
+        states = {state.name: state for state in models.snapshot().models}
+        known = tuple(
+            editor_model(
+                {
+                    "id": listed.name,
+                    "context_length": context_length(listed, states.get(listed.name)),
+                    "meta": meta(listed, states.get(listed.name)),
+                },
+                MAX_DEFAULT_N_CTX,
+            )
+            for listed in await library.models()
+        )
+        facts = ServerFacts(
+            url=str(request.base_url).rstrip("/"),
+            needs_key=needs_key,
+            models=known,
+            model=_first(known, model, await asyncio.to_thread(library.default)),
+        )
+        return json_reply({"data": [client.model_dump() for client in _clients(facts)]})
+
+    return router
+
+
+def _first(models: tuple[EditorModel, ...], requested: str | None, default: str | None) -> EditorModel:
+    chats = [model for model in models if model.is_chat]
+    chats.sort(key=lambda model: model.name != default)
+    found = [model for model in chats if requested is None or model.name == requested]
+    if not found:
+        raise ModelNotFound(requested or "")
+    return found[0]
+
+
+def _clients(facts: ServerFacts) -> list[Client]:
+    # Imported on first use: most servers never need it.
+    from jan_serve.editors.recipes import RECIPES
+
+    found: list[Client] = []
+    for name, make in RECIPES.items():
+        recipe = make(facts, shown_folders(sys.platform))
+        change = recipe.change
+        found.append(
+            Client(
+                id=name,
+                title=recipe.title,
+                path=change.path.as_posix() if change is not None else None,
+                settings=change.merge("").rstrip("\n") if change is not None else None,
+                steps=list(recipe.steps),
+            )
+        )
+    return found
+
+
+def shown_folders(platform: str) -> Folders:
+    """The usual settings folders on a platform, relative to `~`. For display only."""
+    home = PurePosixPath("~")
+    config = home / ".config"
+    code = home / _CODE[platform] if platform in _CODE else config / "Code/User"
+    zed = home / _ZED[platform] if platform in _ZED else config / "zed"
+    return Folders(home=Path(home), config=Path(config), code=Path(code), zed=Path(zed))

@@ -1,0 +1,171 @@
+"""Apertus, Apriel, FireFunction, GigaChat, Granite, Nemotron and Phi-4-mini write JSON calls after one marker.
+
+Source: the models' chat templates, and Microsoft's model card.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jan_serve.chat.call_layout import CallLayout, Slot
+from jan_serve.chat.chat_format import ChatFormat, Signature, Thought
+from jan_serve.chat.formats.hermes import HERMES, OPEN
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marker_parser import marker_parser
+
+_NEMOTRON_OPEN = "<TOOLCALL>"
+_NEMOTRON_CLOSE = "</TOOLCALL>"
+
+NEMOTRON = ChatFormat(
+    name="nemotron",
+    signature=Signature(all_of=(_NEMOTRON_OPEN,)),
+    parse=marker_parser(JsonCalls(closers=(_NEMOTRON_CLOSE,)), _NEMOTRON_OPEN),
+    calls=CallLayout(
+        opening=_NEMOTRON_OPEN + "[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]" + _NEMOTRON_CLOSE,
+        triggers=(_NEMOTRON_OPEN,),
+    ),
+)
+
+
+_APERTUS_OPEN = "<|tools_prefix|>"
+_APERTUS_CLOSE = "<|tools_suffix|>"
+
+APERTUS = ChatFormat(
+    name="apertus",
+    signature=Signature(all_of=(_APERTUS_OPEN,)),
+    parse=marker_parser(JsonCalls(name_is_key=True, closers=(_APERTUS_CLOSE,)), _APERTUS_OPEN),
+    calls=CallLayout(
+        opening=_APERTUS_OPEN + "[",
+        call=('{"', Slot.NAME, '": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]" + _APERTUS_CLOSE,
+        triggers=(_APERTUS_OPEN,),
+    ),
+    thought=Thought(
+        opens=("<|inner_prefix|>",), closes=("<|inner_suffix|>",), ends=(_APERTUS_OPEN,), anywhere=True
+    ),
+    special_tokens=(_APERTUS_OPEN, _APERTUS_CLOSE, "<|inner_prefix|>", "<|inner_suffix|>"),
+)
+
+
+_APRIEL_OPEN = "<tool_calls>"
+_APRIEL_CLOSE = "</tool_calls>"
+
+APRIEL = ChatFormat(
+    name="apriel",
+    signature=Signature(all_of=(_APRIEL_OPEN, "[BEGIN FINAL RESPONSE]")),
+    parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, ignored=("[END FINAL RESPONSE]",)),
+    calls=CallLayout(
+        opening=_APRIEL_OPEN + "[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]" + _APRIEL_CLOSE,
+        triggers=(_APRIEL_OPEN,),
+    ),
+    thought=Thought(
+        opens=("Here are my reasoning steps:\n", "<thinking>"),
+        closes=("[BEGIN FINAL RESPONSE]", "</thinking>"),
+        ends=(_APRIEL_OPEN,),
+    ),
+    special_tokens=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", _APRIEL_OPEN, _APRIEL_CLOSE),
+)
+
+
+_FIREFUNCTION_OPEN = "functools["
+
+FIREFUNCTION = ChatFormat(
+    name="firefunction",
+    signature=Signature(all_of=(_FIREFUNCTION_OPEN,)),
+    parse=marker_parser(JsonCalls(), _FIREFUNCTION_OPEN),
+    calls=CallLayout(
+        opening=" " + _FIREFUNCTION_OPEN,
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]",
+        triggers=(_FIREFUNCTION_OPEN,),
+    ),
+    thought=None,
+)
+
+
+def _gigachat(name: str, signature: Signature, opening: str, special_tokens: tuple[str, ...]) -> ChatFormat:
+    return ChatFormat(
+        name=name,
+        signature=signature,
+        parse=marker_parser(JsonCalls(), opening),
+        calls=CallLayout(
+            call=(opening + '{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+            triggers=(opening,),
+            parallel=False,
+        ),
+        thought=None,
+        special_tokens=special_tokens,
+    )
+
+
+GIGACHAT3_1 = _gigachat(
+    "gigachat3.1",
+    Signature(all_of=("<|role_sep|>", "<|function_call|>")),
+    "<|function_call|>",
+    ("<|function_call|>",),
+)
+
+GIGACHAT3 = _gigachat(
+    "gigachat3",
+    Signature(all_of=("<|role_sep|>", "<|message_sep|>")),
+    "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+    ("<|message_sep|>", "<|role_sep|>"),
+)
+
+
+_GRANITE_OPEN = "<|tool_call|>"
+
+GRANITE4 = msgspec.structs.replace(
+    HERMES, name="granite4", signature=Signature(all_of=("<|start_of_role|>", OPEN))
+)
+
+GRANITE3 = ChatFormat(
+    name="granite3",
+    signature=Signature(all_of=("<|start_of_role|>",)),
+    parse=marker_parser(JsonCalls(), _GRANITE_OPEN, around_text=("<response>", "</response>")),
+    calls=CallLayout(
+        opening=_GRANITE_OPEN + "[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]",
+        triggers=(_GRANITE_OPEN,),
+    ),
+    thought=Thought(ends=(_GRANITE_OPEN,)),
+    special_tokens=(_GRANITE_OPEN,),
+)
+
+GRANITE3_2 = msgspec.structs.replace(
+    GRANITE3,
+    name="granite3.2",
+    signature=Signature(all_of=("<|start_of_role|>", "Here is my thought process:")),
+    thought=Thought(
+        opens=("Here is my thought process:",), closes=("Here is my response:",), ends=(_GRANITE_OPEN,)
+    ),
+)
+
+
+_PHI_OPEN = "<|tool_call|>"
+_PHI_CLOSE = "<|/tool_call|>"
+
+PHI4 = ChatFormat(
+    name="phi4",
+    signature=Signature(all_of=("<|tool|>", "<|/tool|>")),
+    # Without the marker, the model falls back to this word.
+    parse=marker_parser(JsonCalls(closers=(_PHI_CLOSE,)), _PHI_OPEN, "functools["),
+    calls=CallLayout(
+        opening=_PHI_OPEN + "[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]" + _PHI_CLOSE,
+        triggers=(_PHI_OPEN,),
+    ),
+    special_tokens=(_PHI_OPEN, _PHI_CLOSE),
+)

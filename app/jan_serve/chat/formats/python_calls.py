@@ -1,0 +1,163 @@
+"""Llama 3.1 to 3.3, LFM2 and LFM2.5 write calls in Python's notation or as JSON; a parser reads the keyword arguments.
+
+Source: the models' chat templates and Meta's prompt format pages. A call of Llama is the whole answer, one JSON
+object without a marker, or after `<|python_tag|>`. An object is a call only if it has no other keys and names a tool
+of the request: any other JSON is an answer. Semicolons separate several calls. LFM2 writes Python calls in a list,
+between markers; LFM2.5 writes true, false and null as in JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from jan_serve.chat.call_layout import CallLayout, PythonArguments, Slot
+from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
+from jan_serve.chat.json_stream import ObjectWriter, json_escaped
+from jan_serve.chat.literals import copy_literal
+from jan_serve.chat.parsers.json_calls import JsonCalls
+from jan_serve.chat.parsers.marker_parser import marker_parser
+from jan_serve.chat.text_stream import Steps, TextStream
+
+_NAME: Final = re.compile(r"[\w.\-:/]*")
+_KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
+
+
+class PythonCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """closers: end the calls. suffix: an optional suffix of the name. known_only: a call of an unknown tool is text.
+
+    or_json: the syntax of JSON calls in place of Python calls.
+    """
+
+    closers: tuple[str, ...] = ()
+    suffix: str = ""
+    known_only: bool = False
+    or_json: JsonCalls | None = None
+
+    def __call__(self, context: ParseContext, marker: str) -> Steps[None]:
+        return _read_calls(context, self, marker)
+
+
+def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Steps[None]:
+    stream = context.stream
+    yield from stream.skip_space()
+    in_list = (yield from stream.accept("[")) is not None
+    yield from stream.skip_space()
+    if syntax.or_json is not None and (yield from stream.peek(1)) == "{":
+        yield from syntax.or_json(context, "[" if in_list else marker)
+        return
+    any_call = False
+    while not any_call or (in_list and (yield from stream.accept(","))):
+        yield from stream.skip_space()
+        begun_name = yield from _read_call(context, syntax)
+        if begun_name is not None:
+            context.release(begun_name if syntax.known_only else "", syntax.suffix)
+            return
+        any_call = True
+        stream.record()
+        yield from stream.skip_space()
+    if in_list:
+        yield from stream.accept("]")
+        yield from stream.skip_space()
+    stream.stop_recording()
+    yield from stream.accept(*syntax.closers)
+
+
+def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[str | None]:
+    """Read `name(…)`. If it is not a call, nothing is announced, and what may begin its name is returned."""
+    stream, out = context.stream, context.out
+    pieces: list[str] = []
+    yield from stream.read_matching(_NAME, pieces.append)
+    begun_name = "".join(pieces)
+    name = begun_name.removesuffix(syntax.suffix)
+    if not name or (syntax.known_only and name not in context.tools) or not (yield from stream.accept("(")):
+        return begun_name
+    context.open_call(name)
+    out.arguments("{")
+    malformed = yield from _read_arguments(stream, ObjectWriter(out.arguments))
+    if malformed is None:
+        out.arguments("}")
+    else:
+        yield from context.pass_rest(syntax.closers, malformed)
+    return None
+
+
+def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | None]:
+    """Read keyword arguments up to the closing bracket. If they are malformed or the text ends, returns what is read of
+    the next one."""
+    while True:
+        yield from stream.skip_space()
+        if (yield from stream.accept(")")):
+            return None
+        pieces: list[str] = []
+        yield from stream.read_matching(_KEY, pieces.append)
+        key = "".join(pieces)
+        yield from stream.skip_space()
+        if not key or not (yield from stream.accept("=")):
+            return key
+        yield from stream.skip_space()
+        value = members.begin(f'"{json_escaped(key)}"')
+        value(": ")
+        if not (yield from copy_literal(stream, value)):
+            return ""
+        yield from stream.skip_space()
+        if not (yield from stream.accept(",")) and (yield from stream.peek(1)) != ")":
+            return ""
+
+
+TAG = "<|python_tag|>"
+
+_objects = JsonCalls(known_only=True)
+_python = PythonCalls(known_only=True, suffix=".call")
+
+
+def _read_answer(context: ParseContext, marker: str) -> Steps[None]:
+    """JSON objects; or Python calls in a list or after the tag, which Llama 3.2 writes on request."""
+    stream = context.stream
+    yield from stream.skip_space()
+    first = yield from stream.peek(1)
+    if first == "[" or (marker == TAG and first != "{"):
+        yield from _python(context, marker)
+    else:
+        yield from _objects(context, marker)
+
+
+LLAMA3 = ChatFormat(
+    name="llama3",
+    signature=Signature(all_of=("<|start_header_id|>", '"parameters": ')),
+    parse=marker_parser(_read_answer, TAG, first=_read_answer),
+    calls=CallLayout(
+        call=('{"name": "', Slot.NAME, '", "parameters": ', Slot.ARGUMENTS, "}"),
+        separator="; ",
+        triggers=('{"name": "',),
+        at_start=True,
+        confirmed_by='"',
+        parallel=False,
+    ),
+    special_tokens=(TAG,),
+)
+
+
+_LFM_OPEN = "<|tool_call_start|>"
+_LFM_CLOSE = "<|tool_call_end|>"
+
+LFM2 = ChatFormat(
+    name="lfm2",
+    signature=Signature(any_of=(_LFM_OPEN, "<|tool_list_start|>", '"List of tools: ["')),
+    parse=marker_parser(
+        PythonCalls(closers=(_LFM_CLOSE,), or_json=JsonCalls(closers=(_LFM_CLOSE,))), _LFM_OPEN
+    ),
+    calls=CallLayout(
+        opening=_LFM_OPEN + "[",
+        call=(Slot.NAME, "(", Slot.ARGUMENTS, ")"),
+        separator=", ",
+        closing="]" + _LFM_CLOSE,
+        arguments=PythonArguments(json_words=True),
+        triggers=(_LFM_OPEN,),
+    ),
+    thought=Thought(ends=(_LFM_OPEN,)),
+    special_tokens=(_LFM_OPEN, _LFM_CLOSE, "<think>", "</think>"),
+    thought_field="thinking",
+)

@@ -1,0 +1,129 @@
+"""What a chat request may have beside its messages: parameters, a format and images.
+
+Parameters are those of `/set` and `--set`: only names are checked; the server checks values. Formats are those of
+`/format` and `--format`: any JSON, a JSON Schema, or a grammar. Images are files, read and checked before they are
+sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.input import read_file
+from jan_serve.core.nesting import is_deeper
+from jan_serve.errors import InvalidImage
+from jan_serve.image_files.header import MAX_FILE_BYTES, checked_header
+from jan_serve.store.paths import user_path
+
+PARAMETERS: Final = {
+    "temperature": "randomness; 0 always picks the most likely token",
+    "top_p": "sample from the most likely tokens up to this total probability, 0 to 1",
+    "top_k": "sample from the k most likely tokens; 0 is off",
+    "min_p": "minimum probability relative to the most likely token, 0 to 1",
+    "repeat_penalty": "penalty for repeated tokens; 1 is off",
+    "presence_penalty": "penalty for tokens that already occur, -2 to 2",
+    "frequency_penalty": "penalty that grows with the frequency of a token, -2 to 2",
+    "mirostat_mode": "Mirostat 1 or 2; 0 is off",
+    "mirostat_tau": "target entropy of Mirostat",
+    "mirostat_eta": "learning rate of Mirostat",
+    "seed": "the same seed gives the same answer; -1 is random",
+    "stop": 'texts that end the answer, as ["one", "two"]',
+    "min_tokens": "minimum number of tokens in the answer",
+    "max_tokens": "maximum number of tokens in the answer; 0 is until the context is full",
+    "enable_thinking": "whether a reasoning model thinks: true or false",
+    "reasoning_budget": "maximum number of reasoning tokens; -1 is no limit",
+    "reasoning_effort": "none, minimal, low, medium, high or xhigh",
+}
+
+
+def parameter(name: str, text: str) -> tuple[str, Any]:
+    """Parse a parameter: a value that is not JSON is a string. Raises CommandError."""
+    known = name.strip().replace("-", "_").lower()
+    if known not in PARAMETERS:
+        near = difflib.get_close_matches(known, list(PARAMETERS), n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Parameters: {', '.join(PARAMETERS)}."
+        raise CommandError(f"There is no parameter {name!r}.", hint, WRONG_USE)
+    text = text.strip()
+    if not text:
+        raise CommandError(f"{known} needs a value: {PARAMETERS[known]}.", status=WRONG_USE)
+    try:
+        return known, json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):
+        words = {"on": True, "off": False, "yes": True, "no": False}
+        return known, words.get(text.lower(), text)
+
+
+def assignments(pairs: list[str]) -> dict[str, Any]:
+    """Parse pairs of the form `NAME=VALUE`. Raises CommandError."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise CommandError(f"--set takes NAME=VALUE, but {pair!r} has no `=`.", status=WRONG_USE)
+        key, parsed = parameter(name, value)
+        found[key] = parsed
+    return found
+
+
+def _reject_constant(word: str) -> Any:
+    """NaN and Infinity are not JSON."""
+    raise ValueError(word)
+
+
+_MAX_BYTES: Final = 1 << 20
+_MAX_DEPTH: Final = 200
+
+
+class AnswerFormat(msgspec.Struct, frozen=True):
+    """fields: added to the request. name: as the user typed it."""
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+def read_format(name: str) -> AnswerFormat:
+    """name: `json`, a file with a JSON Schema or GBNF, or a grammar of the server. Raises CommandError."""
+    if name == "json":
+        return AnswerFormat(name, {"response_format": {"type": "json_object"}})
+    path = user_path(name)
+    if not os.path.isfile(path):
+        if path.suffix or len(path.parts) > 1:
+            raise CommandError(
+                f"There is no file {name}.",
+                "A format is `json`, a file, or the name of a grammar.",
+                WRONG_USE,
+            )
+        return AnswerFormat(name, {"grammar": name})
+    text = read_file(path, _MAX_BYTES)
+    if "::=" in text:
+        return AnswerFormat(name, {"grammar": text})
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{name} is neither JSON nor GBNF: {error}", None, WRONG_USE) from None
+    if is_deeper(schema, _MAX_DEPTH):
+        raise CommandError(f"{name} nests deeper than {_MAX_DEPTH} levels.", None, WRONG_USE)
+    wrapped = {"type": "json_schema", "json_schema": {"name": path.stem, "schema": schema}}
+    return AnswerFormat(name, {"response_format": wrapped})
+
+
+def image_url(path: Path) -> str:
+    """A data URL of the file. Raises CommandError."""
+    try:
+        with user_path(path).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        header = checked_header(data)
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}", status=WRONG_USE) from None
+    except InvalidImage as error:
+        raise CommandError(f"{path}: {error.message}", status=WRONG_USE) from None
+    return f"data:image/{header.format.lower()};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,144 @@
+"""`POST /generate` at the root, which two protocols share:
+
+dispatch by the members of the body, and both in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jan_serve.http.errors import HttpError
+from jan_serve.http.paths import reroute
+
+SHARED_PATH: Final = "/generate"
+LMDEPLOY_PATH: Final = "/lmdeploy/generate"
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Members(msgspec.Struct, frozen=True):
+    """The members that decide. Other members are not decoded."""
+
+    inputs: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = _ABSENT
+    input_ids: msgspec.Raw = _ABSENT
+    parameters: msgspec.Raw = _ABSENT
+
+
+_members: Final = msgspec.json.Decoder(_Members).decode
+
+
+def is_lmdeploy_body(body: bytes) -> bool:
+    """Whether a body is LMDeploy's. False for anything but a JSON object."""
+    try:
+        members = _members(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if members.inputs is not _ABSENT:
+        return False
+    has_prompt = members.prompt is not _ABSENT or members.input_ids is not _ABSENT
+    return has_prompt or members.parameters is _ABSENT
+
+
+class GenerateDispatch:
+    """Innermost middleware. Reroutes LMDeploy's requests to /lmdeploy/generate."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != SHARED_PATH or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = _ReadBody(receive)
+        if is_lmdeploy_body(await body.read()):
+            reroute(scope, LMDEPLOY_PATH)
+        await self._app(scope, body, send)
+
+
+class _ReadBody:
+    """An ASGI receive that reads ahead. An error while reading ahead is raised to the next reader."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._messages: list[Message] = []
+        self._error: HttpError | None = None
+
+    async def read(self) -> bytes:
+        """The whole body, or the part before the client disconnected or a limit was exceeded."""
+        parts: list[bytes] = []
+        more = True
+        while more:
+            try:
+                message = await self._receive()
+            except HttpError as error:
+                self._error = error
+                break
+            self._messages.append(message)
+            parts.append(message.get("body", b""))
+            more = message["type"] == "http.request" and message.get("more_body", False)
+        self._messages.reverse()
+        return b"".join(parts)
+
+    async def __call__(self) -> Message:
+        if self._messages:
+            return self._messages.pop()
+        if self._error is not None:
+            raise self._error
+        return await self._receive()
+
+
+_Object = dict[str, Any]
+
+
+def show_both_protocols(document: _Object) -> None:
+    """Merge the bodies and responses of both into the shared route, if both are served."""
+    paths: _Object = document["paths"]
+    shared, other = (paths.get(path, {}).get("post") for path in (SHARED_PATH, LMDEPLOY_PATH))
+    if shared is not None and other is not None:
+        paths[SHARED_PATH]["post"] = _both(shared, other)
+
+
+def _both(shared: _Object, other: _Object) -> _Object:
+    statuses = [
+        *shared["responses"],
+        *(status for status in other["responses"] if status not in shared["responses"]),
+    ]
+    return {
+        **shared,
+        "tags": [*shared["tags"], *other["tags"]],
+        "description": "With `inputs` this is Text Generation Inference's route: "
+        f"{shared['description']} With `prompt` or `input_ids` it is LMDeploy's: {other['description']}",
+        "requestBody": {
+            **shared["requestBody"],
+            "content": _contents((shared["requestBody"], other["requestBody"])),
+        },
+        "responses": {
+            status: _response(
+                [each["responses"][status] for each in (shared, other) if status in each["responses"]]
+            )
+            for status in sorted(statuses)
+        },
+    }
+
+
+def _response(answers: list[_Object]) -> _Object:
+    texts = dict.fromkeys(answer["description"] for answer in answers)
+    contents = _contents(answers)
+    return {"description": "; ".join(texts), **({"content": contents} if contents else {})}
+
+
+def _contents(holders: Iterable[_Object]) -> _Object:
+    """By media type. If both have one, either schema fits; without a schema, anything does."""
+    contents: _Object = {}
+    for holder in holders:
+        for kind, media in holder.get("content", {}).items():
+            if kind in contents:
+                schemas = [each["schema"] for each in (contents[kind], media) if "schema" in each]
+                contents[kind] = {"schema": {"anyOf": schemas}} if len(schemas) == 2 else {}
+            else:
+                contents[kind] = media
+    return contents

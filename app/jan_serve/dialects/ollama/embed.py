@@ -1,0 +1,151 @@
+"""POST /api/embed, and the older POST /api/embeddings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, BeforeValidator, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from jan_serve.dialects.ollama.parse_common import model_name, parse_options
+from jan_serve.dialects.ollama.serving import Serving
+from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
+from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.embedding_list import embedding_list
+from jan_serve.dialects.shared.keep_alive import KeepAlive, keep_alive_s
+from jan_serve.dialects.shared.wire_types import Between, Int, check_count
+from jan_serve.errors import ContextLengthExceeded, InvalidRequest
+from jan_serve.generation.embeddings import Embeddings, embed
+from jan_serve.http.disconnect import while_connected
+from jan_serve.http.replies import json_reply
+from jan_serve.http.request_record import record_of
+
+
+def _texts(value: Any) -> Any:
+    texts: Any = [] if value in (None, "") else [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnknownVariableType]
+        raise InvalidRequest("invalid input type: a text or a list of texts is expected", param="input")
+    check_count(texts, limits.MAX_EMBEDDING_INPUTS, "input")  # pyright: ignore[reportUnknownArgumentType]
+    return texts  # pyright: ignore[reportUnknownVariableType]
+
+
+class OllamaEmbedRequest(ModelFields):
+    """Texts to embed. Without any, the model is loaded."""
+
+    input: Annotated[
+        list[str],
+        BeforeValidator(_texts, json_schema_input_type=str | list[str] | None),
+        Field(description="A text or a list of texts."),
+    ] = Field(default_factory=list[str])
+    truncate: Annotated[
+        bool | None,
+        Field(description="Cut inputs that are longer than the context; otherwise they are refused."),
+    ] = None
+    dimensions: Annotated[
+        Annotated[Int, Between(0)] | None,
+        Field(description="Keep only the first dimensions, scaled to unit length. 0 keeps all."),
+    ] = None
+    keep_alive: KeepAlive = None
+    options: OptionValues = None
+
+
+class OllamaEmbeddingsRequest(ModelFields):
+    """A text to embed. Without one, the model is loaded."""
+
+    prompt: str | None = None
+    keep_alive: KeepAlive = None
+    options: OptionValues = None
+
+
+class OllamaEmbedReply(TypedDict):
+    """Vectors of unit length, in the order of the inputs. Durations in nanoseconds."""
+
+    model: str
+    embeddings: list[list[float]]
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+
+
+class OllamaEmbeddingsReply(BaseModel):
+    """A vector of unit length."""
+
+    embedding: list[float]
+
+
+def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
+    @router.post("/api/embed", summary="Embeddings", response_model=OllamaEmbedReply)
+    async def embed(request: Request, body: OllamaEmbedRequest) -> Response:
+        """Embed texts as vectors of unit length."""
+        started = time.perf_counter_ns()
+        name, keep = model_name(body), keep_alive_s(body.keep_alive)
+        parse_options(body.options)
+        vectors, count = [], 0
+        if body.input:
+            work = _embed(serving, name, body.input, body.dimensions or None, keep, cut=body.truncate is True)
+            result, load_ns = await while_connected(request, work)
+            record = record_of(request.scope)
+            record.model, record.prompt_tokens = result.model, result.prompt_tokens
+            vectors = [item.embedding for item in await embedding_list(result.vectors, as_base64=False)]
+            count = result.prompt_tokens
+        else:
+            load_ns = await serving.load(request, name, keep)
+        return json_reply(
+            {
+                "model": name,
+                "embeddings": vectors,
+                "total_duration": time.perf_counter_ns() - started,
+                "load_duration": load_ns,
+                "prompt_eval_count": count,
+            }
+        )
+
+    @router.post("/api/embeddings", summary="Embedding of one text", response_model=OllamaEmbeddingsReply)
+    async def embeddings(request: Request, body: OllamaEmbeddingsRequest) -> Response:
+        """Embed one text; replaced by /api/embed."""
+        name, keep = model_name(body), keep_alive_s(body.keep_alive)
+        parse_options(body.options)
+        if not body.prompt:
+            await serving.load(request, name, keep)
+            return json_reply({"embedding": []})
+        work = _embed(serving, name, [body.prompt], None, keep, cut=False)
+        result, _ = await while_connected(request, work)
+        record = record_of(request.scope)
+        record.model, record.prompt_tokens = result.model, result.prompt_tokens
+        [item] = await embedding_list(result.vectors, as_base64=False)
+        return json_reply({"embedding": item.embedding})
+
+
+async def _embed(
+    serving: Serving,
+    name: str,
+    texts: Sequence[str],
+    dimensions: int | None,
+    keep_alive_s: float | None,
+    *,
+    cut: bool,
+) -> tuple[Embeddings, int]:
+    """The embeddings, and the nanoseconds until the model was held. cut: shorten inputs that are too long.
+
+    Raises as GenerationService.open and `embed`.
+    """
+    inputs: list[str | tuple[int, ...]] = list(texts)
+    started = time.perf_counter_ns()
+    async with serving.generation.open(name, keep_alive_s) as model:
+        load_ns = time.perf_counter_ns() - started
+        for _ in range(len(inputs) + 1):
+            try:
+                return await embed(model, inputs, dimensions), load_ns
+            except ContextLengthExceeded as error:
+                index = error.item or 0
+                text = inputs[index]
+                if not cut or not isinstance(text, str):
+                    raise
+                tokens = tuple((await model.tokenize(text)).tokens)
+                inputs[index] = tokens[: error.n_ctx]
+    raise AssertionError("every input was cut once")

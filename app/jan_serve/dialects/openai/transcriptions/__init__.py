@@ -1,1 +1,0 @@
-"""POST /v1/audio/transcriptions, for models that hear."""

@@ -1,0 +1,201 @@
+"""A worker keeps states of sequences for other servers, receives theirs, and transfers them in a thread of its own.
+
+The engine thread puts states on the shelf, the intake takes them, and the transfer thread does the rest, including
+the expensive digests over the weights and over a state. The shelf is bounded in bytes; the request that created a
+state drops it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
+from jan_serve.engine.cache.state_tiers import digest_files, model_parts
+from jan_serve.engine.llama.bindings import lib
+from jan_serve.errors import InvalidModel, InvalidRequest, InvalidState, JanServeError, Overloaded
+from jan_serve.ipc.messages import DropState, Failed, LoadModel, ReadState, StatePart, StateStored, StoreState
+
+_HEADER_BYTES = 1 << 20
+"""Bytes reserved for the header of a state."""
+
+
+class StateShelf:
+    """States by id, which the front chooses. identity: its first call may block for seconds."""
+
+    def __init__(
+        self,
+        identity: Callable[[], StateIdentity],
+        limit_bytes: int,
+        on_kept: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_kept: called by the thread that keeps a state; must not block."""
+        self._identity = identity
+        self._limit = limit_bytes
+        self._on_kept = on_kept
+        self._lock = threading.Lock()
+        self._kept: dict[int, SequenceState] = {}
+        self._encoded: dict[int, tuple[bytes | memoryview, ...]] = {}
+        self._arriving: dict[int, bytearray] = {}
+        self._received: dict[int, SequenceState] = {}
+        self._sizes: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def reserve(self, state: int, size: int) -> None:
+        """Reserve `size` bytes for a state to keep or to receive. Raises Overloaded."""
+        with self._lock:
+            used = sum(self._sizes.values()) - self._sizes.get(state, 0)
+            if used + size > self._limit:
+                raise Overloaded(
+                    f"There is no room for the cache of this request ({size} bytes): {len(self._sizes)} caches for"
+                    f" other servers take {used} of {self._limit} bytes."
+                )
+            self._sizes[state] = size
+
+    def keep(self, state: int, content: SequenceState) -> None:
+        """Hold a state, with bytes reserved, until `drop`."""
+        with self._lock:
+            self._kept[state] = content
+        self._on_kept()
+
+    def take(self, state: int) -> SequenceState:
+        """Remove and return a received state. Its bytes stay reserved until `drop`. Raises InvalidRequest."""
+        with self._lock:
+            content = self._received.pop(state, None)
+        if content is None:
+            raise InvalidRequest("The migrated cache is not here.", param="migration_request")
+        return content
+
+    def drop(self, state: int) -> None:
+        """Remove a state, kept or received, and its reservation. Unknown ids are ignored."""
+        with self._lock:
+            self._sizes.pop(state, None)
+            self._kept.pop(state, None)
+            self._encoded.pop(state, None)
+            self._arriving.pop(state, None)
+            self._received.pop(state, None)
+
+    def read(self, request: ReadState) -> StatePart:
+        """A part of a kept state. The first part blocks for the digests. Raises InvalidState."""
+        with self._lock:
+            parts, content = self._encoded.get(request.state), self._kept.get(request.state)
+        if parts is None:
+            if content is None:
+                raise InvalidState("This cache is not kept here, or no longer.")
+            parts = encode_state(content, self._identity())
+            with self._lock:
+                if request.state in self._kept:
+                    self._encoded[request.state] = parts
+        return StatePart(
+            id=request.id,
+            data=_slice(parts, request.offset, request.length),
+            total=sum(map(len, parts)),
+        )
+
+    def store(self, request: StoreState) -> StateStored:
+        """Append the next part of a state; the last one blocks for its validation. Raises InvalidState, Overloaded."""
+        if request.total < 1:
+            raise InvalidState("The state is empty.")
+        if request.offset == 0:
+            self.reserve(request.state, request.total)
+            with self._lock:
+                self._arriving[request.state] = bytearray()
+        with self._lock:
+            data = self._arriving.get(request.state)
+        if data is None or len(data) != request.offset or len(data) + len(request.data) > request.total:
+            raise InvalidState("The parts of a state do not fit together.")
+        data += request.data
+        if len(data) == request.total:
+            content = decode_state(data, self._identity())
+            with self._lock:
+                if self._arriving.pop(request.state, None) is not None:
+                    self._received[request.state] = content
+        return StateStored(id=request.id, received=len(data))
+
+
+def state_bytes(memory_bytes: int, n_vocab: int, n_tokens: int) -> int:
+    """Bytes to reserve for a state."""
+    return memory_bytes + 4 * n_vocab + 8 * n_tokens + _HEADER_BYTES
+
+
+def _slice(parts: tuple[bytes | memoryview, ...], offset: int, length: int) -> bytes:
+    """Bytes of the concatenated parts."""
+    found: list[memoryview] = []
+    for part in parts:
+        if length <= 0:
+            break
+        if offset < len(part):
+            piece = memoryview(part)[offset : offset + length]
+            found.append(piece)
+            length -= len(piece)
+        offset = max(0, offset - len(part))
+    return b"".join(found)
+
+
+TransferRequest = ReadState | StoreState | DropState
+
+
+class _Prepare:
+    """Compute the digest of the weights before a request needs it."""
+
+
+class StateTransfer:
+    """Owns the shelf. Computes the digest of the weights, which takes seconds for large models, on first use.
+
+    rope_factors: those of the loaded model's context. Must be set before `run`.
+    """
+
+    def __init__(self, load: LoadModel, send: Callable[[StatePart | StateStored | Failed], None]) -> None:
+        self.rope_factors = ""
+        self._load = load
+        self._send = send
+        self._known: StateIdentity | None = None
+        self._requests: queue.SimpleQueue[TransferRequest | _Prepare] = queue.SimpleQueue()
+        self.shelf = StateShelf(
+            self._identity, load.settings.state_bytes, on_kept=lambda: self._requests.put(_Prepare())
+        )
+
+    def put(self, request: TransferRequest) -> None:
+        """Queue a request. Any thread; never blocks."""
+        self._requests.put(request)
+
+    def run(self) -> None:
+        """Serve requests for ever: the body of the transfer thread."""
+        while True:
+            request = self._requests.get()
+            try:
+                match request:
+                    case _Prepare():
+                        self._identity()
+                    case ReadState():
+                        self._send(self.shelf.read(request))
+                    case StoreState():
+                        self._send(self.shelf.store(request))
+                    case DropState():
+                        self.shelf.drop(request.state)
+            except JanServeError as error:
+                if isinstance(request, ReadState | StoreState):  # the others have no reply
+                    self._send(Failed(id=request.id, code=error.code, payload=error.payload()))
+
+    def _identity(self) -> StateIdentity:
+        if self._known is None:
+            settings = self._load.settings
+            try:
+                files = [*model_parts(Path(self._load.path))]
+                if settings.projector is not None:
+                    files.append(Path(settings.projector))
+                digest = digest_files(files)
+            except OSError as error:
+                raise InvalidModel(f"The file of the model cannot be read: {error.strerror}.") from None
+            self._known = StateIdentity(
+                model=digest,
+                type_k=settings.type_k,
+                type_v=settings.type_v,
+                llama_state=int(lib.LLAMA_STATE_SEQ_VERSION),
+                rope_factors=self.rope_factors,
+            )
+        return self._known

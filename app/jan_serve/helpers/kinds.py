@@ -1,0 +1,288 @@
+"""Defines what both ends of a helper process agree on, and the kinds of process with their requests and limits.
+
+They render chat templates, compile constraints and tool calls to grammars, decode images and sounds, and read
+headers of model files. Requests thus never wait for the front's interpreter. Values only: both ends import it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from jan_serve.audio_files.header import AudioHeader
+from jan_serve.core.constraint import (
+    CallFrame,
+    CompiledGrammar,
+    Constraint,
+    Explanation,
+    GrammarPiece,
+    JsonSchemaConstraint,
+    ToolGrammar,
+    Whitespace,
+)
+from jan_serve.core.messages import TemplateFacts
+from jan_serve.core.models.listed_model import HeaderFacts
+from jan_serve.core.request import ChatPrompt
+from jan_serve.errors import (
+    GrammarTooComplex,
+    InvalidAudio,
+    InvalidImage,
+    InvalidModel,
+    InvalidRequest,
+    JanServeError,
+    ProtocolError,
+    TemplateError,
+)
+from jan_serve.image_files.header import ImageHeader
+
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+LENGTH: Final = struct.Struct("<I")
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+_Decoder: TypeAlias = msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any]
+
+
+class Reply(msgspec.Struct, Generic[A], frozen=True, kw_only=True, omit_defaults=True):
+    """A result; or code and payload of an error of the `errors` tree; or beyond_limits: too large to be done or sent.
+
+    last: the process takes no request after it.
+    """
+
+    result: A | None = None
+    code: str | None = None
+    payload: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    beyond_limits: bool = False
+    last: bool = False
+
+
+@dataclass(frozen=True)
+class HelperKind(Generic[Q, A]):
+    """One kind of helper process. command: hidden subcommand of jan-serve. name: of a process, in messages.
+
+    too_much: the error for a request beyond the limits. codec: JSON where a message may have integers of any size.
+
+    cpu_limit_s, memory_limit_bytes: what a process allows itself for one request (`child.serve`). wall_limit_s: the
+    clock's limit, for busy machines and for platforms without those. wait_limit_s: for a free process.
+    """
+
+    command: str
+    name: str
+    request: Any
+    result: Any
+    too_much: Callable[[Q], JanServeError]
+    cpu_limit_s: float
+    memory_limit_bytes: int
+    codec: Literal["json", "msgpack"] = "msgpack"
+    wall_limit_s: float = 10.0
+    wait_limit_s: float = 60.0
+    processes: int = 2
+    """Two: a request that runs into its limit does not block all others."""
+
+    def encode_request(self, request: Q) -> bytes:
+        """The body of a frame. Equal requests have equal bodies. Raises ProtocolError."""
+        return self._encode(request)
+
+    def decode_request(self, body: bytes) -> Q:
+        """Inverse of `encode_request`. Raises ProtocolError."""
+        return self._decode(self._requests, body)
+
+    def encode_reply(self, reply: Reply[A]) -> bytes:
+        """The body of a frame. Raises ProtocolError, also for one that is too large."""
+        return self._encode(reply)
+
+    def decode_reply(self, body: bytes) -> Reply[A]:
+        """Inverse of `encode_reply`. Raises ProtocolError."""
+        return self._decode(self._replies, body)
+
+    @cached_property
+    def _requests(self) -> _Decoder:
+        return self._decoder(self.request)
+
+    @cached_property
+    def _replies(self) -> _Decoder:
+        return self._decoder(Reply[self.result])
+
+    def _decoder(self, message: Any) -> _Decoder:
+        module = msgspec.json if self.codec == "json" else msgspec.msgpack
+        return module.Decoder(message)
+
+    def _encode(self, message: object) -> bytes:
+        encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
+        try:
+            body = encode(message)
+        except (UnicodeEncodeError, OverflowError, RecursionError) as error:
+            raise ProtocolError(f"a value cannot be sent to or from a {self.name}: {error}") from error
+        if len(body) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a message of {len(body)} bytes is too large for a {self.name}")
+        return body
+
+    def _decode(self, decoder: _Decoder, body: bytes) -> Any:
+        try:
+            return decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise ProtocolError(f"not a message of a {self.name}: {error}") from error
+
+
+def framed(body: bytes) -> bytes:
+    """The body after its length, a u32 in little-endian order."""
+    return LENGTH.pack(len(body)) + body
+
+
+class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Render a chat. now: the local time, for templates that print the date."""
+
+    prompt: ChatPrompt
+    facts: TemplateFacts
+    now: datetime
+
+
+def _rendering_too_much(_: RenderRequest) -> TemplateError:
+    reason = "the chat template needs more time or memory than one request may use"
+    return TemplateError(reason, param="messages")
+
+
+RENDERING: Final[HelperKind[RenderRequest, str]] = HelperKind(
+    command="render",
+    name="template renderer",
+    request=RenderRequest,
+    result=str,
+    too_much=_rendering_too_much,
+    codec="json",
+    cpu_limit_s=2.0,
+    memory_limit_bytes=256 << 20,
+)
+
+
+class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
+    """Compile a constraint on a whole answer. with_gbnf: as GBNF too, to show it."""
+
+    constraint: Constraint
+    with_gbnf: bool = False
+
+
+class ExplainSchema(msgspec.Struct, frozen=True, tag="explain"):
+    """Say what a schema costs, or which keyword to change."""
+
+    constraint: JsonSchemaConstraint
+
+
+class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
+    """Compile the arguments of one tool; arguments of `tool_grammar`. form: name of the chat format."""
+
+    form: str
+    parameters: dict[str, Any]
+    strict: bool
+    whitespace: Whitespace
+
+
+class CompileFrame(msgspec.Struct, frozen=True, kw_only=True, tag="frame"):
+    """Compile the frame of calls of the tools with these names; arguments of `call_frame`."""
+
+    form: str
+    names: tuple[str, ...]
+    parallel: bool
+    answer: bool
+
+
+class CompileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
+    """Compile a constraint on an answer without a call, in a format that also allows calls."""
+
+    form: str
+    constraint: Constraint
+
+
+CompileRequest = CompileConstraint | ExplainSchema | CompileTool | CompileFrame | CompileAnswer
+Compiled = CompiledGrammar | Explanation | ToolGrammar | CallFrame | GrammarPiece
+
+
+def _compiling_too_much(_: CompileRequest) -> GrammarTooComplex:
+    return GrammarTooComplex("the constraint needs more time or memory than one request may use")
+
+
+COMPILING: Final[HelperKind[CompileRequest, Compiled]] = HelperKind(
+    command="compile",
+    name="constraint compiler",
+    request=CompileRequest,
+    result=Compiled,
+    too_much=_compiling_too_much,
+    codec="json",
+    # A refusal then takes less than 2 s. The grammar package has a budget of its own; this is the backstop.
+    cpu_limit_s=1.75,
+    memory_limit_bytes=512 << 20,
+)
+
+
+class DecodeImage(msgspec.Struct, frozen=True, kw_only=True, tag="image"):
+    """data: the file. header: what it must decode to. size: width and height of the pixels that are wanted."""
+
+    data: bytes
+    header: ImageHeader
+    size: tuple[int, int]
+
+
+class DecodeAudio(msgspec.Struct, frozen=True, kw_only=True, tag="audio"):
+    """data: the file, as its header says. rate: samples a second that are wanted."""
+
+    data: bytes
+    header: AudioHeader
+    rate: int
+
+
+DecodeMedia = DecodeImage | DecodeAudio
+
+
+def _decoding_too_much(request: DecodeMedia) -> InvalidRequest:
+    reason = "needs more time or memory than one file may use"
+    if isinstance(request, DecodeImage):
+        return InvalidImage(f"the image {reason}")
+    return InvalidAudio(f"the audio {reason}")
+
+
+DECODING: Final[HelperKind[DecodeMedia, bytes]] = HelperKind(
+    command="media",
+    name="media decoder",
+    request=DecodeMedia,
+    result=bytes,
+    too_much=_decoding_too_much,
+    # The largest images take about two seconds on a slow machine, and the longest sounds about three.
+    cpu_limit_s=15.0,
+    # A transparent image of the largest size takes three copies of 4 bytes a pixel, and each request has half of this.
+    memory_limit_bytes=1 << 30,
+    wall_limit_s=30.0,
+)
+"""Results are pixels (RGB8, rows from the top) or samples (float32, mono)."""
+
+
+class ReadHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Read the header of the model whose first file is at `path`."""
+
+    path: str
+
+
+def _header_too_much(request: ReadHeader) -> InvalidModel:
+    return InvalidModel(f"{Path(request.path).name}: its header takes too much time or memory to read")
+
+
+HEADERS: Final[HelperKind[ReadHeader, HeaderFacts]] = HelperKind(
+    command="headers",
+    name="reader of headers",
+    request=ReadHeader,
+    result=HeaderFacts,
+    too_much=_header_too_much,
+    # A model in 100 parts with a vocabulary of 262,144 tokens takes some seconds on a slow machine.
+    cpu_limit_s=30.0,
+    # A header has up to 512 MiB, of which one string may be 64 MiB, and each request has half of this.
+    memory_limit_bytes=2 << 30,
+    # The process has the lowest priority: other work may take the whole machine for minutes.
+    wall_limit_s=600.0,
+    processes=1,
+)

@@ -1,0 +1,198 @@
+"""Checks headers of models and LoRA adapters before a worker loads the files.
+
+Refused are values at which llama.cpp would end the worker. It checks shapes itself.
+
+Sources: the assertions of llama.cpp's `llama_model_base::load_hparams` and `llama_vocab::impl::load`, ggml's table
+of types; `llama-adapter.cpp` for keys and names of adapters.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from jan_serve.errors import InvalidModel
+from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+from jan_serve.store.gguf.quantisation import INTEGERS, NEVER_STORED
+
+_MAX_BLOCKS: Final = 512  # LLAMA_MAX_LAYERS
+_MAX_EXPERTS: Final = 1024  # LLAMA_MAX_EXPERTS
+_MEMORY_ALIGNMENT: Final = 32  # of tensors in ggml's buffers, which a mapped file is
+_MAX_CONTEXT: Final = (1 << 31) - 1
+_ROPE_SCALING: Final = ("none", "linear", "yarn", "longrope")
+_MULTIPLIED: Final = re.compile(
+    r"(token_embd|output|.*_norm|(enc\.|dec\.)?blk\.\d+\."
+    r"(attn_(qkv|q|k|v|output)|ffn_(gate|up|down)(_exps|_shexp)?|ffn_gate_inp))\.(weight|bias)\Z"
+)
+"""Tensors of all architectures that have numbers. Tables of integers, such as `d2t`, have other names."""
+
+
+def check_weights(header: GgufHeader) -> None:
+    """Types and places of the tensors of a model or a projector. Raises InvalidModel."""
+    file = header.path.name
+    for tensor in header.tensors:
+        place = header.data_offset + tensor.offset
+        if place % _MEMORY_ALIGNMENT:
+            raise _refused(
+                file,
+                f"the tensor {tensor.name!r} is at byte {place}, not a multiple of {_MEMORY_ALIGNMENT}"
+                f" (general.alignment is {header.alignment})",
+            )
+        if tensor.type in NEVER_STORED or (tensor.type in INTEGERS and _MULTIPLIED.match(tensor.name)):
+            raise _refused(
+                file, f"the tensor {tensor.name!r} has the type {tensor.type}, which weights cannot have"
+            )
+
+
+def check_model(headers: Sequence[GgufHeader], architecture: str) -> None:
+    """headers: of all parts. Raises InvalidModel, which names the file, the key or tensor, and the limit."""
+    _check_sizes(headers[0], architecture)
+    _check_experts(headers[0], architecture)
+    _check_numbers(headers[0], architecture)
+    _check_vocabulary(headers[0])
+    for header in headers:
+        check_weights(header)
+        for tensor in header.tensors:
+            if tensor.name.endswith("_norm.weight") and tensor.type != "F32":
+                raise _refused(
+                    header.path.name, f"the tensor {tensor.name!r} has the type {tensor.type}; norms are F32"
+                )
+
+
+def _check_sizes(header: GgufHeader, architecture: str) -> None:
+    blocks = header.integer(f"{architecture}.block_count")
+    if blocks is not None and not 1 <= blocks <= _MAX_BLOCKS:
+        raise _refused(header.path.name, f"it has {blocks} blocks; from 1 to {_MAX_BLOCKS} are possible")
+    heads = header.integer(f"{architecture}.nextn_predict_layers") or 0
+    if not 0 <= heads <= (blocks or 0):
+        raise _refused(
+            header.path.name, f"nextn_predict_layers is {heads}; it has {blocks or 0} blocks altogether"
+        )
+    length = header.integer(f"{architecture}.context_length") or 0  # then llama.cpp takes one of its own
+    if length == 1 or not 0 <= length <= _MAX_CONTEXT:
+        raise _refused(
+            header.path.name, f"its context_length is {length}; from 2 to {_MAX_CONTEXT} is possible"
+        )
+
+
+def _check_experts(header: GgufHeader, architecture: str) -> None:
+    def number(key: str) -> int:
+        """A number of experts: the largest, where a list has one for each block."""
+        value = header.metadata.get(f"{architecture}.{key}", 0)
+        values = getattr(value, "items", (value,))
+        return max((each for each in values if isinstance(each, int)), default=0)
+
+    count, used = number("expert_count"), number("expert_used_count")
+    groups, used_groups = number("expert_group_count"), number("expert_group_used_count")
+    if architecture.startswith("hunyuan") and count <= 1:  # llama.cpp takes one expert for none there
+        return
+    if not 0 <= count <= _MAX_EXPERTS:
+        raise _refused(header.path.name, f"it has {count} experts; up to {_MAX_EXPERTS} are possible")
+    if not (0 < used <= count if count else used == 0):
+        raise _refused(header.path.name, f"it uses {used} of {count} experts")
+    if groups and (groups >= count or (groups > 1 and (count % groups or not 0 < used_groups < groups))):
+        raise _refused(
+            header.path.name, f"it uses {used_groups} of {groups} groups of experts, and has {count} experts"
+        )
+
+
+def _check_numbers(header: GgufHeader, architecture: str) -> None:
+    for key, least in (
+        ("attention.layer_norm_rms_epsilon", math.ulp(0.0)),
+        ("attention.layer_norm_epsilon", 0.0),
+    ):
+        value = header.metadata.get(f"{architecture}.{key}")
+        if isinstance(value, float) and not (least <= value < math.inf):
+            raise _refused(header.path.name, f"{key} is {value}, not a small number above 0")
+    scaling = header.metadata.get(f"{architecture}.rope.scaling.type")
+    if isinstance(scaling, str) and scaling not in _ROPE_SCALING:
+        raise _refused(
+            header.path.name, f"rope.scaling.type is {scaling[:40]!r}, none of {', '.join(_ROPE_SCALING)}"
+        )
+
+
+def _check_vocabulary(header: GgufHeader) -> None:
+    kind = header.metadata.get("tokenizer.ggml.model")
+    if kind in ("none", "no_vocab"):
+        raise _refused(header.path.name, f"its vocabulary is {kind!r}: no text can become tokens")
+    tokens = header.vocabulary
+    if tokens is None:
+        return
+    if tokens.distinct < tokens.count:
+        raise _refused(
+            header.path.name,
+            f"its vocabulary has {tokens.count} tokens, of which {tokens.count - tokens.distinct} are there twice"
+            " (a token ends at its first NUL)",
+        )
+    if kind == "llama" and tokens.missing_bytes:
+        raise _refused(
+            header.path.name,
+            f"its vocabulary has no token for {len(tokens.missing_bytes)} of 256 bytes, the first of which is"
+            f" <0x{tokens.missing_bytes[0]:02X}>",
+        )
+
+
+def _refused(file: str, reason: str) -> InvalidModel:
+    return InvalidModel(f"{file} cannot be used: {reason}")
+
+
+_PARTS: Final = (".lora_a", ".lora_b")
+_ALPHA: Final = "adapter.lora.alpha"
+_FLOAT32: Final = 6
+_ACTIVATION: Final = "adapter.alora.invocation_tokens"
+
+
+def check_adapter(path: Path, name: str, architecture: str) -> int:
+    """Check an adapter for a model of this architecture and return the bytes of its tensors. Blocks.
+
+    Raises InvalidModel, which names the adapter.
+    """
+    try:
+        header = read_gguf_header(path)
+        reason = _mismatch(header, architecture)
+    except InvalidModel as error:
+        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {error.message}") from None
+    except OSError as error:
+        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {error.strerror}") from None
+    if reason is not None:
+        raise InvalidModel(f"The LoRA adapter `{name}` cannot be used: {path.name} {reason}.")
+    return sum(tensor.n_bytes for tensor in header.tensors)
+
+
+def _mismatch(header: GgufHeader, architecture: str) -> str | None:
+    kind = header.text("general.type")
+    if kind != "adapter" or header.text("adapter.type") != "lora":
+        return f"is no LoRA adapter: its general.type is {(kind or 'missing')[:40]!r}"
+    target = header.text("general.architecture")
+    if target != architecture:
+        known = (target or "missing")[:40]
+        return f"is made for models of the architecture {known!r}, and this one is {architecture!r}"
+    alpha = header.metadata.get(_ALPHA)
+    if not isinstance(alpha, float) or not math.isfinite(alpha) or not _is_float32(header, _ALPHA):
+        return f"has no 32-bit number for the key {_ALPHA}"
+    if _ACTIVATION in header.metadata:
+        return "is an activated one (aLoRA), which begins to apply in the middle of a prompt: not supported"
+    unsupported = next((tensor for tensor in header.tensors if tensor.type in NEVER_STORED | INTEGERS), None)
+    if unsupported is not None:
+        return f"has the tensor {unsupported.name[:80]!r} of the type {unsupported.type}, which weights cannot have"
+    names = {tensor.name for tensor in header.tensors}
+    for name in sorted(names):
+        base, part = name[:-7], name[-7:]
+        if part in _PARTS and all(base + each in names for each in _PARTS):
+            continue
+        if not name.endswith("_norm.weight"):
+            return f"has the tensor {name[:80]!r}, which is not one of a pair of lora_a and lora_b"
+    return None if names else "has no tensors"
+
+
+def _is_float32(header: GgufHeader, key: str) -> bool:
+    """Whether a number is a float32: llama.cpp aborts on any other type."""
+    with header.path.open("rb") as file:
+        raw = file.read(header.data_offset)
+    name = key.encode()
+    at = raw.find(struct.pack("<Q", len(name)) + name)
+    return at >= 0 and raw[at + 8 + len(name) :][:4] == struct.pack("<I", _FLOAT32)

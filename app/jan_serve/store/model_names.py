@@ -1,0 +1,237 @@
+"""Finds the models that a name means, and gives models their configured tables, aliases and LoRA adapters.
+
+A name is matched by exact name, file name, alias, `repo:quant` or unique prefix. Compares strings only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.core.models.model_source import has_default_tag, without_default_tag
+from jan_serve.errors import AdapterNotFound
+from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.index import ModelEntry
+
+MIN_PREFIX_LENGTH: Final = 3
+_SUFFIX: Final = ".gguf"
+_HUB_PREFIXES: Final = ("hf.co/", "huggingface.co/")
+
+
+def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries that `name` matches by the first rule that matches any; more than one is ambiguous.
+
+    The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
+    alone or with `:QUANT`; a prefix of the canonical or file name.
+    """
+    wanted = without_suffix(_without_hub(without_default_tag(name)))
+    return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
+
+
+def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The matches of `best_matches`, without prefixes."""
+    found = _exact_matches(without_suffix(_without_hub(name)), entries)
+    if not found and has_default_tag(name):
+        return exact_matches(without_default_tag(name), entries)
+    return found
+
+
+def _exact_matches(wanted: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    for names_of in (_canonical, _variants, _file_stem, _aliases, _repo_names):
+        for fold in (str, str.casefold):
+            matches = _matching(fold(wanted), entries, names_of, fold)
+            if matches:
+                return matches
+    return []
+
+
+def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries that deleting `name` could mean; more than one is rejected.
+
+    All rules except prefixes apply at once: if two models share a name, a repeated call must not delete the second one.
+    With `.gguf`, the name is the exact path of one file in the models folder.
+    """
+    wanted = _without_hub(name)
+    if without_suffix(wanted) != wanted:
+        return [entry for entry in entries if entry.name in (wanted, without_suffix(wanted))]
+    folded = wanted.casefold()
+    rules = (_canonical, _file_stem, _aliases, _repo_names)
+    found = [
+        entry
+        for entry in entries
+        if any(folded == known.casefold() for rule in rules for known in rule(entry))
+    ]
+    if not found and has_default_tag(name):
+        return deletion_matches(without_default_tag(name), entries)
+    return found
+
+
+def adapter_matches(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
+    """The LoRA adapters that `name` matches: `MODEL:ADAPTER` or the adapter's name.
+
+    Raises AdapterNotFound if MODEL has adapters, but none of that name.
+    """
+    model, colon, adapter = name.rpartition(":")
+    owners = [entry for entry in exact_matches(model, entries) if entry.adapters] if colon and model else []
+    found = _with_adapter(adapter, owners) or _with_adapter(name, entries)
+    if owners and not found:
+        raise AdapterNotFound(adapter, owners[0].name, owners[0].adapters)
+    return found
+
+
+def _with_adapter(name: str, entries: Sequence[ModelEntry]) -> list[tuple[ModelEntry, str]]:
+    return [
+        (entry, adapter)
+        for entry in entries
+        for adapter in entry.adapters
+        if adapter.casefold() == name.casefold()
+    ]
+
+
+def _with_prefix(prefix: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    if len(prefix) < MIN_PREFIX_LENGTH:
+        return []
+    return [
+        entry
+        for entry in entries
+        if entry.name.casefold().startswith(prefix) or _file_stem(entry)[0].casefold().startswith(prefix)
+    ]
+
+
+def without_suffix(name: str) -> str:
+    """`name` without `.gguf`, in any case."""
+    return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) and len(name) > len(_SUFFIX) else name
+
+
+def canonical_name(path: PurePath) -> str:
+    """The canonical name of a model. path: of its first file, relative to the models folder."""
+    return path.with_name(stem_of(path.name)).as_posix()
+
+
+def stem_of(file: str) -> str:
+    """The last part of the canonical name of a model whose first file has this name."""
+    part = PartName.parse(file)
+    return part.stem if part else without_suffix(file)
+
+
+def repo_of(entry: ModelEntry) -> str | None:
+    """`org/repo` of a model: from its record, else its first two folders."""
+    if entry.record is not None and entry.record.source.kind in ("hub", "hf-cache"):
+        return entry.record.source.name
+    parts = entry.name.split("/")
+    return "/".join(parts[:2]) if len(parts) >= 3 else None
+
+
+def _matching(
+    wanted: str,
+    entries: Sequence[ModelEntry],
+    names_of: Callable[[ModelEntry], Iterable[str]],
+    fold: Callable[[str], str],
+) -> list[ModelEntry]:
+    return [entry for entry in entries if any(fold(name) == wanted for name in names_of(entry))]
+
+
+def _without_hub(name: str) -> str:
+    for prefix in _HUB_PREFIXES:
+        if name.lower().startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def _canonical(entry: ModelEntry) -> tuple[str, ...]:
+    return (entry.name,)
+
+
+def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
+    return (entry.name.rpartition("/")[2],)
+
+
+def _aliases(entry: ModelEntry) -> tuple[str, ...]:
+    aliases = entry.all_aliases
+    return (*aliases, *(without_default_tag(alias) for alias in aliases if has_default_tag(alias)))
+
+
+def _variants(entry: ModelEntry) -> tuple[str, ...]:
+    return tuple(without_default_tag(name) for name in entry.variants)
+
+
+def _repo_names(entry: ModelEntry) -> tuple[str, ...]:
+    repo = repo_of(entry)
+    if repo is None:
+        return ()
+    names = (repo, repo.rpartition("/")[2])
+    label = quantisation_of(entry.name.rpartition("/")[2])
+    return names if label is None else (*names, *(f"{name}:{label}" for name in names))
+
+
+NO_PROJECTOR: Final = "none"
+
+
+class ConfiguredNames(msgspec.Struct, frozen=True):
+    """Configured names of a model. adapters: names of its LoRA adapters. adapter_files: never listed as models.
+
+    projector: a file, "none", or None for the one that is found. has_template: a chat template is set.
+    """
+
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    adapter_files: tuple[Path, ...] = ()
+    projector: str | None = None
+    has_template: bool = False
+
+
+Names = Mapping[str, ConfiguredNames]
+
+
+class ConfiguredEntries:
+    """Caches the table of each model until names or models change: matching takes some milliseconds. Thread-safe."""
+
+    def __init__(self, names: Callable[[], Names]) -> None:
+        """names: returns the current configuration, by full model name; called at each use."""
+        self._names = names
+        self._known: tuple[Any, dict[str, str]] | None = None
+
+    def apply(self, entries: Sequence[ModelEntry]) -> tuple[ModelEntry, ...]:
+        """The entries with their configuration, without adapter files."""
+        names = dict(self._names())
+        if not names:
+            return tuple(entries)
+        adapters = {os.path.normpath(path) for each in names.values() for path in each.adapter_files}
+        if adapters:
+            entries = [entry for entry in entries if os.path.normpath(entry.path) not in adapters]
+        key = (names, [(entry.name, entry.record) for entry in entries])
+        known = self._known
+        if known is None or known[0] != key:
+            known = self._known = (key, tables_of(entries, names))
+        return tuple(_with_table(entry, known[1].get(entry.name), names) for entry in entries)
+
+
+def tables_of(entries: Sequence[ModelEntry], names: Names) -> dict[str, str]:
+    """The configured name of each model; its canonical name takes precedence."""
+    found: dict[str, str] = {}
+    for table in names:
+        for entry in exact_matches(table, entries):
+            if entry.name == table:
+                found[entry.name] = table
+            else:
+                found.setdefault(entry.name, table)
+    return found
+
+
+def _with_table(entry: ModelEntry, table: str | None, names: Names) -> ModelEntry:
+    if table is None:
+        return entry
+    own = names[table]
+    found = msgspec.structs.replace(
+        entry, table=table, aliases=own.aliases, adapters=own.adapters, has_template=own.has_template
+    )
+    if own.projector is None:
+        return found
+    return msgspec.structs.replace(
+        found, projectors=() if own.projector == NO_PROJECTOR else (Path(own.projector),)
+    )
