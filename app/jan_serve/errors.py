@@ -387,8 +387,6 @@ class Unavailable(JanServeError):
 
 
 class Overloaded(Unavailable):
-    """The queue is full."""
-
     code = "overloaded"
 
 

@@ -260,10 +260,10 @@ class FakeModels:
         self.refusal: Exception | None = None
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str | None, keep_alive_s: float | None = None) -> AsyncGenerator[FakeClient]:
+    async def lease(self, name: str | None, ttl_s: float | None = None) -> AsyncGenerator[FakeClient]:
         """Raises `refusal` if that is set, ModelNotFound for other names."""
         self.leased.append(name)
-        self.keep_alives.append(keep_alive_s)
+        self.keep_alives.append(ttl_s)
         if self.refusal is not None:
             raise self.refusal
         client = next((client for client in self.clients if name in (None, client.name)), None)

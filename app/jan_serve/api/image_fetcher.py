@@ -87,7 +87,6 @@ async def _fetched(client: httpx2.AsyncClient, url: httpx2.URL, allowed: Collect
 
 
 def _check(url: httpx2.URL, allowed: Collection[str]) -> None:
-    """Raises InvalidImage."""
     if url.scheme not in ("http", "https"):
         raise InvalidImage("only http and https URLs are fetched")
     if url.userinfo:
@@ -124,6 +123,6 @@ def _is_near(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _named(host: str, port: int | None) -> str:
-    """As image_hosts names it."""
+    """The host as image_hosts names it."""
     host = f"[{host}]" if ":" in host else host
     return (host if port is None else f"{host}:{port}").lower()

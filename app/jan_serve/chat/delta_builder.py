@@ -56,7 +56,7 @@ class DeltaBuilder:
 
     @property
     def last_arguments(self) -> str:
-        """Of the latest call, so far."""
+        """The arguments of the latest call, so far."""
         return "".join(self._last_arguments)
 
     @property

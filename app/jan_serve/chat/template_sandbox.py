@@ -40,7 +40,7 @@ class _Raised(Exception):
 
 class _Environment(ImmutableSandboxedEnvironment):
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """As in the base class, but methods that change lists and mappings are allowed."""
+        """Extends the base class: methods that change lists and mappings are allowed."""
         if any(isinstance(obj, kind) and attr in names for kind, names in _ALLOWED_CHANGES.items()):
             return True
         return super().is_safe_attribute(obj, attr, value)

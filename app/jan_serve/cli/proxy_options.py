@@ -33,8 +33,6 @@ class MigrationProtocol(StrEnum):
 
 
 class LinkType(StrEnum):
-    """LMDeploy's option."""
-
     ROCE = "RoCE"
     IB = "IB"
 

@@ -31,7 +31,7 @@ _POLL_S: Final = 0.25
 _STARTED: Final = "Ray runtime started"
 
 
-class Head(msgspec.Struct, frozen=True):
+class RayHead(msgspec.Struct, frozen=True):
     """A running `ray start --head --block`. started: since the epoch; tells it from a later process of this number."""
 
     pid: int
@@ -75,7 +75,7 @@ def _ran(words: list[str], variables: Mapping[str, str]) -> subprocess.Completed
         raise ClusterFailed(f"`ray {words[0]}` did not end within {START_S:.0f} s") from None
 
 
-def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] = time.sleep) -> Head:
+def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] = time.sleep) -> RayHead:
     """Blocks until it runs. It outlives this process and its terminal. Raises ClusterFailed."""
     prepare()
     private_folder(log.parent)
@@ -97,7 +97,7 @@ def start_head(host: str, port: int, log: Path, pause: Callable[[float], None] =
     return head
 
 
-def _spawn(command: list[str], log: Path) -> Head:
+def _spawn(command: list[str], log: Path) -> RayHead:
     """Start the program in a session of its own. It is nobody's to wait for, and its log is its owner's alone."""
     write_log = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
     files = [
@@ -106,10 +106,10 @@ def _spawn(command: list[str], log: Path) -> Head:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
-    return Head(pid, psutil.Process(pid).create_time())
+    return RayHead(pid, psutil.Process(pid).create_time())
 
 
-def is_running(head: Head) -> bool:
+def is_running(head: RayHead) -> bool:
     try:
         process = psutil.Process(head.pid)
         return process.create_time() == head.started and process.status() != psutil.STATUS_ZOMBIE
@@ -117,7 +117,7 @@ def is_running(head: Head) -> bool:
         return False
 
 
-def stop_head(head: Head) -> None:
+def stop_head(head: RayHead) -> None:
     """End it and the processes that it started, and no other Ray process of this machine. Blocks."""
     if not is_running(head):
         return
@@ -140,7 +140,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
     address: str
     file: ClusterFile
-    head: Head | None = None
+    head: RayHead | None = None
 
 
 def read_record(path: Path) -> ClusterRecord | None:

@@ -77,7 +77,7 @@ class Enforced(NamedTuple):
         return CompiledGrammar(gbnf, self.lark.text, self.lark.specials, self.uniqueness)
 
     def piece(self) -> GrammarPiece:
-        """As a part of a larger grammar."""
+        """The constraint as a part of a larger grammar."""
         return by_content(self.lark)
 
     def gbnf(self) -> str:
@@ -131,7 +131,7 @@ def enforce(constraint: Constraint, *, alone: bool = False, terminals: bool = Tr
 def enforce_translation(
     translate: Translate, *, mode: Mode = Mode.ENFORCED, terminals: bool = True
 ) -> Enforced:
-    """As `enforce`, with a translation of the caller's. Where terminals are too large, it is asked for rules."""
+    """See `enforce`, with a translation of the caller's. Where terminals are too large, it is asked for rules."""
     with paused_collection():
         # In a function of its own: its objects are gone when the collector looks again.
         return _enforced(translate, mode, terminals)
@@ -156,7 +156,7 @@ def _enforced(translate: Translate, mode: Mode, terminals: bool) -> Enforced:
 def print_open(
     grammar: Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
 ) -> LarkText:
-    """As `print_lark_open`; without terminals if they are too large."""
+    """See `print_lark_open`; without terminals if they are too large."""
     try:
         return print_lark_open(grammar, terminals=terminals, holes=holes)
     except GrammarTooComplex:

@@ -27,7 +27,6 @@ _CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
 
 
 def cost_lines(cost: Cost) -> list[str]:
-    """For people."""
     found = [
         f"translation: {cost.steps:,} of {MAX_STEPS:,} steps, about {max(1, cost.steps // _STEPS_IN_MS)} ms",
         f"rules: {cost.rules:,} of {MAX_RULES:,}",

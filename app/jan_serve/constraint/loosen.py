@@ -43,7 +43,6 @@ class Change(NamedTuple):
     becomes: str | None
 
     def line(self) -> str:
-        """For people."""
         where = f"`{self.keyword}` at {self.pointer or '/'}"
         return f"with `{self.becomes}` in place of {where}" if self.becomes else f"without {where}"
 

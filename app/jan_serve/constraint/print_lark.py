@@ -106,7 +106,7 @@ def print_lark(grammar: Grammar) -> str:
 def print_lark_open(
     grammar: Grammar, *, terminals: bool = True, holes: Mapping[str, str] | None = None
 ) -> LarkText:
-    """As `print_lark`, with the rules of control tokens left to whoever knows the vocabulary.
+    """See `print_lark`, with the rules of control tokens left to whoever knows the vocabulary.
 
     terminals: write a `Terminal` as one; not if free text is allowed there too, since greed would cut it off.
     holes: rules that the grammar leaves undefined, and their names in the text.

@@ -24,7 +24,7 @@ _SURROGATES: CharSet = ((0xD800, 0xDFFF),)
 _BMP: CharSet = ((0, 0xFFFF),)
 
 
-class TextForm(Protocol):
+class Spelling(Protocol):
     """A way to write decoded characters."""
 
     tail: Expr
@@ -33,9 +33,7 @@ class TextForm(Protocol):
         """One character of a non-empty set."""
         ...
 
-    def literal(self, text: str) -> Expr:
-        """Exactly this text."""
-        ...
+    def literal(self, text: str) -> Expr: ...
 
 
 class PlainText:
@@ -127,7 +125,7 @@ class JsonText:
 
 
 class EverySpelling(JsonText):
-    """As JsonText, with all spellings of JSON for each character."""
+    """A JsonText with all spellings of JSON for each character."""
 
     @property
     def excluded(self) -> JsonText:
@@ -141,7 +139,7 @@ class EverySpelling(JsonText):
 
 
 class OneSpelling(JsonText):
-    """As JsonText, with one spelling for each character: escaped where JSON asks for it, as `json.dumps` does."""
+    """A JsonText with one spelling for each character: escaped where JSON asks for it, as `json.dumps` does."""
 
     @property
     def excluded(self) -> JsonText:

@@ -9,7 +9,7 @@ from jan_serve.constraint.ast import NEVER, Choice, Expr, RuleRef, choice, seque
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.automata.to_grammar import DfaWriter
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.text_form import TextForm
+from jan_serve.constraint.text_form import Spelling
 
 # A few words are written out: shorter to read, and one parse stack per word does no harm.
 _PLAIN_WORDS = 8
@@ -38,7 +38,7 @@ def _trie(words: tuple[str, ...]) -> _Branch:
     return root
 
 
-def words_expr(words: tuple[str, ...], form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
+def words_expr(words: tuple[str, ...], form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
     """One of the words, then the form's tail. NEVER without words."""
     if len(words) <= _PLAIN_WORDS:
         return choice([sequence([form.literal(word), form.tail]) for word in words]) if words else NEVER
@@ -73,7 +73,7 @@ class OtherWords:
     position on where no other word has the same beginning: one schema repeats the same names.
     """
 
-    def __init__(self, form: TextForm, rules: RuleBuilder) -> None:
+    def __init__(self, form: Spelling, rules: RuleBuilder) -> None:
         self._form = form
         self._rules = rules
         self._writers: dict[int, tuple[Dfa, DfaWriter]] = {}

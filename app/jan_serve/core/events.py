@@ -137,8 +137,6 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
-    """All choices are finished."""
-
     usage: Usage
     timings: Timings = Timings()
 

@@ -19,7 +19,7 @@ class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
 
 
 class PartsPrompt(msgspec.Struct, frozen=True, tag="parts"):
-    """As TextPrompt, with images between the texts. add_special: BOS if the model adds it."""
+    """A TextPrompt with images between the texts. add_special: BOS if the model adds it."""
 
     parts: tuple[ContentPart, ...]
     add_special: bool = True
@@ -124,7 +124,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     given: the fields of sampling and stopping that the client set; the model's configured defaults replace the
     others. None: all fields.
     adapters: the LoRA adapters to apply, and no others; None is the one in the model's name, if any.
-    keep_alive_s: how long the model stays loaded afterwards; negative is forever, None is as configured.
+    ttl_s: how long the model stays loaded afterwards; negative is forever, None is as configured.
     warnings: sentences about what the dialect left out.
     """
 
@@ -146,5 +146,5 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     resume: RemoteState | None = None
     given: frozenset[str] | None = None
     adapters: tuple[AdapterChoice, ...] | None = None
-    keep_alive_s: float | None = None
+    ttl_s: float | None = None
     warnings: tuple[str, ...] = ()

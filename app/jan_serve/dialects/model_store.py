@@ -100,7 +100,7 @@ class ModelStore:
         return record.name
 
     async def keep_adapter(self, digest: str, variant: str, base: str) -> str:
-        """As ModelLibrary.keep_adapter; returns the digest as variants have it."""
+        """See ModelLibrary.keep_adapter; returns the digest as variants have it."""
         sha256 = digest_of(digest)
         await asyncio.to_thread(self._library.keep_adapter, sha256, variant, base)
         return sha256

@@ -10,10 +10,10 @@ import numpy as np
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SequenceMemory
+from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, CellAllocator
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_transfer import StateShelf
-from jan_serve.engine.compute_turns import ComputeTurns
+from jan_serve.engine.compute_lock import ComputeLock
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.drafting.drafter import Drafter
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
@@ -46,7 +46,7 @@ class Engine:
         shelf: StateShelf | None = None,
         adapters: Adapters | None = None,
         encoder: MediaEncoder | None = None,
-        turns: ComputeTurns | None = None,
+        turns: ComputeLock | None = None,
         on_fetched: Callable[[], None] = lambda: None,
     ) -> None:
         """context: its cells are this engine's alone. settings: as the loader resolved them for this model.
@@ -57,7 +57,7 @@ class Engine:
         self._context = context
         self._vocab = context.model.vocab
         parallel = settings.parallel or 1
-        self._memory = SequenceMemory(
+        self._memory = CellAllocator(
             context,
             n_ctx=settings.n_ctx or context.n_ctx,
             n_sequences=parallel + settings.cache_sequences,
@@ -87,7 +87,7 @@ class Engine:
         )
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
         self._media = MediaSteps(encoder, context)
-        self._turns = turns or ComputeTurns(0, None)
+        self._turns = turns or ComputeLock(0, None)
         self._must_wait = False
         self._phase, self._clock = phase, phase.clock
         self._shelf = shelf

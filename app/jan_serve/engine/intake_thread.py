@@ -15,7 +15,7 @@ import msgspec
 
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
-from jan_serve.engine.job_turns import ClientTurns
+from jan_serve.engine.job_queue import ClientQueue
 from jan_serve.engine.loader import LoadedModel
 from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import CommandQueue
@@ -77,7 +77,7 @@ class IntakeThread:
         self._items: queue.SimpleQueue[IntakeItem] = queue.SimpleQueue()
         self._aborted: set[int] = set()
         self._jobs: dict[int, _Job] = {}
-        self._turns = ClientTurns[_Job]()
+        self._turns = ClientQueue[_Job]()
         self.phase = PhaseClock()
         self.phase.enter("idle")
 

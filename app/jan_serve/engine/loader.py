@@ -14,7 +14,7 @@ from jan_serve.core.context_size import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
 from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
+from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.cache.state_tiers import make_states

@@ -24,14 +24,14 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.cache.state_tiers import rope_factors
 from jan_serve.engine.cache.state_transfer import StateTransfer
-from jan_serve.engine.compute_turns import ComputeTurns
+from jan_serve.engine.compute_lock import ComputeLock
 from jan_serve.engine.constraint.grammar_factory import STACK_BYTES
 from jan_serve.engine.constraint.token_tables import EarlyTables, KeptTokens
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.intake_thread import IntakeThread
-from jan_serve.engine.job_turns import EmbedPacing, JobTurns
+from jan_serve.engine.job_queue import EmbedPacing, JobQueue
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.loader import LoadedModel, load
@@ -79,9 +79,9 @@ class Worker:
         self._attachments = Attachments(attachments_bytes())
         self._outbox = Outbox(channel.send)
         self._intake = IntakeThread(channel.send, self._commands, self._attachments)
-        self._jobs = JobTurns()
+        self._jobs = JobQueue()
         self._embed_pacing = EmbedPacing(request.settings.stream_share)
-        self._turns = ComputeTurns(0, None)  # the engine thread's, for a step or a batch
+        self._turns = ComputeLock(0, None)  # the engine thread's, for a step or a batch
         self._process = psutil.Process()
         self._transfer = StateTransfer(request, channel.send)
         self._engine: Engine | None = None
@@ -145,10 +145,10 @@ class Worker:
     def _wake(self) -> None:
         self._commands.put(Wake())
 
-    def _new_turns(self, facts: ModelFacts, *, on_cpu: bool, others_first: bool = False) -> ComputeTurns:
+    def _new_turns(self, facts: ModelFacts, *, on_cpu: bool, others_first: bool = False) -> ComputeLock:
         folder = self._request.settings.cache_dir
         folder = Path(folder) if folder and on_cpu else None
-        return ComputeTurns(facts.threads, folder, others_first=others_first)
+        return ComputeLock(facts.threads, folder, others_first=others_first)
 
     def _start_encoder(self, loaded: LoadedModel) -> MediaEncoder | None:
         projector = loaded.projector
@@ -245,7 +245,7 @@ class Worker:
                     with self._turn(), self._embed_pacing.batch(room):
                         self._embed(job, room)
 
-    def _turn(self) -> ComputeTurns:
+    def _turn(self) -> ComputeLock:
         self._phase.enter("turn")
         return self._turns
 

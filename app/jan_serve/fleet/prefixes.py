@@ -29,7 +29,6 @@ class PromptKeys(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> float:
-        """Estimated number of tokens."""
         return self.n_bytes / BYTES_PER_TOKEN
 
     def tokens_to(self, depth: int) -> float:

@@ -30,9 +30,7 @@ class EngineClient(Protocol):
     """A loaded model. Every method raises EngineFailure if its worker ends."""
 
     @property
-    def name(self) -> str:
-        """The canonical name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def facts(self) -> ModelFacts:
@@ -116,14 +114,12 @@ Unavailable.
 
 
 class ModelLeases(Protocol):
-    """Loads models on demand."""
-
     def lease(
-        self, name: str | None, keep_alive_s: float | None = None
+        self, name: str | None, ttl_s: float | None = None
     ) -> AbstractAsyncContextManager[EngineClient]:
         """Hold a model, loading it first if needed (which waits). None is the default model.
 
-        keep_alive_s: how long it then stays loaded while idle; negative is for ever, None is as configured.
+        ttl_s: how long it then stays loaded while idle; negative is for ever, None is as configured.
         Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining.
         """
         ...

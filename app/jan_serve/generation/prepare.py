@@ -53,7 +53,7 @@ RANDOM_SEED_BITS = 31
 
 
 def draw_seed() -> int:
-    """Unpredictable."""
+    """An unpredictable seed."""
     return int.from_bytes(os.urandom(4), "little") >> (32 - RANDOM_SEED_BITS)
 
 

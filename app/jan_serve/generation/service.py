@@ -55,24 +55,22 @@ class GenerationService:
         self._names = names
 
     @asynccontextmanager
-    async def open(self, model: str | None, keep_alive_s: float | None = None) -> AsyncGenerator[LeasedModel]:
+    async def open(self, model: str | None, ttl_s: float | None = None) -> AsyncGenerator[LeasedModel]:
         """Lease a model for one request; waits while it loads. None is the default model.
 
-        keep_alive_s: see ModelLeases. Raises as ModelLeases.lease, and DeadlineExceeded. ModelNotFound has the name in
+        ttl_s: see ModelLeases. Raises as ModelLeases.lease, and DeadlineExceeded. ModelNotFound has the name in
         the request, unless the default model was looked up too.
         """
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
-                client = await deadline.wait(self._first(stack, model, keep_alive_s))
+                client = await deadline.wait(self._first(stack, model, ttl_s))
                 yield LeasedModel(client, deadline, self._preparer, self._states, cache_salt.get())
 
-    async def _first(
-        self, stack: AsyncExitStack, model: str | None, keep_alive_s: float | None
-    ) -> EngineClient:
+    async def _first(self, stack: AsyncExitStack, model: str | None, ttl_s: float | None) -> EngineClient:
         missing: ModelNotFound | None = None
         for name in (None,) if model is None else self._names(model):
             try:
-                return await stack.enter_async_context(self._models.lease(name, keep_alive_s))
+                return await stack.enter_async_context(self._models.lease(name, ttl_s))
             except ModelNotFound as error:
                 missing = error if missing is None or name is None else missing
         assert missing is not None
@@ -82,10 +80,10 @@ class GenerationService:
         self,
         model: str | None,
         work: Callable[[LeasedModel], Awaitable[T]],
-        keep_alive_s: float | None = None,
+        ttl_s: float | None = None,
     ) -> T:
         """The result of `work`, which has a lease of its own. Raises as `open`."""
-        async with self.open(model, keep_alive_s) as opened:
+        async with self.open(model, ttl_s) as opened:
             return await work(opened)
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
@@ -94,7 +92,7 @@ class GenerationService:
         Raises errors of the tree: those of InvalidRequest and Unavailable before Started, EngineFailure at any time.
         Closing the generator aborts the request and returns the model.
         """
-        return LeasedModel.answer(self.open(request.model, request.keep_alive_s), request)
+        return LeasedModel.answer(self.open(request.model, request.ttl_s), request)
 
     async def facts(self, model: str | None) -> tuple[str, ModelFacts]:
         """The model's canonical name and its facts."""

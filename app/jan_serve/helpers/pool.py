@@ -37,7 +37,7 @@ _MOST_SECONDS: Final = 2.0
 _Entry = tuple[float, int, asyncio.Future[None]]
 
 
-class Turns:
+class FairSlots:
     """A number of places. Clients that wait get a free one in turn; a new client joins at the end of the ring."""
 
     def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,7 +100,7 @@ class HelperPool(Generic[Q, A]):
         """command: None for jan-serve's own subcommand."""
         self.kind = kind
         self._command = tuple(command or own_command(kind.command))
-        self._turns = Turns(kind.processes)
+        self._turns = FairSlots(kind.processes)
         self._idle: list[_Helper] = []
         self._starting = False
         self._tasks: set[asyncio.Task[A]] = set()

@@ -208,8 +208,6 @@ ErrorRenderer = Callable[[Problem], Response]
 
 
 class Envelopes(ByPrefix[ErrorRenderer]):
-    """Error renderers by path."""
-
     def render(self, path: str, problem: Problem, request_id: str = "") -> Response:
         """The response to a problem on this path, with the problem's headers."""
         response = self[path](msgspec.structs.replace(problem, request_id=request_id))
@@ -235,7 +233,7 @@ def problem_of(error: JanServeError) -> Problem:
 
 
 def logged_problem(error: JanServeError, request_id: str) -> Problem:
-    """As `problem_of`. What it leaves out of a message goes to the log, under the request id."""
+    """See `problem_of`. What it leaves out of a message goes to the log, under the request id."""
     if _is_hidden(error) or isinstance(error, SettingsError):
         logger.error("request %s failed: %s", request_id, error.message)
     return problem_of(error)

@@ -58,7 +58,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     rpc: HOST:PORT of other machines that lend devices.
     n_ctx_train, k_elements, v_elements: from the header; the trained length, and the elements of one token in the KV
     cache over all blocks.
-    stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.sequence_memory.
+    stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.cell_allocator.
     share_prefill, prefer_cached: see engine.scheduling.scheduler. jump_forward: forced text is not sampled.
     max_tokens_ceiling: max tokens of any completion; 0: only the context limits it.
     """

@@ -107,7 +107,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _names(listed: Any) -> list[str]:
-    """Of our own answer of `/v1/models`; none if there is none."""
+    """Names of our own answer of `/v1/models`; none if there is none."""
     data = cast(dict[str, Any], listed).get("data") if isinstance(listed, dict) else None
     entries = cast(list[Any], data) if isinstance(data, list) else []
     return [entry["id"] for entry in entries]

@@ -90,7 +90,7 @@ class FleetFile:
             return [], self._set_aside("damaged", str(error))
 
     def _read_kept(self) -> list[list[NodeRecord]]:
-        """Of the formats from the second to ours. Where several have a node, the latest counts: it says more."""
+        """Reads the formats from the second to ours. Where several have a node, the latest counts: it says more."""
         found: list[list[NodeRecord]] = []
         for version in range(2, latest(FLEET_STEPS) + 1):
             path = self._beside(f"v{version}")

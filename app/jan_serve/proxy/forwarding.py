@@ -274,7 +274,6 @@ class Forwarder:
             raise
 
     async def _first_bytes(self, call: Call, assignment: Assignment) -> AnswerRelay:
-        """Raises NodeFailure."""
         settings = self._settings
         exchange = await self._client.begin(
             known_url(assignment.node.url),

@@ -29,7 +29,7 @@ _AT_ONCE: Final = 64
 
 
 class MergedLists:
-    """Event loop only."""
+    """Lives on the event loop only."""
 
     def __init__(self, fleet: Fleet, client: NodeClient, key: str | None, clock: Callable[[], float]) -> None:
         self._fleet = fleet
@@ -41,7 +41,6 @@ class MergedLists:
         self._found: dict[str, tuple[float, list[Row]]] = {}
 
     async def whole(self, route: ModelList, request: Request) -> Response:
-        """Raises InvalidRequest."""
         return json_reply(route.body(await self.rows(route), request.query_params))
 
     async def one(self, route: ModelList, name: str) -> Response:

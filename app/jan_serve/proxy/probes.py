@@ -80,7 +80,6 @@ class Probes:
             task.cancel()
 
     def soon(self, node: Node) -> None:
-        """Ask a node now."""
         wake = self._wakes.get(node)
         if wake is not None:
             wake.set()

@@ -51,7 +51,7 @@ def read_facts(content: object, body: bytes) -> RequestFacts:
 
 
 def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
-    """Of a form with a file. Raises InvalidRequest for what is no form, and for a name that occurs more than once."""
+    """The facts of a form with a file. Raises InvalidRequest for no form, and for a name that occurs twice."""
     found: dict[str, str] = {}
     for field in form_fields(content_type, body):
         if field.name in _ROUTED:
@@ -76,7 +76,6 @@ def _checked_model(model: object) -> str | None:
 
 
 def _streams(value: object) -> bool:
-    """Raises InvalidRequest."""
     if value is None or isinstance(value, bool):
         return bool(value)
     text = str(value).lower() if isinstance(value, str | int) else ""

@@ -65,7 +65,7 @@ class ModelSources:
         """The model of this name; None is the default one. Raises ModelNotFound, InvalidRequest, AdapterNotFound."""
         entry, adapter = self._resolver.resolve_with_adapter(name)
         settings = self._settings(entry.table, self._book.tables())
-        retention = Retention(keep_alive_s=settings.options.ttl_s, pinned=settings.pin, group=settings.group)
+        retention = Retention(ttl_s=settings.options.ttl_s, pinned=settings.pin, group=settings.group)
         return Resolved(self._source(entry), retention, adapter)
 
     def resolve_exact(self, name: str) -> ModelSource:

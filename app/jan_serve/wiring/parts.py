@@ -70,7 +70,6 @@ def build_puller(settings: Settings, free_memory: Callable[[], FreeMemory] | Non
 def build_library(
     resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelLibrary:
-    """Starts nothing."""
     return ModelLibrary(
         resolver, settings.models_dir, lambda: build_puller(settings, free_memory), HelperPool(HEADERS)
     )

@@ -41,11 +41,11 @@ class WatchedModels(FakeModels):
         self.loading.set()
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str | None, keep_alive_s: float | None = None) -> AsyncGenerator[FakeClient]:
+    async def lease(self, name: str | None, ttl_s: float | None = None) -> AsyncGenerator[FakeClient]:
         self.wanted.set()
         try:
             await self.loading.wait()
-            async with super().lease(name, keep_alive_s) as client:
+            async with super().lease(name, ttl_s) as client:
                 yield client
         finally:
             if self.held == 0:

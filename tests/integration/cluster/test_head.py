@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from jan_serve.cluster import head as head_module
-from jan_serve.cluster.head import Head, is_running, make_token, requires_token, start_head, stop_head
+from jan_serve.cluster.head import RayHead, is_running, make_token, requires_token, start_head, stop_head
 from jan_serve.cluster.ray_serve import ClusterFailed
 from tests.support.processes import alive
 
@@ -83,9 +83,9 @@ def test_a_head_runs_until_it_is_stopped_with_all_that_it_started(
 
 def test_another_process_of_the_same_number_is_left_alone() -> None:
     ours = psutil.Process()
-    stop_head(Head(ours.pid, ours.create_time() - 1))
-    assert not is_running(Head(ours.pid, ours.create_time() - 1))
-    assert is_running(Head(ours.pid, ours.create_time()))
+    stop_head(RayHead(ours.pid, ours.create_time() - 1))
+    assert not is_running(RayHead(ours.pid, ours.create_time() - 1))
+    assert is_running(RayHead(ours.pid, ours.create_time()))
 
 
 def test_a_failed_start_says_why(ray: FakeRay, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.engine.compute_turns import ComputeTurns, usable_cores
+from jan_serve.engine.compute_lock import ComputeLock, usable_cores
 from jan_serve.errors import InvalidModel, InvalidRequest, UnsupportedOperation, error_from_payload
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
@@ -157,7 +157,7 @@ def test_a_request_that_cannot_be_prepared_fails_alone(llama: Worker, token: int
 
 def test_a_step_waits_while_another_process_has_the_cores(tiny_llama: Path, tmp_path: Path) -> None:
     with running_worker(tiny_llama, n_ctx=256, threads=usable_cores(), cache_dir=str(tmp_path)) as worker:
-        with ComputeTurns(usable_cores(), tmp_path):
+        with ComputeLock(usable_cores(), tmp_path):
             request = generate("hello", max_tokens=3)
             worker.send(request)
             wait_until(lambda: worker.ping().phase == "turn")

@@ -23,17 +23,17 @@ OLD = "# mine\ntcp_port = 8080\n" + "".join(f"# comment {number}\n" for number i
 # The later jan-serve: it migrates and goes back, over and over, until it is killed.
 _MIGRATE = """
 import pathlib, sys
-from jan_serve.config import file_version
+from jan_serve.config import config_file
 def step(content):
     if "tcp_port" in content:
         content["port"] = content.pop("tcp_port")
-file_version.CONFIG_STEPS = {1: step}
+config_file.CONFIG_STEPS = {1: step}
 path = pathlib.Path(sys.argv[1])
 old = path.read_bytes()
 print("begin", flush=True)
 while True:
-    file_version.migrate(path)
-    file_version.write_atomically(path, old)
+    config_file.migrate(path)
+    config_file.write_atomically(path, old)
 """
 
 

@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 from jan_serve.cluster.cluster_file import ClusterFile, Replicas
-from jan_serve.cluster.head import ClusterRecord, Head, forget_record, read_record, record_file, write_record
+from jan_serve.cluster.head import (
+    ClusterRecord,
+    RayHead,
+    forget_record,
+    read_record,
+    record_file,
+    write_record,
+)
 from jan_serve.errors import StoreError
 
 RECORD = ClusterRecord(
     "10.0.0.2:6379",
     ClusterFile("http://10.0.0.2:8000", "KEY", replicas=Replicas(max=3), serve={"n_ctx": 4096}),
-    Head(12, 1.5),
+    RayHead(12, 1.5),
 )
 
 

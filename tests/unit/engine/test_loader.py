@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.engine.cache.sequence_memory import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
+from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.loader import resolved
 from jan_serve.engine.memory_fit import default_parallel, with_shorter_context
 from jan_serve.errors import InsufficientMemory

@@ -1,4 +1,4 @@
-"""Turns: who of those that wait gets the next place."""
+"""FairSlots: who of those that wait gets the next place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from jan_serve.helpers.pool import Turns
+from jan_serve.helpers.pool import FairSlots
 from tests.support.clock import TurnedClock
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ class Queue:
 
     def __init__(self) -> None:
         self.clock = TurnedClock()
-        self.turns = Turns(1, self.clock)
+        self.turns = FairSlots(1, self.clock)
         self.order: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -67,7 +67,7 @@ async def test_a_small_request_of_a_client_goes_before_a_large_one_but_not_for_e
 @pytest.mark.parametrize("connections", [4, 12, 24])
 async def test_another_client_waits_for_those_that_run_and_one_more_of_a_greedy_one(connections: int) -> None:
     """Each connection of the greedy client asks again as soon as it has its answer."""
-    turns, served, waited = Turns(2), list[str](), list[int]()
+    turns, served, waited = FairSlots(2), list[str](), list[int]()
     stop = asyncio.Event()
 
     async def greedy() -> None:
@@ -94,7 +94,7 @@ async def test_another_client_waits_for_those_that_run_and_one_more_of_a_greedy_
 
 @pytest.mark.parametrize("leaves_first", [True, False])
 async def test_a_place_is_freed_once_if_its_holder_and_a_waiter_leave_together(leaves_first: bool) -> None:
-    turns = Turns(1)
+    turns = FairSlots(1)
     await turns.take("a", 1)
     waiting = asyncio.create_task(turns.take("b", 1))
     await asyncio.sleep(0)

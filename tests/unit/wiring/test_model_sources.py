@@ -76,8 +76,8 @@ def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: P
     one, two = sources.resolve("alias"), sources.resolve("two")
     a, b = one.source, two.source
     assert (a.name, a.adapters, b.adapters) == ("one", ("sql",), ())
-    assert one.retention == Retention(keep_alive_s=-1, pinned=True, group="g")
-    assert two.retention == Retention(keep_alive_s=5)
+    assert one.retention == Retention(ttl_s=-1, pinned=True, group="g")
+    assert two.retention == Retention(ttl_s=5)
     engine = sources.needs(a).settings
     path = str(tmp_path / "adapters" / "sql.gguf")
     assert (engine.n_ctx, engine.adapters) == (128, (AdapterFile(name="sql", path=path, scale=0.5),))

@@ -108,7 +108,7 @@ def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
 
 
 def placement(facts: ModelFacts) -> wire.Placement:
-    """Main memory first."""
+    """The memory of each device, main memory first."""
     parts = facts.placement
     return {
         "parts": [
@@ -158,11 +158,11 @@ _POLL_S: Final = 0.25
 _FOLDER_POLL_S: Final = 2.0
 
 
-async def load_events(management: Management, name: str, keep_alive_s: float | None) -> AsyncGenerator[Event]:
+async def load_events(management: Management, name: str, ttl_s: float | None) -> AsyncGenerator[Event]:
     """`model_status` events of a load. Closing the stream stops the load. Raises as ModelManager.load."""
     manager = management.manager
     sent: object = None
-    async with running(manager.load(name, keep_alive_s)) as work:
+    async with running(manager.load(name, ttl_s)) as work:
         while not work.done():
             await asyncio.wait([work], timeout=_LOAD_POLL_S)
             now = next((state for state in manager.snapshot().models if state.name == name), None)

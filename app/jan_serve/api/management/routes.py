@@ -15,7 +15,7 @@ from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import Event, all_events, load_events, model_list
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
@@ -75,7 +75,7 @@ def _memory_routes(router: APIRouter, management: Management, pulls: Pulls, stre
     async def load(request: Request, body: wire.LoadRequest) -> Response:
         """Load a model into memory. The load stops if the client disconnects while it waits."""
         name = await asyncio.to_thread(library.find, body.model)
-        keep = keep_alive_s(body.keep_alive)
+        keep = ttl_s(body.keep_alive)
         if body.stream:
             return await _stream(request, load_events(management, name, keep), streams)
         if body.wait:

@@ -38,7 +38,7 @@ def endless_states(dfa: Dfa) -> frozenset[int]:
 
 
 def count_words(dfa: Dfa, most: int) -> int:
-    """Of a finite language; most + 1 for more."""
+    """The number of words of a finite language; most + 1 for more."""
     live = dfa.live_states()
     sets = [charset.subtract(chars, SURROGATES) for chars in dfa.symbol_sets()]
     sizes = [sum(high - low + 1 for low, high in chars) for chars in sets]

@@ -16,7 +16,7 @@ from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import spend
-from jan_serve.constraint.text_form import TextForm
+from jan_serve.constraint.text_form import Spelling
 
 # A state that is written in place nests a group; llama.cpp parses groups recursively.
 _MAX_INLINE_DEPTH = 12
@@ -41,7 +41,7 @@ class _Link(NamedTuple):
     onward: int | None
 
 
-def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
+def dfa_to_expr(dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
     """The words of `dfa`, each followed by the form's tail. NEVER if there is no word."""
     return DfaWriter(dfa, form, rules, hint).start()
 
@@ -49,7 +49,7 @@ def dfa_to_expr(dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> Expr
 class DfaWriter:
     """Writes the states of one DFA as rules, on demand; `finish` writes the requested rules."""
 
-    def __init__(self, dfa: Dfa, form: TextForm, rules: RuleBuilder, hint: str) -> None:
+    def __init__(self, dfa: Dfa, form: Spelling, rules: RuleBuilder, hint: str) -> None:
         self._dfa = dfa
         self._form = form
         self._rules = rules

@@ -74,7 +74,7 @@ class Algebra:
         )
 
     def unite_all(self, sets: Sequence[TypeSets]) -> TypeSets:
-        """As `unite` one after the other; many objects are compared at once."""
+        """See `unite` one after the other; many objects are compared at once."""
         result = NO_VALUE
         for each in sets:
             result = self.unite(result, msgspec.structs.replace(each, object=()))

@@ -40,7 +40,7 @@ from jan_serve.constraint.json_schema.strings import (
 from jan_serve.constraint.regex.ast import ANYTHING, Alternation, Concat, Loop, Regex
 from jan_serve.constraint.regex.language import parts_of, search_regex
 from jan_serve.constraint.regex.translate import Piece, flat_pieces, pieces_expr, structure_expr
-from jan_serve.constraint.text_form import JsonText, PlainText, TextForm
+from jan_serve.constraint.text_form import JsonText, PlainText, Spelling
 from jan_serve.constraint.trial import can_be_followed
 from jan_serve.constraint.word_trie import words_expr
 from jan_serve.errors import GrammarTooComplex
@@ -74,7 +74,7 @@ def string_terminal(
 
 
 def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str) -> Expr | None:
-    """As `string_terminal`, of a set that has a string: an expression in its own structure, or a combination of sets.
+    """See `string_terminal`, of a set that has a string: an expression in its own structure, or a combination of sets.
     None where only an automaton describes it."""
     regex = strings.plain_regex(allowed)
     if regex is not None:
@@ -159,14 +159,14 @@ def _combined(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint: str)
     return Except(whole, tuple(without)) if without else whole
 
 
-def string_expr(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
+def string_expr(allowed: StringSet, form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
     """Every string of the set, followed by the form's tail. NEVER where the set is empty."""
     found = _structured(allowed, form, rules, hint)
     return dfa_to_expr(strings.string_dfa(allowed), form, rules, hint) if found is None else found
 
 
-def _structured(allowed: StringSet, form: TextForm, rules: RuleBuilder, hint: str) -> Expr | None:
-    """As `string_expr`. None for a set that is written as an automaton."""
+def _structured(allowed: StringSet, form: Spelling, rules: RuleBuilder, hint: str) -> Expr | None:
+    """See `string_expr`. None for a set that is written as an automaton."""
     if isinstance(allowed, OneOfStrings):
         return words_expr(allowed.values, form, rules, hint)
     pieces = _pieces(allowed)
@@ -225,7 +225,7 @@ def text_until(allowed: StringSet, stop: RawStop) -> Until | None:
     return Until(low, allowed.high, stop.text, stop.special, section)
 
 
-def long_string(allowed: StringSet, form: TextForm, rules: RuleBuilder) -> Expr | None:
+def long_string(allowed: StringSet, form: Spelling, rules: RuleBuilder) -> Expr | None:
     """A whole string of the set, if it may be longer than one terminal can count: terminals of _PIECE characters each,
     and a last one. None for any other set."""
     pieces = _pieces(allowed)

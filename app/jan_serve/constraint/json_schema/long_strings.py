@@ -17,7 +17,7 @@ from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import spend
-from jan_serve.constraint.text_form import TextForm
+from jan_serve.constraint.text_form import Spelling
 
 _MAX_PLACES: Final = 2_000
 _RULE_EVERY: Final = 8
@@ -42,7 +42,7 @@ class LongTails:
             if state in self._accepting
         )
 
-    def expr(self, low: int, high: int, form: TextForm, rules: RuleBuilder, hint: str) -> Expr:
+    def expr(self, low: int, high: int, form: Spelling, rules: RuleBuilder, hint: str) -> Expr:
         """The words of such a length, each followed by the form's tail. NEVER if there is none."""
         following: dict[int, Expr] = {}
         for read in range(min(len(self._levels) - 1, high), -1, -1):
@@ -57,7 +57,7 @@ class LongTails:
                 }
         return following.get(0, NEVER)
 
-    def _from(self, state: int, low: int, high: int, form: TextForm, following: dict[int, Expr]) -> Expr:
+    def _from(self, state: int, low: int, high: int, form: Spelling, following: dict[int, Expr]) -> Expr:
         """What follows a state, if it is low to high characters long."""
         own = self._edges[state].get(state)
         if own is not None:
@@ -112,7 +112,7 @@ _PATH: Final = charset.union(_IN_PATH, charset.of_chars("/"))
 _QUERY: Final = charset.union(_PATH, charset.of_chars("?"))
 
 
-def bounded_uri(form: TextForm, high: int) -> Expr:
+def bounded_uri(form: Spelling, high: int) -> Expr:
     """URIs (RFC 3986) of LARGEST_LOW to `high` characters at most, which is SHORTEST or more, then the form's tail."""
     host, fragment = min(_HOST, high * 3 // 10), min(_FRAGMENT, high // 16)
     # The marks are `://`, `:` of the port, `/`, `?` and `#`.
@@ -147,7 +147,7 @@ def bounded_uri(form: TextForm, high: int) -> Expr:
     return sequence([scheme, choice([with_host, without]), optional(query), optional(end), form.tail])
 
 
-def _units(form: TextForm, chars: CharSet, high: int, with_escapes: bool) -> Expr:
+def _units(form: Spelling, chars: CharSet, high: int, with_escapes: bool) -> Expr:
     """Characters, or escapes of three characters."""
     unit = form.chars(chars)
     if with_escapes:

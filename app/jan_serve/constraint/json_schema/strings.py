@@ -23,7 +23,7 @@ from jan_serve.constraint.regex.language import has_assertions, regex_dfa, searc
 
 
 class AnyString(msgspec.Struct, frozen=True):
-    """Every string."""
+    """All strings there are, without exception."""
 
 
 class OneOfStrings(msgspec.Struct, frozen=True):
@@ -52,19 +52,19 @@ class Format(msgspec.Struct, frozen=True):
 
 
 class AllOf(msgspec.Struct, frozen=True):
-    """In every item."""
+    """Strings that are in every item."""
 
     items: tuple[StringSet, ...]
 
 
 class SomeOf(msgspec.Struct, frozen=True):
-    """In some item."""
+    """Strings that are in some item."""
 
     items: tuple[StringSet, ...]
 
 
 class NotIn(msgspec.Struct, frozen=True):
-    """Not in the item."""
+    """Strings that are not in the item."""
 
     item: StringSet
 

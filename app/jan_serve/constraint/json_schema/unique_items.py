@@ -282,7 +282,7 @@ class _Locations:
         return self._texts.index(texts)
 
     def _unlisted_number(self, objects: list[ObjectSpec]) -> int:
-        """Of the names that may run out in one of these objects."""
+        """The number of the names that may run out in one of these objects."""
         found = [spec for spec in objects if spec in self._counted]
         if not found:
             return NOWHERE

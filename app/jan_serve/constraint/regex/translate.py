@@ -17,7 +17,7 @@ from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import budget, spend
 from jan_serve.constraint.regex.ast import Alternation, Chars, Concat, Loop, Regex
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
-from jan_serve.constraint.text_form import PlainText, TextForm
+from jan_serve.constraint.text_form import PlainText, Spelling
 from jan_serve.errors import UnsupportedPattern
 
 Piece: TypeAlias = tuple[CharSet, int, int | None]
@@ -45,7 +45,7 @@ def flat_pieces(regex: Regex) -> list[Piece] | None:
     return pieces
 
 
-def pieces_expr(pieces: list[Piece], form: TextForm) -> list[Expr]:
+def pieces_expr(pieces: list[Piece], form: Spelling) -> list[Expr]:
     """The pieces in order, equal single characters joined into counts."""
     joined: list[Piece] = []
     for chars, low, high in pieces:
@@ -78,7 +78,7 @@ def _translate(pattern: str) -> Grammar:
     return rules.grammar("root")
 
 
-def structure_expr(regex: Regex, form: TextForm) -> Expr:
+def structure_expr(regex: Regex, form: Spelling) -> Expr:
     """The words of `regex`, which has no assertion, lookahead or automaton."""
     spend()
     match regex:

@@ -36,5 +36,5 @@ def without_default_tag(name: str) -> str:
 
 
 def has_default_tag(name: str) -> bool:
-    """In any case."""
+    """Ignores upper and lower case."""
     return name.lower().endswith(DEFAULT_TAG)

@@ -54,7 +54,6 @@ class ModelParts(msgspec.Struct, frozen=True):
 
     @property
     def weights(self) -> int:
-        """All weights, each once."""
         output = 0 if self.tied_output else self.output_bytes
         return (
             sum(layer.weights for layer in self.layers)

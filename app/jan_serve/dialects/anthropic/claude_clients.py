@@ -23,7 +23,7 @@ def names_for(name: str) -> tuple[str, ...]:
 
 
 def names_or_default(name: str) -> tuple[str | None, ...]:
-    """As `names_for`; the default model (None) answers to names that no model has."""
+    """See `names_for`; the default model (None) answers to names that no model has."""
     return *names_for(name), None
 
 

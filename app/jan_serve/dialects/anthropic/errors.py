@@ -36,8 +36,6 @@ class AnthropicErrorDetail(TypedDict):
 
 
 class AnthropicError(TypedDict):
-    """Every rejection and failure."""
-
     type: Literal["error"]
     error: AnthropicErrorDetail
     request_id: str

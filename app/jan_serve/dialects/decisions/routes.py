@@ -140,7 +140,7 @@ def system_one_reply(
     decided: Decided,
     calibration: Calibration | None,
 ) -> dict[str, object]:
-    """As `decide_reply`."""
+    """The reply of `decide_reply`, in System One's form."""
     temperature = 1.0 if calibration is None else calibration.temperature
     answers: dict[str, dict[str, object]] = {}
     for (name, question), decision in zip(asked.items(), decided.decisions, strict=True):

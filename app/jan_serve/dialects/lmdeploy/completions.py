@@ -24,7 +24,7 @@ from jan_serve.dialects.lmdeploy.parse_common import (
     stop_conditions,
     token_limit,
 )
-from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, text_of, texts_of
+from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, text_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import Int, TextsOrTokens
@@ -122,7 +122,7 @@ class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):
 class CompletionRenderer(Answer):
     """A stream has text, the finish reason without text, then the usage on request."""
 
-    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+    def __init__(self, head: ReplyFacts, form: CompletionForm) -> None:
         super().__init__(form.choices, include_stop=form.include_stop)
         self._head = head
         self._form = form
@@ -172,7 +172,7 @@ class CompletionRenderer(Answer):
         return reply_of(self._head, [choice], None)
 
 
-def reply_of(head: ReplyHead, choices: list[CompletionChoice], usage: Usage | None) -> CompletionReply:
+def reply_of(head: ReplyFacts, choices: list[CompletionChoice], usage: Usage | None) -> CompletionReply:
     return {
         "id": head.id,
         "object": "text_completion",

@@ -36,7 +36,7 @@ from jan_serve.dialects.lmdeploy.generate import (
     generate_request,
 )
 from jan_serve.dialects.lmdeploy.parse_common import check_bias, requested_session, wants_usage
-from jan_serve.dialects.lmdeploy.render_common import ReplyHead
+from jan_serve.dialects.lmdeploy.render_common import ReplyFacts
 from jan_serve.dialects.lmdeploy.serving import LmdeployServices, Session
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
 from jan_serve.dialects.shared.answers import Renderer, answer
@@ -91,7 +91,7 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
             _, facts = await while_connected(request, services.generation.facts(generation.model))
             check_bias(bias, facts.n_vocab)
         session = services.sessions.create(requested_session(body.session_id))
-        head = ReplyHead(session, int(time.time()), body.model)
+        head = ReplyFacts(session, int(time.time()), body.model)
         form = ChatForm(
             choices=generation.n,
             include_stop=generation.stopping.include_stop,
@@ -106,7 +106,7 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
         """Continue a text, or several."""
         requests = completion_requests(body)
         session = services.sessions.create(requested_session(body.session_id))
-        head = ReplyHead(session, int(time.time()), body.model, shows_session=False)
+        head = ReplyFacts(session, int(time.time()), body.model, shows_session=False)
         form = CompletionForm(
             choices=sum(generation.n for generation in requests),
             include_stop=requests[0].stopping.include_stop,

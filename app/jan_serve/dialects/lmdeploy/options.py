@@ -1,5 +1,3 @@
-"""Settings of LMDeploy's API."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -24,7 +24,7 @@ from jan_serve.dialects.lmdeploy.wire_common import Usage
 from jan_serve.dialects.shared.choices import FoldedChoice
 
 
-class ReplyHead(msgspec.Struct, frozen=True):
+class ReplyFacts(msgspec.Struct, frozen=True):
     """model: the name that the client sent. created: seconds of the Unix epoch.
 
     shows_session: the id of the reply is the session's, even if the server chose it.

@@ -145,7 +145,6 @@ class _Progress:
                 pass
 
     def endings(self) -> list[GenerationEvent]:
-        """The remaining events."""
         if self._completed:
             return []
         events = [] if self._started else [Started(model="", prompt_tokens=0)]

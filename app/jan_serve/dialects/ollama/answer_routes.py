@@ -17,11 +17,11 @@ from typing_extensions import TypedDict
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt, InfillPrompt, PartsPrompt, Prompt, TextPrompt
 from jan_serve.dialects.ollama.parse_common import Job, content_of, job_of, model_name, unloads
-from jan_serve.dialects.ollama.render_common import OllamaCall, ReplyHead, Shape
+from jan_serve.dialects.ollama.render_common import OllamaCall, ReplyFacts, Shape
 from jan_serve.dialects.ollama.serving import Serving
 from jan_serve.dialects.ollama.wire_common import AnswerFields, Images, ReplyLine
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Ints, WireModel
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.replies import json_reply
@@ -89,7 +89,6 @@ class OllamaChatReply(ReplyLine):
 
 
 def chat_job(body: OllamaChatRequest) -> Job:
-    """Raises InvalidRequest."""
     tools = tuple(
         Tool(
             name=tool.function.name,
@@ -179,7 +178,6 @@ def has_no_prompt(body: OllamaGenerateRequest) -> bool:
 
 
 def generate_job(body: OllamaGenerateRequest) -> Job:
-    """Raises InvalidRequest."""
     if body.raw and (body.template or body.system or body.context):
         raise InvalidRequest("raw mode does not support template, system, or context", param="raw")
     if any(value for value in (body.width, body.height, body.steps)):
@@ -228,18 +226,18 @@ def add_answer_routes(router: APIRouter, serving: Serving) -> None:
 async def _load_or_unload(request: Request, serving: Serving, body: AnswerFields, shape: Shape) -> Response:
     """For a request without a prompt: one body, streamed or not."""
     name = model_name(body)
-    head = ReplyHead(name, shape, serving.now)
+    head = ReplyFacts(name, shape, serving.now)
     if unloads(body):
         await serving.unload(request, name)
         reason = "unload"
     else:
-        await serving.load(request, name, keep_alive_s(body.keep_alive))
+        await serving.load(request, name, ttl_s(body.keep_alive))
         reason = "load"
     return json_reply({**head.body("", "", (), done=True), "done_reason": reason})
 
 
 def message_shape(text: str, thought: str, calls: Sequence[OllamaCall]) -> dict[str, Any]:
-    """Of /api/chat: a message."""
+    """The member of /api/chat: a message."""
     message: OllamaMessage = {"role": "assistant", "content": text}
     if thought:
         message["thinking"] = thought
@@ -249,5 +247,5 @@ def message_shape(text: str, thought: str, calls: Sequence[OllamaCall]) -> dict[
 
 
 def text_shape(text: str, thought: str, calls: Sequence[OllamaCall]) -> dict[str, Any]:
-    """Of /api/generate: text and thought beside the other members. calls: empty, because a text offers no tools."""
+    """The members of /api/generate: text and thought and the others. calls: empty, because a text offers no tools."""
     return {"response": text, **({"thinking": thought} if thought else {})}

@@ -17,7 +17,7 @@ from jan_serve.dialects.ollama.serving import Serving
 from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.embedding_list import embedding_list
-from jan_serve.dialects.shared.keep_alive import KeepAlive, keep_alive_s
+from jan_serve.dialects.shared.keep_alive import KeepAlive, ttl_s
 from jan_serve.dialects.shared.wire_types import Between, Int, check_count
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.generation.embeddings import Embeddings, embed
@@ -83,7 +83,7 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
     async def embed(request: Request, body: OllamaEmbedRequest) -> Response:
         """Embed texts as vectors of unit length."""
         started = time.perf_counter_ns()
-        name, keep = model_name(body), keep_alive_s(body.keep_alive)
+        name, keep = model_name(body), ttl_s(body.keep_alive)
         parse_options(body.options)
         vectors, count = [], 0
         if body.input:
@@ -108,7 +108,7 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
     @router.post("/api/embeddings", summary="Embedding of one text", response_model=OllamaEmbeddingsReply)
     async def embeddings(request: Request, body: OllamaEmbeddingsRequest) -> Response:
         """Embed one text; replaced by /api/embed."""
-        name, keep = model_name(body), keep_alive_s(body.keep_alive)
+        name, keep = model_name(body), ttl_s(body.keep_alive)
         parse_options(body.options)
         if not body.prompt:
             await serving.load(request, name, keep)
@@ -126,7 +126,7 @@ async def _embed(
     name: str,
     texts: Sequence[str],
     dimensions: int | None,
-    keep_alive_s: float | None,
+    ttl_s: float | None,
     *,
     cut: bool,
 ) -> tuple[Embeddings, int]:
@@ -136,7 +136,7 @@ async def _embed(
     """
     inputs: list[str | tuple[int, ...]] = list(texts)
     started = time.perf_counter_ns()
-    async with serving.generation.open(name, keep_alive_s) as model:
+    async with serving.generation.open(name, ttl_s) as model:
         load_ns = time.perf_counter_ns() - started
         for _ in range(len(inputs) + 1):
             try:

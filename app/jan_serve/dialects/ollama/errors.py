@@ -21,8 +21,6 @@ _INPUT_TOO_LONG: Final = "the input length exceeds the context length"
 
 
 class OllamaError(TypedDict):
-    """Every rejection and failure."""
-
     error: str
 
 

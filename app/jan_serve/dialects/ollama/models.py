@@ -272,7 +272,7 @@ def details(facts: HeaderFacts | None) -> OllamaDetails:
 
 
 def parameter_size(count: int) -> str:
-    """As Ollama writes it: `8.2B`, `8B`, `494.03M`, `12.34K`."""
+    """The count as Ollama writes it: `8.2B`, `8B`, `494.03M`, `12.34K`."""
     if count >= 1_000_000_000:
         return f"{count / 1_000_000_000:.1f}".removesuffix(".0") + "B"
     if count >= 1_000_000:

@@ -17,7 +17,7 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.ollama.wire_common import AnswerFields, ModelFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, stop_texts
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT, check_count
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.media_reader import too_many_images
@@ -75,7 +75,6 @@ class Options(NamedTuple):
 
 
 def parse_options(options: Mapping[str, Any] | None) -> Options:
-    """Raises InvalidRequest."""
     values = {
         name: _typed(name, value)
         for name, value in (options or {}).items()
@@ -131,7 +130,6 @@ def _ranged(name: str, value: float) -> float:
 
 
 def _seed(seed: int) -> int | None:
-    """None draws one."""
     return None if seed == _RANDOM_SEED else seed % limits.SEEDS
 
 
@@ -170,7 +168,7 @@ def model_name(body: ModelFields) -> str:
 
 def unloads(body: AnswerFields) -> bool:
     """Whether a request without a prompt unloads the model rather than loading it."""
-    return keep_alive_s(body.keep_alive) == 0
+    return ttl_s(body.keep_alive) == 0
 
 
 def job_of(body: AnswerFields, prompt: Prompt, task: str, warnings: tuple[str, ...] = ()) -> Job:
@@ -186,7 +184,7 @@ def job_of(body: AnswerFields, prompt: Prompt, task: str, warnings: tuple[str, .
             constraint_field="format",
             logprobs=(body.top_logprobs or 0) if body.logprobs else None,
             given=options.given,
-            keep_alive_s=keep_alive_s(body.keep_alive),
+            ttl_s=ttl_s(body.keep_alive),
         ),
         task=task,
         think=think,

@@ -55,7 +55,7 @@ def time_text(moment: datetime) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-class ReplyHead:
+class ReplyFacts:
     """Members of every line, and the times of one request. name: as the request has it."""
 
     def __init__(self, name: str, shape: Shape, now: Callable[[], datetime]) -> None:
@@ -90,7 +90,7 @@ class ReplyHead:
 class AnswerRenderer:
     """A stream has a line for each piece of text or thought and for each whole call, then the counters."""
 
-    def __init__(self, head: ReplyHead) -> None:
+    def __init__(self, head: ReplyFacts) -> None:
         self._head = head
         self._choice = FoldedChoice()
         self._sent = 0

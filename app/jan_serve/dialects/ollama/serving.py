@@ -19,7 +19,7 @@ from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.ollama.errors import Unsupported, error_body
 from jan_serve.dialects.ollama.parse_common import Job, thinking
-from jan_serve.dialects.ollama.render_common import AnswerRenderer, ReplyHead, Shape, line
+from jan_serve.dialects.ollama.render_common import AnswerRenderer, ReplyFacts, Shape, line
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.service import GenerationService
@@ -41,16 +41,16 @@ class Serving:
 
     async def answer(self, request: Request, job: Job, shape: Shape, *, stream: bool) -> Response:
         """Raises as GenerationService.generate, and Unsupported."""
-        head = ReplyHead(job.name, shape, self.now)
+        head = ReplyFacts(job.name, shape, self.now)
         events = self._events(job, head)
         renderer = AnswerRenderer(head)
         return await answer(
             request, events, renderer, error_body, self.streams, stream=stream, done=b"", framed=line
         )
 
-    async def _events(self, job: Job, head: ReplyHead) -> AsyncGenerator[GenerationEvent]:
+    async def _events(self, job: Job, head: ReplyFacts) -> AsyncGenerator[GenerationEvent]:
         asked = job.request
-        async with self.generation.open(asked.model, asked.keep_alive_s) as model:
+        async with self.generation.open(asked.model, asked.ttl_s) as model:
             head.loaded()
             fitted = _fitted(job, model.facts, model.template(asked.model))
             warnings = (*job.warnings, *_context_warning(job.num_ctx, model.facts.n_ctx))
@@ -64,12 +64,12 @@ class Serving:
                     raise Unsupported(job.name, "insert") from None
                 raise
 
-    async def load(self, request: Request, name: str, keep_alive_s: float | None) -> int:
+    async def load(self, request: Request, name: str, ttl_s: float | None) -> int:
         """Load a model; returns the nanoseconds that it took. Raises as ModelLeases.lease."""
         started = time.perf_counter_ns()
 
         async def load() -> None:
-            async with self.generation.open(name, keep_alive_s):
+            async with self.generation.open(name, ttl_s):
                 pass
 
         await while_connected(request, load())

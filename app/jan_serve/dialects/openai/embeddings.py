@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.openai.parse_common import require
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.embedding_list import embedding_inputs, embedding_list
-from jan_serve.dialects.shared.keep_alive import KeepAlive, keep_alive_s
+from jan_serve.dialects.shared.keep_alive import KeepAlive, ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT, Int, TextsOrTokens, WireModel
 from jan_serve.generation.embeddings import embed
 from jan_serve.generation.service import GenerationService
@@ -74,7 +74,7 @@ def add_embedding_route(router: APIRouter, service: GenerationService) -> None:
         if body.dimensions is not None:
             require("dimensions", body.dimensions, 1, MAX_INT)
         inputs = embedding_inputs(body.input)
-        keep = keep_alive_s(body.keep_alive)
+        keep = ttl_s(body.keep_alive)
         work = partial(embed, inputs=inputs, dimensions=body.dimensions)
         result = await while_connected(request, service.with_model(body.model or None, work, keep))
         record = record_of(request.scope)

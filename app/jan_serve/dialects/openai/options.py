@@ -1,5 +1,3 @@
-"""Settings of OpenAI's API."""
-
 from __future__ import annotations
 
 from typing import Annotated, Final

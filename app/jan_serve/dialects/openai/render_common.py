@@ -11,7 +11,7 @@ from jan_serve.dialects.openai.chat.wire import Usage as WireUsage
 from jan_serve.dialects.openai.completions.wire import CompletionLogprobs
 
 
-class ReplyHead:
+class ReplyFacts:
     """Id, time and model name: the name that the client sent, else the name of the model that serves the request."""
 
     def __init__(self, reply_id: str, created: int, requested_model: str | None) -> None:

@@ -103,7 +103,6 @@ _REFUSED: Final = {
 
 
 def transcription_form(fields: Sequence[FormField]) -> TranscriptionRequest:
-    """Raises InvalidRequest."""
     found: dict[str, Any] = {}
     for field in fields:
         name = field.name

@@ -82,7 +82,7 @@ class RankedText(TypedDict):
 
 
 class RankedDocument(TypedDict):
-    """index: in the request."""
+    """index: position of the document in the request."""
 
     index: int
     relevance_score: float
@@ -104,7 +104,7 @@ class RerankReply(BaseModel):
 
 
 class TextScore(TypedDict):
-    """index: in the request."""
+    """index: position of the document in the request."""
 
     index: int
     score: float
@@ -139,8 +139,6 @@ class CohereRerankReply(BaseModel):
 
 
 class CohereError(BaseModel):
-    """Every refusal and failure."""
-
     message: str
 
 
@@ -158,7 +156,6 @@ class RankJob(msgspec.Struct, frozen=True):
 
 
 def plain_job(body: RerankRequest) -> RankJob:
-    """Raises InvalidRequest."""
     if body.documents is not None and body.texts is not None:
         raise InvalidRequest("texts: send `documents` or `texts`, not both", param="texts")
     field = "documents" if body.texts is None else "texts"

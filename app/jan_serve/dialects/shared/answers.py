@@ -53,7 +53,7 @@ async def answer(
     done_after_error: bool = False,
     framed: Callable[[Any], bytes] = frame,
 ) -> Response:
-    """As `answer_stream` where the request wants a stream, else as `answer_whole`."""
+    """See `answer_stream` where the request wants a stream, else as `answer_whole`."""
     if not stream:
         return await answer_whole(request, events, renderer)
     return await answer_stream(

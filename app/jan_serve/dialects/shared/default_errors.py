@@ -38,8 +38,6 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Every rejection and failure."""
-
     error: ErrorDetail
 
 

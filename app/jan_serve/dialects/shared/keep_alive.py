@@ -27,7 +27,7 @@ KeepAlive = Annotated[
 ]
 
 
-def keep_alive_s(value: int | float | str | None, field: str = "keep_alive") -> float | None:
+def ttl_s(value: int | float | str | None, field: str = "keep_alive") -> float | None:
     """Seconds; -1 is for ever. None if absent. Raises InvalidRequest."""
     if value is None:
         return None

@@ -217,7 +217,7 @@ def _value(path: Path, value: Any) -> Any:
 
 
 def _offset(entry: _Entry, value: Any, body: bytes) -> int | None:
-    """As far as serde has read: after a value, but before one that it does not open."""
+    """The offset that serde has read: after a value, but before one that it does not open."""
     span = span_of(body, entry.path)
     if span is None:
         return None

@@ -50,7 +50,7 @@ class Job(msgspec.Struct, frozen=True):
 def answer_headers(
     jobs: Sequence[Job], timings: Sequence[Timings], generated: Sequence[int]
 ) -> dict[str, str]:
-    """Of a whole answer: sums over its jobs, of times too. generated: tokens of each.
+    """Headers of a whole answer: sums over its jobs, of times too. generated: tokens of each.
 
     The total is the sum of the validation, the wait in the queue and the inference. The inference of a single job lasts
     until now; of several jobs, each counts until its own end.
@@ -78,7 +78,7 @@ def answer_headers(
 
 
 def stream_headers(jobs: Sequence[Job]) -> dict[str, str]:
-    """Of a stream, whose times are not known yet. jobs: empty if the stream is only an error."""
+    """Headers of a stream, whose times are not known yet. jobs: empty if the stream is only an error."""
     headers = {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",
@@ -95,5 +95,4 @@ def _input_headers(jobs: Sequence[Job]) -> dict[str, str]:
 
 
 def _ms(seconds: float) -> str:
-    """Whole milliseconds, rounded down."""
     return str(int(seconds * 1000))

@@ -24,7 +24,7 @@ from jan_serve.dialects.tgi.generate.routes import STREAMED, serve_compat
 from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateResponse, Parameters, Seed, Unsigned
 from jan_serve.dialects.tgi.job import NativeRequest, answer_headers
 from jan_serve.dialects.tgi.limits import MAX_INSTANCES
-from jan_serve.dialects.tgi.reply_head import ReplyHead
+from jan_serve.dialects.tgi.reply_head import ReplyFacts
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, validation_problem
@@ -79,7 +79,7 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
             if not natives:
                 return json_reply({"predictions": []})
             jobs = [await lease.job(native) for native in natives]
-            answer = _Predictions(CompletionAnswer(ReplyHead(jobs[0].model), [job.ending for job in jobs]))
+            answer = _Predictions(CompletionAnswer(ReplyFacts(jobs[0].model), [job.ending for job in jobs]))
             timings: list[Timings] = []
             response = await answer_whole(request, lease.events(jobs, timings), answer)
             response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))

@@ -21,7 +21,7 @@ def requested_model(name: str | None) -> str | None:
     return None if name in (None, "", SERVED) else name
 
 
-class ReplyHead:
+class ReplyFacts:
     def __init__(self, model: str) -> None:
         self.model = model
         self.created = int(time.time())

@@ -111,7 +111,7 @@ class RuledExecutor(GrammarExecutor, Generic[S]):
         return super().allows(token) and (self._vocab.is_eog(token) or self._written(token) is not None)
 
     def accept(self, token: int) -> None:
-        """As GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
+        """See GrammarExecutor. Raises EngineFailure for a token that neither `allows` nor `mask` lets pass."""
         super().accept(token)
         if self._vocab.is_eog(token):
             return

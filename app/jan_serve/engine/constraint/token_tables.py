@@ -204,7 +204,7 @@ def made_tokenizer(parts: TokenizerParts) -> Any:
 
 
 class EarlyTables:
-    """Of a model for which an earlier worker made grammars, and kept its tokens."""
+    """The tables of a model for which an earlier worker made grammars, and kept its tokens."""
 
     def __init__(self, kept: KeptTokens) -> None:
         self.kept = kept

@@ -119,7 +119,7 @@ class UniquenessExecutor(RuledExecutor[State]):
         return out if ended is None else ended
 
     def _masked(self, logits: Floats) -> Floats:
-        """As `mask`, before a run of one escape is ended."""
+        """See `mask`, before a run of one escape is ended."""
         out = super().mask(logits)
         if self._check.names_repeat:
             self._reject_names(out)

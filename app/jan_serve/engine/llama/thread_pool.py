@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from jan_serve.engine.compute_turns import usable_cores
+from jan_serve.engine.compute_lock import usable_cores
 from jan_serve.engine.llama.bindings import ggml_function, llama_function
 
 _CPU = 0  # enum ggml_backend_dev_type

@@ -33,7 +33,7 @@ K = TypeVar("K", bound=Hashable)
 SLICE_S: Final = 0.1
 
 
-class AdapterTurns(Generic[K]):
+class AdapterSlices(Generic[K]):
     """No set waits longer than a slice and a step of each other set."""
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
@@ -111,7 +111,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self._cells = cells
         self._cache = cache
-        self._turns: AdapterTurns[tuple[AdapterUse, ...]] = AdapterTurns()
+        self._turns: AdapterSlices[tuple[AdapterUse, ...]] = AdapterSlices()
         self.passed_total = 0  # times that a cached prompt passed another
 
     @property

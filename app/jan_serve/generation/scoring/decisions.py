@@ -197,7 +197,6 @@ async def calibrate(
 
 
 def check_enough(count: int) -> None:
-    """Raises InvalidRequest."""
     if count < MIN_EXAMPLES:
         raise InvalidRequest(
             f"examples: {count} are too few to fit a temperature, which needs {MIN_EXAMPLES}",

@@ -76,8 +76,6 @@ class BodyMemory:
 
 
 class HeldBody:
-    """What one request holds."""
-
     def __init__(self, memory: BodyMemory, address: str) -> None:
         self.address = address
         self.size = 0

@@ -27,7 +27,7 @@ class DrainGuard(Guard):
         self._lifecycle = lifecycle
 
     def check(self, scope: Scope) -> None:
-        """Raises 503."""
+        """Raises 503 while the server drains."""
         if self._lifecycle.draining and scope["path"] not in self._open_paths:
             raise HttpError(draining_problem())
 

@@ -41,7 +41,7 @@ class HostGuard(Guard):
         self._allowed = LOOPBACK_NAMES | names
 
     def check(self, scope: Scope) -> None:
-        """Raises 403."""
+        """Raises 403 for a host that is not allowed."""
         hooks = hooks_of(scope)
         if hooks is not None and not hooks.target.startswith(b"/"):
             raise _refusal("Only origin-form request targets are served.")

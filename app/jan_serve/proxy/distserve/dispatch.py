@@ -39,7 +39,7 @@ class Prefilled(msgspec.Struct, frozen=True):
 
 
 class DistServe:
-    """Event loop only."""
+    """Lives on the event loop only."""
 
     def __init__(
         self,

@@ -92,7 +92,6 @@ class NodeConnection(asyncio.Protocol):
         return self._was_answered
 
     def send(self, request: bytes) -> None:
-        """Begin an exchange."""
         self._parser = httptools.HttpResponseParser(self)
         self._head, self._headers, self._interim, self._overhead = None, [], 0, 0
         self._is_complete = self._ends_with_connection = self._keeps_alive = self._was_answered = False

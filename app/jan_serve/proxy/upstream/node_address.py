@@ -43,7 +43,6 @@ class NodeUrl(msgspec.Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """The Host header."""
         return str(self).split("://", 1)[1].removesuffix(self.path)
 
 

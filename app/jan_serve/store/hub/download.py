@@ -54,7 +54,7 @@ class DownloadWatcher(Protocol):
 
 
 class Download(msgspec.Struct, frozen=True):
-    """name: for messages."""
+    """name: the name of the file in messages."""
 
     url: str
     name: str

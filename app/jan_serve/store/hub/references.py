@@ -208,11 +208,10 @@ class Catalogue:
         return tuple(self._entries.values())
 
     def find(self, name: str) -> CatalogueEntry | None:
-        """name: in any case."""
+        """name: upper and lower case are the same."""
         return self._entries.get(name.casefold())
 
     def has(self, text: str) -> bool:
-        """Whether `reference` knows it."""
         return self.find(text.partition(":")[0]) is not None
 
     def reference(self, text: str) -> tuple[HubReference, CatalogueEntry]:

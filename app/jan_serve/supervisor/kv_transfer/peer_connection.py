@@ -72,7 +72,6 @@ def encode(message: PeerRequest | PeerAnswer) -> bytes:
 
 
 def decode_request(body: bytes) -> PeerRequest:
-    """Raises PeerFailed."""
     try:
         return _requests.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -80,7 +79,6 @@ def decode_request(body: bytes) -> PeerRequest:
 
 
 def decode_answer(body: bytes) -> PeerAnswer:
-    """Raises PeerFailed."""
     try:
         return _answers.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -54,7 +54,6 @@ class TcpPeerLinks:
 
     @property
     def open_connections(self) -> int:
-        """Incoming and outgoing connections."""
         return self._server.open_connections + len(self._fetching)
 
     @property

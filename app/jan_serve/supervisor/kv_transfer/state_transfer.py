@@ -124,7 +124,7 @@ _HANDSHAKE_S: Final = 5.0
 
 
 class StateServer:
-    """Event loop only."""
+    """Lives on the event loop only."""
 
     def __init__(
         self,

@@ -101,19 +101,17 @@ class ModelManager:
         return await asyncio.to_thread(self._resolver.list)
 
     @contextlib.asynccontextmanager
-    async def lease(
-        self, name: str | None, keep_alive_s: float | None = None
-    ) -> AsyncGenerator[WorkerEngineClient]:
+    async def lease(self, name: str | None, ttl_s: float | None = None) -> AsyncGenerator[WorkerEngineClient]:
         """Hold a model while the block runs, loading it first if needed. None is the default model.
 
-        keep_alive_s: how long it then stays loaded while idle, instead of the configured time; negative is for ever.
+        ttl_s: how long it then stays loaded while idle, instead of the configured time; negative is for ever.
         Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining, and the error of
         `suspend`. After a crash inside the block, the client's methods raise; leaving the block is safe.
         """
         self._refuse_when_closed()
         resolved = await asyncio.to_thread(self._resolver.resolve, name)
         with self._counted(resolved.source):
-            async with self._held(resolved, keep_alive_s) as held:
+            async with self._held(resolved, ttl_s) as held:
                 yield held if resolved.adapter is None else held.adapted(resolved.adapter)
 
     @contextlib.contextmanager
@@ -129,17 +127,15 @@ class ModelManager:
                 del self._open_requests[caller]
 
     @contextlib.asynccontextmanager
-    async def _held(
-        self, resolved: Resolved, keep_alive_s: float | None
-    ) -> AsyncGenerator[WorkerEngineClient]:
+    async def _held(self, resolved: Resolved, ttl_s: float | None) -> AsyncGenerator[WorkerEngineClient]:
         slot = await self._acquire(resolved)
         while slot.leases == 1 and not await self._responds(slot):
             # The worker died idle. The request has not been sent, so a new worker can take it.
             slot.release()
             self._notify()
             slot = await self._acquire(resolved)
-        if keep_alive_s is not None:
-            slot.keep_alive_s = keep_alive_s
+        if ttl_s is not None:
+            slot.ttl_s = ttl_s
         since = self._clock()
         assert slot.client is not None
         if not slot.is_reported:
@@ -176,9 +172,9 @@ class ModelManager:
             lambda: self._resolver.needs(self._resolver.resolve(name).source).settings
         )
 
-    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
+    async def load(self, name: str | None, ttl_s: float | None = None) -> str:
         """Load a model; returns its canonical name. Raises as `lease`; cancelling stops the load."""
-        async with self.lease(name, keep_alive_s) as client:
+        async with self.lease(name, ttl_s) as client:
             return client.name
 
     async def preload(self, name: str | None) -> None:

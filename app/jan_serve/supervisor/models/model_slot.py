@@ -35,7 +35,7 @@ class SlotState(StrEnum):
 
 
 class ModelSlot:
-    """Event loop only."""
+    """Lives on the event loop only."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ModelSlot:
         self.client: WorkerEngineClient | None = None
         self.leases = 0
         self.last_used = clock()
-        self.keep_alive_s: float | None = None
+        self.ttl_s: float | None = None
         """How long it stays loaded while idle, as the last request that set it wants; None is the configured time."""
         self._memory = memory_while_loading(needs.footprint)
         self.retiring = False
@@ -112,12 +112,12 @@ class ModelSlot:
 
     def keep_alive_left_s(self, retention: Retention, now: float) -> float | None:
         """How long it may still stay loaded while idle; None is for ever, or while it is not loaded."""
-        keep_alive_s = self.keep_alive_s
-        if keep_alive_s is None:
-            keep_alive_s = -1.0 if retention.pinned else retention.keep_alive_s
-        if self.state is not SlotState.READY or keep_alive_s < 0:
+        ttl_s = self.ttl_s
+        if ttl_s is None:
+            ttl_s = -1.0 if retention.pinned else retention.ttl_s
+        if self.state is not SlotState.READY or ttl_s < 0:
             return None
-        return max(0.0, self.last_used + keep_alive_s - now)
+        return max(0.0, self.last_used + ttl_s - now)
 
     def occupant(self, retention: Retention) -> Occupant:
         """The eviction policy's view. A loading model counts as used, by the requests that wait for it."""

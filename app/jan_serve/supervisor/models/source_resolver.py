@@ -23,11 +23,11 @@ from jan_serve.store.model_memory import Footprint, FreeMemory
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How long a model stays in memory.
 
-    keep_alive_s: without a request; negative is for ever. pinned: never evicted, nor unloaded when idle. group: models
+    ttl_s: without a request; negative is for ever. pinned: never evicted, nor unloaded when idle. group: models
     of one group are never in memory together.
     """
 
-    keep_alive_s: float = 600.0
+    ttl_s: float = 600.0
     pinned: bool = False
     group: str | None = None
 

@@ -176,7 +176,6 @@ class StderrTail:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines kept, oldest first."""
         return tuple(self._lines)
 
     def last_words(self) -> str:

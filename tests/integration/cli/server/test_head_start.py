@@ -84,11 +84,11 @@ def test_which_command_lines_start_them(line: str, *, serves: bool) -> None:
 HANGS = """
 import asyncio, sys, threading
 sys.path.insert(0, {app!r})
-from jan_serve.cli.server import daemon_threads
-daemon_threads.CLOSING_S = 0.1
+from jan_serve.cli.server import head_start
+head_start.CLOSING_S = 0.1
 async def main():
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(daemon_threads.DaemonThreads())
+    loop.set_default_executor(head_start.DaemonThreads())
     began = asyncio.Event()
     def work():
         loop.call_soon_threadsafe(began.set)

@@ -50,10 +50,10 @@ class Machine:
         """The model's weights, mapped from its file; it needs nothing else."""
         self.resolver.sizes[name] = Footprint(int(gigabytes * GB), 0, 0, 0)
 
-    async def use(self, name: str, keep_alive_s: float | None = None) -> int | None:
+    async def use(self, name: str, ttl_s: float | None = None) -> int | None:
         """One request; the pid that served it. Time passes with each, so that the order of use is clear."""
         self.clock.turn(0.001)
-        async with self.manager.lease(name, keep_alive_s):
+        async with self.manager.lease(name, ttl_s):
             return self.status(name).pid
 
     def status(self, name: str) -> ModelStatus:
@@ -245,7 +245,7 @@ async def test_models_of_a_group_are_not_in_memory_together(tmp_path: Path) -> N
 
 async def test_idle_models_go_when_their_time_is_over_and_use_begins_it_anew(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a", "b")) as m:
-        m.resolver.retentions |= {"a": Retention(keep_alive_s=600), "b": Retention(keep_alive_s=-1)}
+        m.resolver.retentions |= {"a": Retention(ttl_s=600), "b": Retention(ttl_s=-1)}
         await m.use("a")
         await m.use("b")
         pid = m.status("a").pid

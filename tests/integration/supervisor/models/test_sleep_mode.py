@@ -100,7 +100,7 @@ class SlowManager:
     def resume(self) -> None:
         self.steps.append("resumed")
 
-    async def load(self, name: str | None, keep_alive_s: float | None = None) -> str:
+    async def load(self, name: str | None, ttl_s: float | None = None) -> str:
         self.steps.append(f"loading {name}")
         await self.may_load.wait()
         return str(name)

@@ -169,7 +169,7 @@ class World:
         self.polls += 1
         return ManagerSnapshot(draining=self.draining, models=tuple(self.states.values()))
 
-    async def load(self, name: str, keep_alive_s: float | None) -> str:
+    async def load(self, name: str, ttl_s: float | None) -> str:
         return await self.loaded
 
     async def models(self) -> list[Any]:

@@ -39,7 +39,7 @@ class Work:
         await self._run()
         return SimpleNamespace(name=plan.name, aliases=())
 
-    async def load(self, name: str, keep_alive_s: float | None) -> None:
+    async def load(self, name: str, ttl_s: float | None) -> None:
         await self._run()
 
     async def _run(self) -> None:

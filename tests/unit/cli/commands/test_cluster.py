@@ -12,7 +12,7 @@ from jan_serve.cli.commands import cluster
 from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.head import ClusterRecord, Head, record_file, write_record
+from jan_serve.cluster.head import ClusterRecord, RayHead, record_file, write_record
 from jan_serve.cluster.machines import Machine, Versions
 from tests.support.fake_proxy import fake_proxy
 
@@ -145,7 +145,7 @@ def test_nothing_was_started_here(command: str, capsys: pytest.CaptureFixture[st
 
 def test_down_after_a_restart_of_the_machine_only_forgets(home: Path) -> None:
     """The head is gone, and with it what it ran."""
-    gone = Head(1, 0.0)
+    gone = RayHead(1, 0.0)
     write_record(record_file(home), ClusterRecord("10.0.0.2:6379", ClusterFile("http://10.0.0.2:8000"), gone))
     assert main(["cluster", "down"]) == 0
     assert not record_file(home).exists()

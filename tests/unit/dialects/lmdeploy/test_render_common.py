@@ -16,7 +16,7 @@ from jan_serve.core.events import (
     TokenInfo,
     Usage,
 )
-from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, texts_of
+from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.serving import Sessions
 
 A, B, EOS = TokenInfo(1, b"a"), TokenInfo(2, b"b"), TokenInfo(9, b"</s>", True)
@@ -82,7 +82,7 @@ async def test_the_id_of_a_reply_is_that_of_its_session(
 ) -> None:
     sessions = Sessions()
     session = sessions.create(requested)
-    head = ReplyHead(session, 0, "m", shows_session)
+    head = ReplyFacts(session, 0, "m", shows_session)
     assert head.id == before
     session.id = sessions.enter(session)
     assert head.id == (after or str(session.id))

@@ -26,7 +26,7 @@ from jan_serve.dialects.ollama import render_common
 from jan_serve.dialects.ollama.render_common import (
     AnswerRenderer,
     OllamaCall,
-    ReplyHead,
+    ReplyFacts,
     time_text,
     token_logprobs,
 )
@@ -44,8 +44,8 @@ def shape(text: str, thought: str, calls: Sequence[OllamaCall]) -> dict[str, Any
     return {"text": text, "thought": thought, "calls": [*calls]}
 
 
-def head() -> ReplyHead:
-    return ReplyHead("m:latest", shape, lambda: NOW)
+def head() -> ReplyFacts:
+    return ReplyFacts("m:latest", shape, lambda: NOW)
 
 
 def lines(*events: GenerationEvent) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import InvalidRequest
 
 
@@ -15,7 +15,7 @@ from jan_serve.errors import InvalidRequest
     ],
 )  # fmt: skip
 def test_durations(value: float | str | None, expected: float | None) -> None:
-    assert keep_alive_s(value) == expected
+    assert ttl_s(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_durations(value: float | str | None, expected: float | None) -> None:
 )  # fmt: skip
 def test_what_is_no_duration(value: int | float | str) -> None:
     with pytest.raises(InvalidRequest, match="keep_alive: must be a number of seconds"):
-        keep_alive_s(value)
+        ttl_s(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.scheduling.scheduler import AdapterTurns
+from jan_serve.engine.scheduling.scheduler import AdapterSlices
 from jan_serve.engine.sequence import Sequence
 from tests.unit.engine.scheduling.bench import Bench, make, prompt
 
@@ -94,37 +94,37 @@ def test_the_latest_of_the_largest_share_is_preempted() -> None:
     assert bench.scheduler.victim() is running[-1]
 
 
-def turns_of(turns: AdapterTurns[str], running: list[str], times: list[float]) -> str:
+def turns_of(turns: AdapterSlices[str], running: list[str], times: list[float]) -> str:
     return "".join(turns.take(running, now) for now in times)
 
 
 def test_one_set_has_every_step() -> None:
-    assert turns_of(AdapterTurns(1.0), ["a"], [0, 1, 2, 3]) == "aaaa"
+    assert turns_of(AdapterSlices(1.0), ["a"], [0, 1, 2, 3]) == "aaaa"
 
 
 def test_a_turn_lasts_a_slice_and_then_the_next_has_its_own() -> None:
     times = [step / 2 for step in range(12)]
-    assert turns_of(AdapterTurns(1.0), ["a", "b", "c"], times) == "aabbccaabbcc"
+    assert turns_of(AdapterSlices(1.0), ["a", "b", "c"], times) == "aabbccaabbcc"
 
 
 def test_a_long_step_is_a_turn() -> None:
-    assert turns_of(AdapterTurns(1.0), ["a", "b"], [0, 5, 10, 15]) == "abab"
+    assert turns_of(AdapterSlices(1.0), ["a", "b"], [0, 5, 10, 15]) == "abab"
 
 
 def test_a_newcomer_comes_next() -> None:
-    turns: AdapterTurns[str] = AdapterTurns(1.0)
+    turns: AdapterSlices[str] = AdapterSlices(1.0)
     assert turns_of(turns, ["a", "b"], [0, 1, 2, 3]) == "abab"
     assert turns_of(turns, ["a", "b", "n"], [3.5, 4, 5, 6, 7]) == "bnabn"
 
 
 def test_whoever_ends_gives_up_the_turn() -> None:
-    turns: AdapterTurns[str] = AdapterTurns(1.0)
+    turns: AdapterSlices[str] = AdapterSlices(1.0)
     assert turns_of(turns, ["a", "b"], [0, 0.1]) == "aa"
     assert turns_of(turns, ["b", "c"], [0.2, 0.3]) == "bb"
 
 
 def test_no_set_waits_longer_than_a_slice_of_each_other() -> None:
-    turns: AdapterTurns[int] = AdapterTurns(1.0)
+    turns: AdapterSlices[int] = AdapterSlices(1.0)
     last = dict.fromkeys(range(5), 0.0)
     for step in range(200):
         now = step * 0.3

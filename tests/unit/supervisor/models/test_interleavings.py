@@ -232,7 +232,7 @@ async def scenario(draws: Draws) -> None:
     for name in NAMES:
         resolver.retentions[name] = Retention(
             pinned=draws.random() < 0.2,
-            keep_alive_s=draws.choice((0.0, 5.0, 600.0)),
+            ttl_s=draws.choice((0.0, 5.0, 600.0)),
             group=draws.choice((None, "g")),
         )
     clock = asyncio.get_running_loop().time

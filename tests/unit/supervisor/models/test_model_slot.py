@@ -92,19 +92,19 @@ async def test_the_prompt_cache_in_memory_counts() -> None:
 @pytest.mark.parametrize(
     ("own", "retention", "idle_s", "left"),
     [
-        (None, Retention(keep_alive_s=60), 10, 50),
-        (None, Retention(keep_alive_s=60), 70, 0),
-        (None, Retention(keep_alive_s=-1), 10, None),
-        (None, Retention(keep_alive_s=60, pinned=True), 10, None),
-        (5.0, Retention(keep_alive_s=60, pinned=True), 2, 3),
-        (0.0, Retention(keep_alive_s=-1), 0, 0),
-        (-1.0, Retention(keep_alive_s=60), 100, None),
+        (None, Retention(ttl_s=60), 10, 50),
+        (None, Retention(ttl_s=60), 70, 0),
+        (None, Retention(ttl_s=-1), 10, None),
+        (None, Retention(ttl_s=60, pinned=True), 10, None),
+        (5.0, Retention(ttl_s=60, pinned=True), 2, 3),
+        (0.0, Retention(ttl_s=-1), 0, 0),
+        (-1.0, Retention(ttl_s=60), 100, None),
     ],
 )
 async def test_keep_alive(own: float | None, retention: Retention, idle_s: float, left: float | None) -> None:
     clock = TurnedClock()
     made, _ = slot(clock=clock)
-    made.keep_alive_s = own
+    made.ttl_s = own
     assert made.keep_alive_left_s(retention, clock()) is None, "it is still loading"
     made.become_ready(fake_facts())
     clock.turn(500)

@@ -31,7 +31,7 @@ def slot(state: SlotState, *, ending: bool = False) -> Any:
     """The members that a status reads."""
 
     def keep_alive_left_s(retention: Retention, now: float) -> float:
-        return retention.keep_alive_s + now
+        return retention.ttl_s + now
 
     pong = SimpleNamespace(stats=EngineStats(cache_ram_bytes=5))
     return SimpleNamespace(
@@ -75,7 +75,7 @@ def test_a_pause_that_is_over_leaves_the_model_unloaded() -> None:
 
 def test_figures_of_a_model_in_memory_and_of_one_that_is_not() -> None:
     known = history()
-    known.retention = Retention(keep_alive_s=30.0, pinned=True, group="g")
+    known.retention = Retention(ttl_s=30.0, pinned=True, group="g")
     known.lost_devices = ("CUDA0",)
     loaded = model_status(known, slot(SlotState.READY), 3, 1000.0)
     assert (loaded.name, loaded.path, loaded.pid, loaded.leases, loaded.waiting) == ("m", "/m", 42, 2, 3)

@@ -41,7 +41,6 @@ class ParsedPrompt(msgspec.Struct, frozen=True):
 
 
 def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool = True) -> ParsedMessage:
-    """Raises InvalidRequest."""
     parsed = chat_prompt(body, strip_billing_line=strip_billing_line)
     sampling = SamplingParams(
         temperature=_DEFAULTS.temperature if body.temperature is None else body.temperature,
@@ -67,7 +66,6 @@ def message_request(body: wire.CreateMessageRequest, *, strip_billing_line: bool
 
 
 def chat_prompt(body: wire.CountTokensRequest, *, strip_billing_line: bool = True) -> ParsedPrompt:
-    """Raises InvalidRequest."""
     conversation = Conversation(body.system, body.messages, strip_billing_line=strip_billing_line)
     tools, left_out = _tools(body)
     choice = body.tool_choice

@@ -26,7 +26,7 @@ from jan_serve.dialects.lmdeploy.chat.wire import (
     TopLogprob,
 )
 from jan_serve.dialects.lmdeploy.chat.wire import Choice as WireChoice
-from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyHead, ids_of, texts_of
+from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import Usage
 from jan_serve.dialects.shared.choices import FoldedChoice
 
@@ -63,7 +63,7 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
 class ChatRenderer(Answer):
     """A stream has thoughts, text and calls, the finish reason without text, then the usage on request."""
 
-    def __init__(self, head: ReplyHead, form: ChatForm) -> None:
+    def __init__(self, head: ReplyFacts, form: ChatForm) -> None:
         super().__init__(form.choices, include_stop=form.include_stop)
         self._head = head
         self._form = form

@@ -32,14 +32,13 @@ from jan_serve.dialects.openai.parse_common import (
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 UNLIMITED = -1
 
 
 def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
-    """Raises InvalidRequest."""
     n, _ = choice_counts(body.n, None, 1)
     requested = constraint_of(body)
     return GenerationRequest(
@@ -65,7 +64,7 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
         logprobs=_logprobs(body),
         given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
-        keep_alive_s=keep_alive_s(body.keep_alive),
+        ttl_s=ttl_s(body.keep_alive),
     )
 
 

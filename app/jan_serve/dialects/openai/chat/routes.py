@@ -37,7 +37,7 @@ from jan_serve.dialects.openai.chat.wire import (
     ToolCallFragment,
 )
 from jan_serve.dialects.openai.parse_common import wants_usage
-from jan_serve.dialects.openai.render_common import ReplyHead, chat_logprobs, timings_of, usage_of
+from jan_serve.dialects.openai.render_common import ReplyFacts, chat_logprobs, timings_of, usage_of
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import FoldedChoice
 from jan_serve.dialects.shared.default_errors import error_body
@@ -62,7 +62,7 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
 class ChatRenderer:
     """A stream has the role, thoughts, text and calls, the finish reason, then the usage on request."""
 
-    def __init__(self, head: ReplyHead, form: ChatForm) -> None:
+    def __init__(self, head: ReplyFacts, form: ChatForm) -> None:
         self._head = head
         self._form = form
         self._choices = [FoldedChoice() for _ in range(form.n)]
@@ -198,7 +198,7 @@ def add_chat_route(router: APIRouter, services: Services, service: GenerationSer
     async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
-        head = ReplyHead(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
+        head = ReplyFacts(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
         events = service.generate(generation)
         form = ChatForm(
             n=generation.n,

@@ -41,11 +41,11 @@ from jan_serve.dialects.openai.parse_common import (
     wants_usage,
 )
 from jan_serve.dialects.openai.parse_constraint import constraint_of
-from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, ReplyHead, usage_of
+from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, ReplyFacts, usage_of
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
@@ -64,7 +64,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
     bias = bias_by_text(body)
     stopping = stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None)
     requested = constraint_of(body)
-    given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), keep_alive_s(body.keep_alive)
+    given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), ttl_s(body.keep_alive)
     return [
         GenerationRequest(
             model=body.model or None,
@@ -80,7 +80,7 @@ def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest
             prompt_logprobs=body.logprobs if body.echo else None,
             given=given,
             adapters=adapters,
-            keep_alive_s=keep,
+            ttl_s=keep,
         )
         for prompt in prompts
     ]
@@ -118,7 +118,7 @@ class CompletionForm(msgspec.Struct, frozen=True):
 class CompletionRenderer:
     """A stream has text, then the finish reason, then the usage on request."""
 
-    def __init__(self, head: ReplyHead, form: CompletionForm) -> None:
+    def __init__(self, head: ReplyFacts, form: CompletionForm) -> None:
         self._head = head
         self._form = form
         self._pieces: defaultdict[int, list[CompletionChoice]] = defaultdict(list)
@@ -243,7 +243,7 @@ def add_completion_route(router: APIRouter, services: Services, service: Generat
     async def create_completion(request: Request, body: CreateCompletionRequest) -> Response:
         """Continue a text, or several."""
         requests = completion_requests(body)
-        head = ReplyHead(f"cmpl-{uuid.uuid4()}", int(time.time()), body.model)
+        head = ReplyFacts(f"cmpl-{uuid.uuid4()}", int(time.time()), body.model)
         prompts: list[str] = []
         for item in prompt_items(body) if body.echo or body.logprobs is not None else ():
             if isinstance(item, tuple):

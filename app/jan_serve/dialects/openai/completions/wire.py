@@ -1,5 +1,3 @@
-"""Wire types of /v1/completions."""
-
 from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired

@@ -34,7 +34,7 @@ from jan_serve.dialects.openai.render_common import timings_of
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_errors import error_body
 from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
@@ -63,7 +63,6 @@ _DEFAULT: Final = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature
 
 
 def infill_request(body: InfillRequest) -> GenerationRequest:
-    """Raises InvalidRequest."""
     used = set(_letters(body))
     off = SamplingParams()
     requested = constraint_of(body)
@@ -99,7 +98,7 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
         # A list of samplers sets all of them: model defaults replace none.
         given=explicit_fields(body, n_predict="max_tokens") if body.samplers is None else None,
         adapters=adapter_choices(body.lora),
-        keep_alive_s=keep_alive_s(body.keep_alive),
+        ttl_s=ttl_s(body.keep_alive),
     )
 
 

@@ -41,7 +41,7 @@ from jan_serve.dialects.openai.responses.wire import (
     TextPart,
 )
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import keep_alive_s
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.packed_thoughts import unpacked_thought
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -249,7 +249,7 @@ def response_request(
         logprobs=_logprobs(body),
         given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
-        keep_alive_s=keep_alive_s(body.keep_alive),
+        ttl_s=ttl_s(body.keep_alive),
         warnings=warnings,
     )
     return ParsedResponse(generation, book)

@@ -19,7 +19,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.dialects.openai.render_common import ReplyHead
+from jan_serve.dialects.openai.render_common import ReplyFacts
 from jan_serve.dialects.openai.responses.items import (
     CustomCallWriter,
     FunctionCallWriter,
@@ -48,7 +48,7 @@ class ResponseForm(msgspec.Struct, frozen=True):
     now: Callable[[], int]
     keep: Callable[[ResponseBody], None]
 
-    def response(self, head: ReplyHead, status: Status, output: list[OutputItem]) -> ResponseBody:
+    def response(self, head: ReplyFacts, status: Status, output: list[OutputItem]) -> ResponseBody:
         """The answer so far, with the request's parameters."""
         body = self.body
         return {
@@ -96,7 +96,7 @@ def _dumped(model: Any, *, exclude_none: bool = False) -> dict[str, Any]:
 class ResponseEvents:
     """The stream: the request's parameters, the events of each item, then the whole answer."""
 
-    def __init__(self, head: ReplyHead, form: ResponseForm) -> None:
+    def __init__(self, head: ReplyFacts, form: ResponseForm) -> None:
         self._head = head
         self._form = form
         self._sequence = 0

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.openai.render_common import ReplyHead
+from jan_serve.dialects.openai.render_common import ReplyFacts
 from jan_serve.dialects.openai.responses.items import new_id
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
@@ -53,7 +53,7 @@ def add_response_routes(
                 store.keep(caller, response, previous, items)
 
         now = int(time.time())
-        head = ReplyHead(new_id("resp"), now, body.model)
+        head = ReplyFacts(new_id("resp"), now, body.model)
         events = service.generate(parsed.generation)
         renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
         with _renamed_fields():

@@ -28,7 +28,7 @@ from jan_serve.dialects.tgi.chat.wire import (
 )
 from jan_serve.dialects.tgi.errors import ToolFailed
 from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts, logprob_of
-from jan_serve.dialects.tgi.reply_head import FINGERPRINT, ReplyHead
+from jan_serve.dialects.tgi.reply_head import FINGERPRINT, ReplyFacts
 
 
 def finish_reason(reason: str) -> str:
@@ -98,7 +98,7 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
 
 def chat_reply(
     body: ChatRequest,
-    head: ReplyHead,
+    head: ReplyFacts,
     answer: CollectedAnswer,
     call: Called | None,
     first: CollectedAnswer | None = None,
@@ -131,7 +131,7 @@ def chat_reply(
 class ChatChunks:
     """The stream of a text: one chunk a token. The last one has the finish reason."""
 
-    def __init__(self, body: ChatRequest, head: ReplyHead, ending: Ending) -> None:
+    def __init__(self, body: ChatRequest, head: ReplyFacts, ending: Ending) -> None:
         self._body = body
         self._head = head
         self._hold = TokenHold(ending)
@@ -162,7 +162,7 @@ class ChatChunks:
 
 
 def chunk_of(
-    head: ReplyHead, delta: Delta, *, logprobs: Logprobs | None = None, finish: str | None = None
+    head: ReplyFacts, delta: Delta, *, logprobs: Logprobs | None = None, finish: str | None = None
 ) -> ChatChunk:
     """An event with a part of the answer."""
     chunk = head.chunk()
@@ -171,7 +171,7 @@ def chunk_of(
 
 
 def usage_chunk(
-    body: ChatRequest, head: ReplyHead, prompt_tokens: int, completion_tokens: int
+    body: ChatRequest, head: ReplyFacts, prompt_tokens: int, completion_tokens: int
 ) -> Iterator[ChatChunk]:
     """The event with the counts, if the request wants it."""
     if body.stream_options.include_usage:
@@ -219,7 +219,7 @@ class CallPieces:
 class CallChunks:
     """The chunks of a call."""
 
-    def __init__(self, body: ChatRequest, head: ReplyHead, ending: Ending) -> None:
+    def __init__(self, body: ChatRequest, head: ReplyFacts, ending: Ending) -> None:
         self._body = body
         self._head = head
         self._ending = ending

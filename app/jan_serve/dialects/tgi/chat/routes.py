@@ -30,7 +30,7 @@ from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokeniz
 from jan_serve.dialects.tgi.errors import in_band_error
 from jan_serve.dialects.tgi.generate.routes import STREAMED, prompt_tokens
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
-from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
+from jan_serve.dialects.tgi.reply_head import ReplyFacts, requested_model
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
@@ -108,8 +108,8 @@ class _Chat(msgspec.Struct, frozen=True):
     body: ChatRequest
     may_decline: bool
 
-    def head(self, job: Job) -> ReplyHead:
-        return ReplyHead(requested_model(self.body.model) or job.model)
+    def head(self, job: Job) -> ReplyFacts:
+        return ReplyFacts(requested_model(self.body.model) or job.model)
 
     async def without_tools(self) -> NativeRequest:
         """The same chat, for an answer in text."""
@@ -183,7 +183,7 @@ class _Switch:
         self._text: ChatChunks | None = None
 
     async def events(self, first: Events) -> AsyncGenerator[GenerationEvent]:
-        """Of the call; or of the beginning of a call, which is not sent, and then of the text."""
+        """Events of the call; or of the beginning of a call, which is not sent, and then of the text."""
         async with closing(first):
             async for event in first:
                 yield event

@@ -21,7 +21,7 @@ from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold,
 from jan_serve.dialects.tgi.generate.routes import STREAMED
 from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
-from jan_serve.dialects.tgi.reply_head import ReplyHead, requested_model
+from jan_serve.dialects.tgi.reply_head import ReplyFacts, requested_model
 from jan_serve.dialects.tgi.serving import Serving
 from jan_serve.http.sse import DONE
 
@@ -55,7 +55,7 @@ def completion_parameters(body: CompletionRequest) -> Parameters:
 class CompletionAnswer:
     """All continuations, in the order of their ends."""
 
-    def __init__(self, head: ReplyHead, endings: Sequence[Ending]) -> None:
+    def __init__(self, head: ReplyFacts, endings: Sequence[Ending]) -> None:
         self._head = head
         self._endings = endings
         self._sequences = [Generated() for _ in endings]
@@ -64,7 +64,7 @@ class CompletionAnswer:
 
     @property
     def generated_tokens(self) -> list[int]:
-        """Of each prompt, the end-of-generation token too."""
+        """Tokens of each prompt, the end-of-generation token too."""
         return [len(sequence.tokens) for sequence in self._sequences]
 
     def add(self, event: GenerationEvent) -> None:
@@ -92,7 +92,7 @@ class CompletionAnswer:
 class CompletionChunks:
     """The stream: one event a token, the prompts mixed. The last event of a prompt has its finish reason and counts."""
 
-    def __init__(self, head: ReplyHead, endings: Sequence[Ending]) -> None:
+    def __init__(self, head: ReplyFacts, endings: Sequence[Ending]) -> None:
         self._head = head
         self._prompts = [(TokenHold(ending), TokenTexts()) for ending in endings]
         self._prompt_tokens = [0] * len(endings)
@@ -149,13 +149,13 @@ async def serve_completions(request: Request, serving: Serving, body: Completion
 
         async def begin() -> tuple[Sequence[Job], Events, Chunks]:
             jobs = [await lease.job(native) for native in natives]
-            chunks = CompletionChunks(ReplyHead(jobs[0].model), [job.ending for job in jobs])
+            chunks = CompletionChunks(ReplyFacts(jobs[0].model), [job.ending for job in jobs])
             return jobs, lease.stream(lease.events(jobs)), chunks.chunks
 
         if body.stream:
             return await serving.streamed(request, begin, in_band_error, done=DONE)
         jobs = [await lease.job(native) for native in natives]
-        answer = CompletionAnswer(ReplyHead(jobs[0].model), [job.ending for job in jobs])
+        answer = CompletionAnswer(ReplyFacts(jobs[0].model), [job.ending for job in jobs])
         timings: list[Timings] = []
         response = await answer_whole(request, lease.events(jobs, timings), answer)
         headers = answer_headers(jobs, timings, answer.generated_tokens)

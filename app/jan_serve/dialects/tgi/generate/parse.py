@@ -208,7 +208,7 @@ def prompt_with_images(facts: ModelFacts, inputs: str, *, add_special: bool) -> 
 
 
 def markdown(part: ImagePart) -> str:
-    """Of an image, as the prompt had it."""
+    """The Markdown of an image, as the prompt had it."""
     return f"![]({part.url})"
 
 

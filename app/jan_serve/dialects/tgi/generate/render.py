@@ -169,7 +169,7 @@ class WholeAnswer:
 
     @property
     def generated_tokens(self) -> int:
-        """Of the best answer, the end-of-generation token too."""
+        """Tokens of the best answer, the end-of-generation token too."""
         return len(self._ranked()[0].tokens)
 
     def _ranked(self) -> list[Generated]:

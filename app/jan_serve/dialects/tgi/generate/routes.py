@@ -73,7 +73,7 @@ _NO_TOKEN: Final = 0
 
 
 async def prompt_tokens(model: LeasedModel, inputs: str, *, add_special: bool = True) -> list[SimpleToken]:
-    """As `spans`; each cell of an image covers its Markdown and has no text. Images are not decoded.
+    """See `spans`; each cell of an image covers its Markdown and has no text. Images are not decoded.
 
     Raises as LeasedModel.count.
     """

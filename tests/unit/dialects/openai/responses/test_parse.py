@@ -59,7 +59,7 @@ def test_sampling_and_limits() -> None:
     request = generation(
         model="m", temperature=0, top_p=0.5, max_output_tokens=7, keep_alive="5m", seed=3, stop="x"
     )
-    assert (request.model, request.keep_alive_s) == ("m", 300.0)
+    assert (request.model, request.ttl_s) == ("m", 300.0)
     assert (request.sampling.temperature, request.sampling.top_p, request.sampling.seed) == (0, 0.5, 3)
     assert (request.stopping.max_tokens, request.stopping.stop) == (7, ("x",))
     assert {"temperature", "top_p", "max_tokens", "seed", "stop"} <= (request.given or frozenset())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jan_serve.engine.cache.sequence_memory import SequenceMemory
+from jan_serve.engine.cache.cell_allocator import CellAllocator
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, StateCache
 from jan_serve.engine.cache.state_files import StateFiles, file_bytes
 from jan_serve.engine.tokens import Tokens
@@ -29,7 +29,7 @@ class Bench:
         self.context = FakeContext()
         context: Any = self.context
         self.states = StateCache(1 << 20, files)
-        self.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=self.states)
+        self.memory = CellAllocator(context, n_ctx=4096, n_sequences=4, states=self.states)
 
     def finished(self, tokens: Tokens) -> None:
         """A sequence that ran to its end."""
@@ -120,7 +120,7 @@ def test_without_room_in_ram_finished_sequences_stay(budget: int) -> None:
     """Where they are is better than nowhere, and than a write to disk for each request."""
     bench = Bench()
     context: Any = bench.context
-    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=4, states=StateCache(budget))
+    bench.memory = CellAllocator(context, n_ctx=4096, n_sequences=4, states=StateCache(budget))
     bench.finished(ids(1, 500))
     running = sequence_of(ids(2, 200))
     bench.memory.occupy(running, None, ())
@@ -148,7 +148,7 @@ def test_what_comes_back_shares_the_prefix_that_is_there(*, is_cuttable: bool) -
 def test_with_one_id_the_prefix_itself_makes_way() -> None:
     bench = Bench()
     context: Any = bench.context
-    bench.memory = SequenceMemory(context, n_ctx=4096, n_sequences=1, states=bench.states)
+    bench.memory = CellAllocator(context, n_ctx=4096, n_sequences=1, states=bench.states)
     bench.finished(ids(1, N))
     again = sequence_of(ids(1, N + 1))
     prefix = bench.memory.cache.match(again.prefix())

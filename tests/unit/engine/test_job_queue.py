@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.job_turns import LONG_TURN, MIN_TOKENS, STREAM_SHARE, ClientTurns, EmbedPacing, JobTurns
+from jan_serve.engine.job_queue import LONG_TURN, MIN_TOKENS, STREAM_SHARE, ClientQueue, EmbedPacing, JobQueue
 from jan_serve.ipc.messages import EmbedRequest
 from tests.support.clock import TurnedClock
 
@@ -17,7 +17,7 @@ def job_of(request_id: int, client: str, inputs: int) -> EmbedJob:
     return EmbedJob(EmbedRequest(id=request_id, inputs=(), client=client), [[1]] * inputs)
 
 
-def order(turns: JobTurns, *, batches_of_input: int = 1, steps: int = 1000) -> list[int]:
+def order(turns: JobQueue, *, batches_of_input: int = 1, steps: int = 1000) -> list[int]:
     """The request of each batch, until all are done."""
     found: list[int] = []
     while (job := turns.current) is not None and len(found) < steps:
@@ -34,8 +34,8 @@ def order(turns: JobTurns, *, batches_of_input: int = 1, steps: int = 1000) -> l
     return found
 
 
-def turns_of(*jobs: EmbedJob) -> JobTurns:
-    turns = JobTurns()
+def turns_of(*jobs: EmbedJob) -> JobQueue:
+    turns = JobQueue()
     for job in jobs:
         turns.add(job)
     return turns
@@ -79,8 +79,8 @@ def test_a_dropped_job_is_not_computed() -> None:
     assert turns.current is None
 
 
-def turns_of_clients(*items: tuple[str, int]) -> ClientTurns[int]:
-    turns = ClientTurns[int]()
+def turns_of_clients(*items: tuple[str, int]) -> ClientQueue[int]:
+    turns = ClientQueue[int]()
     for client, item in items:
         turns.put(client, item)
     return turns

@@ -17,7 +17,7 @@ from jan_serve.engine.scoring.option_job import OptionJob
 T = TypeVar("T")
 
 
-class ClientTurns(Generic[T]):
+class ClientQueue(Generic[T]):
     """Items of one client are taken in order; each client that has any waits for one item of each other client."""
 
     def __init__(self) -> None:
@@ -28,7 +28,6 @@ class ClientTurns(Generic[T]):
 
     @property
     def clients(self) -> Set[str]:
-        """Clients that have items."""
         return self._queues.keys()
 
     def drop(self, is_meant: Callable[[T], bool]) -> None:
@@ -56,11 +55,11 @@ LONG_TURN: Final = 8
 """Batches of a turn while only requests of the same client wait. A change may cost what is read of the next input."""
 
 
-class JobTurns:
+class JobQueue:
     """Clients take turns after an input or a group of them, requests of one client after some batches."""
 
     def __init__(self) -> None:
-        self._waiting = ClientTurns[Job]()
+        self._waiting = ClientQueue[Job]()
         self._job: Job | None = None
         self._batches = 0
         self._finished = 0

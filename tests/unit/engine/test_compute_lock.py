@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.engine import compute_turns as module
-from jan_serve.engine.compute_turns import ComputeTurns
+from jan_serve.engine import compute_lock as module
+from jan_serve.engine.compute_lock import ComputeLock
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nobody waits there")
 
@@ -73,7 +73,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
 
 
 def waiting(
-    turns: ComputeTurns, refusals: threading.Semaphore, then: Callable[[], object]
+    turns: ComputeLock, refusals: threading.Semaphore, then: Callable[[], object]
 ) -> threading.Thread:
     """A thread that waits for its turn, has it, and ends."""
 
@@ -96,7 +96,7 @@ def ended(thread: threading.Thread) -> None:
 def test_two_teams_that_are_too_large_for_the_cores_wait_for_each_other(
     first: int, second: int, refusals: threading.Semaphore, tmp_path: Path
 ) -> None:
-    one, two, log = ComputeTurns(first, tmp_path), ComputeTurns(second, tmp_path), list[str]()
+    one, two, log = ComputeLock(first, tmp_path), ComputeLock(second, tmp_path), list[str]()
     with one:
         thread = waiting(two, refusals, lambda: log.append("second"))
         log.append("first")
@@ -106,7 +106,7 @@ def test_two_teams_that_are_too_large_for_the_cores_wait_for_each_other(
 
 
 def test_small_teams_compute_at_once(tmp_path: Path) -> None:
-    one, two = ComputeTurns(SMALL, tmp_path), ComputeTurns(SMALL, tmp_path)
+    one, two = ComputeLock(SMALL, tmp_path), ComputeLock(SMALL, tmp_path)
     with one, two:
         assert is_locked(tmp_path / "cores.lock")
     assert not one.is_contended and not two.is_contended
@@ -115,7 +115,7 @@ def test_small_teams_compute_at_once(tmp_path: Path) -> None:
 def test_a_team_that_waits_goes_before_one_that_asks_again(
     refusals: threading.Semaphore, tmp_path: Path
 ) -> None:
-    one, two, log = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path), list[str]()
+    one, two, log = ComputeLock(LARGE, tmp_path), ComputeLock(LARGE, tmp_path), list[str]()
     with one:
         thread = waiting(two, refusals, lambda: log.append("two"))
     with one:
@@ -141,7 +141,7 @@ def test_a_long_turn_at_whose_end_others_wait_is_followed_by_a_rest(
     refusals: threading.Semaphore,
     tmp_path: Path,
 ) -> None:
-    one, two = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path)
+    one, two = ComputeLock(LARGE, tmp_path), ComputeLock(LARGE, tmp_path)
     begun, may_end = threading.Event(), threading.Event()
 
     def compute() -> None:
@@ -170,7 +170,7 @@ def test_a_long_turn_at_whose_end_others_wait_is_followed_by_a_rest(
 def test_a_team_that_waited_itself_does_not_rest(
     clock: Clock, refusals: threading.Semaphore, tmp_path: Path
 ) -> None:
-    one, two = ComputeTurns(LARGE, tmp_path), ComputeTurns(LARGE, tmp_path)
+    one, two = ComputeLock(LARGE, tmp_path), ComputeLock(LARGE, tmp_path)
 
     def compute() -> None:
         clock.now += 0.5
@@ -187,7 +187,7 @@ def test_a_team_that_waited_itself_does_not_rest(
 def test_a_team_that_lets_others_go_first_waits_for_those_who_come_after_a_long_turn(
     seconds: float, rest: float, clock: Clock, tmp_path: Path
 ) -> None:
-    turns = ComputeTurns(LARGE, tmp_path, others_first=True)
+    turns = ComputeLock(LARGE, tmp_path, others_first=True)
     for _ in range(2):
         with turns:
             clock.now += seconds
@@ -195,7 +195,7 @@ def test_a_team_that_lets_others_go_first_waits_for_those_who_come_after_a_long_
 
 
 def test_a_turn_ends_with_an_error(tmp_path: Path) -> None:
-    turns = ComputeTurns(LARGE, tmp_path)
+    turns = ComputeLock(LARGE, tmp_path)
     with pytest.raises(ValueError, match="no"), turns:
         raise ValueError("no")
     assert not is_locked(tmp_path / "cores.lock")
@@ -203,7 +203,7 @@ def test_a_turn_ends_with_an_error(tmp_path: Path) -> None:
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    ComputeTurns(LARGE, folder)
+    ComputeLock(LARGE, folder)
     assert {oct(path.stat().st_mode & 0o777) for path in folder.iterdir()} == {"0o600"}
 
 
@@ -213,7 +213,7 @@ def test_a_file_system_without_locks_ends_the_turns(
 ) -> None:
     import fcntl
 
-    one, flock, calls = ComputeTurns(LARGE, tmp_path), fcntl.flock, list[int]()
+    one, flock, calls = ComputeLock(LARGE, tmp_path), fcntl.flock, list[int]()
 
     def refusing(file: int, mode: int) -> None:
         calls.append(mode)
@@ -232,7 +232,7 @@ def test_a_file_system_without_locks_ends_the_turns(
 
 def test_without_files_nobody_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    teams = [ComputeTurns(LARGE, None), ComputeTurns(LARGE, None), ComputeTurns(LARGE, tmp_path / "file")]
+    teams = [ComputeLock(LARGE, None), ComputeLock(LARGE, None), ComputeLock(LARGE, tmp_path / "file")]
     with teams[0], teams[1], teams[2]:
         assert not any(team.is_contended for team in teams)
     assert "do not take turns" in caplog.text

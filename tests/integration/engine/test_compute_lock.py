@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.engine import compute_turns as module
-from jan_serve.engine.compute_turns import ComputeTurns
+from jan_serve.engine import compute_lock as module
+from jan_serve.engine.compute_lock import ComputeLock
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nobody waits there")
 LARGE, SMALL = 3, 2  # threads, of four cores
@@ -54,13 +54,13 @@ def is_locked(path: Path) -> bool:
 
 def test_a_turn_ends_with_its_process(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from jan_serve.engine.compute_turns import ComputeTurns\n"
-        "with ComputeTurns(1000, Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from jan_serve.engine.compute_lock import ComputeLock\n"
+        "with ComputeLock(1000, Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
         assert is_locked(tmp_path / "cores.lock")
         process.kill()
-    with ComputeTurns(LARGE, tmp_path):
+    with ComputeLock(LARGE, tmp_path):
         pass

@@ -25,7 +25,7 @@ SLOW_COPY_IDLE_CELLS = 1024
 """The same where a copy is more expensive: from a device, or of transposed values (without flash attention)."""
 
 
-class SequenceMemory:
+class CellAllocator:
     """Allocates and frees sequence ids and cells. Evicts finished sequences only, never running ones."""
 
     def __init__(

@@ -32,7 +32,7 @@ class _Files(NamedTuple):
     cores: int
 
 
-class ComputeTurns:
+class ComputeLock:
     """The turns of one team, as a context manager. One thread at a time enters it; it blocks until it is its turn.
 
     Every team passes the gate first, one at a time: who waits there gets the cores before others can take them again.
