@@ -19,7 +19,7 @@ TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2);
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page tests/integration/rpc/test_silent_peer.py
 # Calls drawn from the API's documents, and sizes of the kernels' operations, of which test-long draws more.
-DRAWN_TESTS := tests/integration/kernels tests/contract/test_openapi_fuzz.py tests/integration/http/test_schemathesis.py tests/integration/management/test_ollama_drawn_calls.py
+DRAWN_TESTS := $(addprefix tests/,integration/kernels contract/test_openapi_fuzz.py contract/lmdeploy/test_control_fuzz.py integration/http/test_document.py integration/http/test_schemathesis.py integration/management/test_drawn_calls.py integration/management/test_ollama_drawn_calls.py)
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
