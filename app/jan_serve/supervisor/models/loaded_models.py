@@ -18,6 +18,7 @@ from jan_serve.errors import JanServeError, ModelFailed
 from jan_serve.placement.report import advice, lines
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.crash_backoff import Pause, Refuse
 from jan_serve.supervisor.models.eviction import (
     CannotFit,
     Decision,
@@ -31,7 +32,7 @@ from jan_serve.supervisor.models.eviction import (
     plan_load,
 )
 from jan_serve.supervisor.models.lease_queue import LeaseQueue
-from jan_serve.supervisor.models.model_history import ModelHistory, Pause, Refuse
+from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
 from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation, Retention
 from jan_serve.supervisor.workers.spare_worker import SpareWorker

@@ -1,4 +1,4 @@
-"""Records crashes, counters and times of a model across its loads, and decides when it may restart after a crash.
+"""Records crashes, counters and times of a model across its loads.
 
 Times are seconds of the caller's monotonic clock.
 """
@@ -9,67 +9,12 @@ import re
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import InvalidModel, ModelFailed
-from jan_serve.supervisor.limits import RestartLimits
+from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
-
-
-class Start(msgspec.Struct, frozen=True):
-    """The model may start now."""
-
-
-class Pause(msgspec.Struct, frozen=True):
-    """Back-off: it may start in `delay_s` seconds."""
-
-    delay_s: float
-
-
-class Refuse(msgspec.Struct, frozen=True):
-    """It crashed too often: reject its requests for `delay_s` seconds."""
-
-    delay_s: float
-
-
-Verdict = Start | Pause | Refuse
-
-
-class CrashLog:
-    """The crashes of one model file."""
-
-    def __init__(self, limits: RestartLimits) -> None:
-        self._limits = limits
-        self._recent: list[float] = []
-        self._consecutive = 0
-        self._failed_until: float | None = None
-
-    def record(self, now: float) -> None:
-        limits = self._limits
-        self._recent = [time for time in self._recent if now - time < limits.window_s]
-        self._consecutive = self._consecutive + 1 if self._recent else 1
-        self._recent.append(now)
-        if len(self._recent) >= limits.max_crashes:
-            self._failed_until = now + limits.cooldown_s
-
-    def verdict(self, now: float) -> Verdict:
-        """Whether the model may start. The end of a cool-down resets the count."""
-        if self._failed_until is not None:
-            if now < self._failed_until:
-                return Refuse(self._failed_until - now)
-            self._failed_until = None
-            self._recent.clear()
-            self._consecutive = 0
-        if self._consecutive == 0:
-            return Start()
-        pauses = self._limits.backoff_s
-        pause = pauses[min(self._consecutive, len(pauses)) - 1]
-        delay = self._recent[-1] + pause - now
-        return Pause(delay) if delay > 0 else Start()
-
 
 _PROJECTOR_TRIES = 2
 _NATIVE_ENDS: Final = frozenset(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE"))

@@ -17,7 +17,8 @@ from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.errors import EngineCrashed, GrammarTooComplex, InvalidModel, JanServeError, ModelFailed
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
-from jan_serve.supervisor.limits import ManagerLimits, RestartLimits, WorkerLimits
+from jan_serve.supervisor.limits import ManagerLimits, WorkerLimits
+from jan_serve.supervisor.models.crash_backoff import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.worker_process import WorkerEnd

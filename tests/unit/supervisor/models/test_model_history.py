@@ -6,14 +6,8 @@ import pytest
 
 from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.supervisor.limits import RestartLimits
-from jan_serve.supervisor.models.model_history import (
-    CrashLog,
-    ModelHistory,
-    Pause,
-    Refuse,
-    Start,
-)
+from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Start
+from jan_serve.supervisor.models.model_history import ModelHistory
 from tests.support.fake_client import fake_facts
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.supervisor.limits import RestartLimits
+from jan_serve.supervisor.models.crash_backoff import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_slot import SlotState, model_status
 from jan_serve.supervisor.models.source_resolver import Retention
