@@ -9,7 +9,7 @@ import sys
 from pathlib import Path, PurePosixPath
 
 from jan_serve.daemon.plan import ServiceSpec
-from jan_serve.daemon.systemd import SERVICE, SYSTEM_CONFIG, SYSTEM_DATA, service_unit, system_config
+from jan_serve.daemon.systemd import INITIAL_CONFIG, SERVICE, SYSTEM_CONFIG, SYSTEM_DATA, service_unit
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         config_home=SYSTEM_CONFIG.parent,
     )
     write(root / "usr/lib/systemd/system" / SERVICE, service_unit(spec))
-    write(root / str(SYSTEM_CONFIG).lstrip("/"), system_config())
+    write(root / str(SYSTEM_CONFIG).lstrip("/"), INITIAL_CONFIG.content)
 
 
 def write(path: Path, text: str) -> None:

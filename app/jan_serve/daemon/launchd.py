@@ -16,6 +16,9 @@ LABEL: Final = "ai.jan.serve"
 SOCKET_KEY: Final = "Listener"
 SYSTEM_CONFIG: Final = PurePosixPath("/Library/Application Support") / NAME / "config.toml"
 SYSTEM_DATA: Final = SYSTEM_CONFIG.parent
+_INITIAL_CONFIG: Final = UnitFile(
+    SYSTEM_CONFIG, f'# Settings of the {NAME} service.\ndata_dir = "{SYSTEM_DATA}"\n', keep=True
+)
 _DAEMONS: Final = PurePosixPath("/Library/LaunchDaemons")
 _STOP_S: Final = 45
 
@@ -53,22 +56,15 @@ def property_list(spec: ServiceSpec) -> str:
     return plistlib.dumps(content, sort_keys=False).decode()
 
 
-def system_config(data_dir: PurePath = SYSTEM_DATA) -> str:
-    """The initial configuration file of a system service."""
-    return f'# Settings of the {NAME} service.\ndata_dir = "{data_dir}"\n'
-
-
 class Launchd:
     name = "launchd"
 
     def install(self, spec: ServiceSpec) -> Plan:
         path = _path(spec)
-        files = [UnitFile(path, property_list(spec))]
-        files += _config(spec)
         return Plan(
             folders=(spec.data_dir / "logs",),
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
-            files=tuple(files),
+            files=(UnitFile(path, property_list(spec)), *spec.unless_chosen(_INITIAL_CONFIG)),
             after=(
                 _launchctl("enable", _target(spec)),
                 # Fails if it is already loaded.
@@ -81,7 +77,7 @@ class Launchd:
         return Plan(
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
             removed=(_path(spec), spec.data_dir / "logs" / "service.err"),
-            withdrawn=_config(spec),
+            withdrawn=spec.unless_chosen(_INITIAL_CONFIG),
         )
 
     def control(self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]) -> tuple[Command, ...]:
@@ -104,13 +100,6 @@ class Launchd:
         pid = re.search(r"(?m)^\tpid = (\d+)$", output)
         detail = state[1] if state else "loaded"
         return ServiceState(True, pid is not None, int(pid[1]) if pid else None, detail)
-
-
-def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
-    """The initial configuration file of a system service that uses the default path."""
-    if spec.scope != "system" or spec.config_file != SYSTEM_CONFIG:
-        return ()
-    return (UnitFile(SYSTEM_CONFIG, system_config(), keep=True),)
 
 
 def _path(spec: ServiceSpec) -> PurePath:

@@ -17,6 +17,15 @@ Scope = Literal["user", "system"]
 Start = Literal["at-login", "on-demand"]
 
 
+class UnitFile(msgspec.Struct, frozen=True):
+    """A file to write. keep: never replaced once it exists, since the user may edit it."""
+
+    path: PurePath
+    content: str
+    encoding: str = "utf-8"
+    keep: bool = False
+
+
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a service's unit files. Settings stay in the configuration file.
 
@@ -45,14 +54,9 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
         config = () if self.config_file is None else ("--config", str(self.config_file))
         return (*self.command, "service", "run", *config)
 
-
-class UnitFile(msgspec.Struct, frozen=True):
-    """A file to write. keep: never replaced once it exists, since the user may edit it."""
-
-    path: PurePath
-    content: str
-    encoding: str = "utf-8"
-    keep: bool = False
+    def unless_chosen(self, config: UnitFile) -> tuple[UnitFile, ...]:
+        """The initial configuration file, if this is a system service that uses its path."""
+        return (config,) if self.scope == "system" and self.config_file == config.path else ()
 
 
 class Command(msgspec.Struct, frozen=True):

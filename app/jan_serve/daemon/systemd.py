@@ -15,6 +15,12 @@ SERVICE: Final = f"{NAME}.service"
 SOCKET: Final = f"{NAME}.socket"
 SYSTEM_CONFIG: Final = PurePosixPath("/etc") / NAME / "config.toml"
 SYSTEM_DATA: Final = PurePosixPath("/var/lib") / NAME
+INITIAL_CONFIG: Final = UnitFile(
+    SYSTEM_CONFIG,
+    f"# Settings of the {NAME} service; `{NAME} config --config {SYSTEM_CONFIG}` shows all of them.\n"
+    f'data_dir = "{SYSTEM_DATA}"\n',
+    keep=True,
+)
 _SYSTEM_UNITS: Final = PurePosixPath("/etc/systemd/system")
 _PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID")
 
@@ -119,14 +125,6 @@ def socket_unit(spec: ServiceSpec) -> str:
     )
 
 
-def system_config() -> str:
-    """The initial configuration file of a system service."""
-    return (
-        f"# Settings of the {NAME} service; `{NAME} config --config {SYSTEM_CONFIG}` shows all of them.\n"
-        f'data_dir = "{SYSTEM_DATA}"\n'
-    )
-
-
 class Systemd:
     name = "systemd"
 
@@ -138,7 +136,7 @@ class Systemd:
             files.append(UnitFile(folder / SOCKET, socket_unit(spec)))
         else:
             removed = (folder / SOCKET,)
-        files += _config(spec)
+        files += spec.unless_chosen(INITIAL_CONFIG)
         started = SOCKET if spec.start == "on-demand" else SERVICE
         return Plan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
@@ -152,7 +150,7 @@ class Systemd:
         return Plan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
             removed=(folder / SERVICE, folder / SOCKET),
-            withdrawn=_config(spec),
+            withdrawn=spec.unless_chosen(INITIAL_CONFIG),
             after=(
                 _systemctl(spec, "daemon-reload"),
                 _systemctl(spec, "reset-failed", SOCKET, SERVICE, may_fail=True),
@@ -201,13 +199,6 @@ def _optional_path(path: PurePath) -> str:
 
 def _is_below(path: PurePath, folder: PurePath) -> bool:
     return path == folder or folder in path.parents
-
-
-def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
-    """The initial configuration file of a system service that uses the default path."""
-    if spec.scope != "system" or spec.config_file != SYSTEM_CONFIG:
-        return ()
-    return (UnitFile(SYSTEM_CONFIG, system_config(), keep=True),)
 
 
 def _folder(spec: ServiceSpec) -> PurePath:

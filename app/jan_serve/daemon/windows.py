@@ -79,11 +79,6 @@ def task_xml(spec: ServiceSpec) -> str:
 """
 
 
-def system_config(data_dir: PurePath) -> str:
-    """The initial configuration file of a system service."""
-    return f"# Settings of the {NAME} service.\ndata_dir = '{data_dir}'\n"
-
-
 class WindowsTask:
     """A ServiceManager for a scheduled task."""
 
@@ -191,7 +186,8 @@ def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:
     """The initial configuration file of a system service that uses the default path."""
     if spec.config_file is None or spec.config_file.parent != spec.data_dir:
         return ()
-    return (UnitFile(spec.config_file, system_config(spec.data_dir), keep=True),)
+    content = f"# Settings of the {NAME} service.\ndata_dir = '{spec.data_dir}'\n"
+    return (UnitFile(spec.config_file, content, keep=True),)
 
 
 def _is_ours(spec: ServiceSpec) -> bool:
