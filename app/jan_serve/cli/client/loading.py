@@ -6,10 +6,30 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
 from jan_serve.cli.output import Output
+
+
+class ProgressBar:
+    """Shows progress on standard error until it is closed, then vanishes. Does nothing if that is no terminal."""
+
+    def __init__(
+        self, output: Output, name: str, text: str, *columns: ProgressColumn, total: float | None = None
+    ) -> None:
+        self._progress = output.progress(TextColumn(text, markup=False), BarColumn(bar_width=None), *columns)
+        if self._progress is not None:
+            self._task = self._progress.add_task(name, total=total)
+            self._progress.start()
+
+    def update(self, completed: float, total: float) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, completed=completed, total=total)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
 
 
 def load_model(client: ServerClient, name: str, output: Output, **fields: object) -> str:
@@ -19,19 +39,22 @@ def load_model(client: ServerClient, name: str, output: Output, **fields: object
     names; the routes of other APIs would use the default model instead.
     """
     # Created at the first progress event: a model that is already loaded sends none.
-    bar: _Bar | None = None
+    bar: ProgressBar | None = None
     full_name = name
     try:
         for event in client.events("/models/load", {"model": name, "stream": True, **fields}):
             full_name = str(event.get("model", name))
             data: dict[str, Any] = event.get("data") or {}
             if data.get("status") == "loading":
-                bar = bar or _Bar(output, full_name)
+                if bar is None:
+                    columns = (TaskProgressColumn(), TimeElapsedColumn())
+                    bar = ProgressBar(output, full_name, "Loading {task.description}", *columns)
                 progress: dict[str, Any] = data.get("progress") or {}
-                bar.update(progress.get("value"))
+                if (fraction := progress.get("value")) is not None:
+                    bar.update(fraction, 1.0)
     finally:
         if bar is not None:
-            bar.stop()
+            bar.close()
     return full_name
 
 
@@ -41,28 +64,6 @@ def ready_model(client: ServerClient, name: str, output: Output) -> str:
         return load_model(client, name, output)
     except OtherProgram:
         return str(client.get(f"/v1/models/{quote(name)}")["id"])
-
-
-class _Bar:
-    def __init__(self, output: Output, name: str) -> None:
-        self._progress: Progress | None = output.progress(
-            TextColumn("Loading {task.description}", markup=False),
-            BarColumn(bar_width=None),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-        )
-        if self._progress is not None:
-            self._task = self._progress.add_task(name, total=None)
-            self._progress.start()
-
-    def update(self, fraction: float | None) -> None:
-        """fraction: 0 to 1; None if unknown."""
-        if self._progress is not None and fraction is not None:
-            self._progress.update(self._task, total=1.0, completed=fraction)
-
-    def stop(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
 
 NOTICE: Final = "This file has no chat template: it is a base model that continues text, not one that chats."

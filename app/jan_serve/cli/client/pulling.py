@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from jan_serve.cli.client.loading import ProgressBar
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import INTERRUPTED, CommandError
 from jan_serve.cli.output import Output, size_text
@@ -20,37 +20,20 @@ from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
 
 
-class DownloadProgress:
-    """Progress bar of a pull. n_total: bytes."""
+class DownloadProgress(ProgressBar):
+    """Progress of a pull. n_total: bytes."""
 
     def __init__(self, output: Output, name: str, n_total: int) -> None:
+        columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        super().__init__(output, name, "{task.description}", *columns, total=n_total)
         self._output = output
         self._name = name
         self._n_total = n_total
-        self._bar = output.progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._task = self._bar.add_task(name, total=n_total) if self._bar is not None else None
         self._tenths = -1
 
-    def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
     def received(self, n_bytes: int) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=n_bytes)
+        if self._output.notes_on_terminal:
+            self.update(n_bytes, self._n_total)
             return
         tenths = n_bytes * 10 // self._n_total if self._n_total else 10
         if tenths != self._tenths:
@@ -83,7 +66,8 @@ def _pull(client: ServerClient, name: str, output: Output) -> None:
         for event in client.events("/models/pull", {"model": name, "stream": True}):
             kind, data = event.get("event"), cast(dict[str, Any], event.get("data") or {})
             if kind == "download_started":
-                progress = shown.enter_context(DownloadProgress(output, name, int(data["total"])))
+                progress = DownloadProgress(output, name, int(data["total"]))
+                shown.callback(progress.close)
             elif kind == "download_progress" and progress is not None:
                 progress.received(sum(int(file["done"]) for file in data.values()))
             elif kind == "download_message":

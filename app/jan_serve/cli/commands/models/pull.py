@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,7 @@ async def _pull(
     parts = f" ({len(plan.model.files)} files)" if len(plan.model.files) > 1 else ""
     output.note(f"{plan.reference.repo}: {first}{parts}{extra}, {size_text(plan.n_bytes)}")
     make_data_folder(settings)
-    with DownloadProgress(output, first, plan.n_bytes) as progress:
+    with contextlib.closing(DownloadProgress(output, first, plan.n_bytes)) as progress:
         return plan, await puller.run(plan, progress)
 
 
