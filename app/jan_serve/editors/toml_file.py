@@ -25,11 +25,7 @@ def set_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> str:
     document = parsed(text)
     table = cast(dict[str, Any], document)
     for key in path[:-1]:
-        if key not in table:
-            table[key] = tomlkit.table(is_super_table=True)
-        if not isinstance(table[key], Mapping):
-            raise ValueError(f"{key} is not a table")
-        table = cast(dict[str, Any], table[key])
+        table = _table(table, key, is_super=True)
     if table.get(path[-1]) == dict(values):
         return text
     new = tomlkit.table()
@@ -54,21 +50,16 @@ _ALIASES: Final = "aliases"
 def set_aliases(text: str, model: str, aliases: Sequence[str]) -> str:
     """Add the aliases to the model's table, and take them from the tables of others. Raises ValueError."""
     document = parsed(text)
-    table = cast(dict[str, Any], document)
-    if _MODELS not in table:
-        table[_MODELS] = tomlkit.table(is_super_table=True)
-    models = _table(table[_MODELS], _MODELS)
+    models = _table(cast(dict[str, Any], document), _MODELS, is_super=True)
     wanted = {alias.casefold() for alias in aliases}
     for name in list(models):
         if name != model:
-            entry = _table(models[name], name)
+            entry = _table(models, name)
             others = _names(entry, name)
             kept = [alias for alias in others if alias.casefold() not in wanted]
             if kept != others:
                 entry[_ALIASES] = kept
-    if model not in models:
-        models[model] = tomlkit.table()
-    entry = _table(models[model], model)
+    entry = _table(models, model)
     present = _names(entry, model)
     known = {alias.casefold() for alias in present}
     missing = [alias for alias in aliases if alias.casefold() not in known]
@@ -77,10 +68,13 @@ def set_aliases(text: str, model: str, aliases: Sequence[str]) -> str:
     return tomlkit.dumps(document)
 
 
-def _table(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
+def _table(parent: dict[str, Any], name: str, *, is_super: bool = False) -> dict[str, Any]:
+    """The table of this name, added if missing. is_super: a new one has no header of its own."""
+    if name not in parent:
+        parent[name] = tomlkit.table(is_super_table=is_super)
+    if not isinstance(parent[name], dict):
         raise ValueError(f"{name} is not a table")
-    return cast(dict[str, Any], value)
+    return cast(dict[str, Any], parent[name])
 
 
 def _names(entry: dict[str, Any], model: str) -> list[str]:
