@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from jan_serve.core.hosts import is_loopback
 
-_ELSEWHERE: Final = "192.0.2.1", 9
+_ELSEWHERE: Final = "http://192.0.2.1:9"
 """An address of documentation: no packet goes there."""
 
 
@@ -24,9 +24,6 @@ def join_line(url: str, *, proxy_key: bool, node_key: bool) -> str:
 
 def own_address() -> str:
     """The address from which this machine reaches others; its name without a network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect(_ELSEWHERE)
-        except OSError:
-            return socket.gethostname()
-        return sock.getsockname()[0]
+    from jan_serve.membership.member import address_towards  # only a proxy on every address needs it
+
+    return address_towards(_ELSEWHERE) or socket.gethostname()
