@@ -10,6 +10,7 @@ from typing import Final
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.output import Output
+from jan_serve.store.files.small_files import TooLarge, read_limited
 
 _SILENCE_S: Final = 3.0
 _MAX_FILE_BYTES: Final = 16 << 20
@@ -35,11 +36,9 @@ def read_input(output: Output) -> str:
 def read_file(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
     """The text of a UTF-8 file. Raises CommandError."""
     try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-        if len(content) > max_bytes:
-            raise CommandError(f"{path} is larger than {max_bytes} bytes.", status=WRONG_USE)
-        return content.decode("utf-8")
+        return read_limited(path, max_bytes).decode("utf-8")
+    except TooLarge as error:
+        raise CommandError(f"{path} {error}.", status=WRONG_USE) from None
     except UnicodeDecodeError as error:
         raise CommandError(f"{path} is not UTF-8 text (byte {error.start}).", status=WRONG_USE) from None
     except (OSError, ValueError) as error:  # ValueError: the name contains a NUL

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from jan_serve.errors import SettingsError
+from jan_serve.store.files.small_files import read_limited
 
 MAX_REPLICAS: Final = 1000
 _MAX_BYTES: Final = 1 << 20
@@ -62,10 +63,8 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_cluster_file(path: Path) -> ClusterFile:
     """Raises SettingsError with the file, the field and the limit."""
     try:
-        content = path.read_bytes()
-        if len(content) > _MAX_BYTES:
-            raise SettingsError(f"{path}: is larger than {_MAX_BYTES} bytes")
-        read = msgspec.convert(tomllib.loads(content.decode()), ClusterFile)
+        content = tomllib.loads(read_limited(path, _MAX_BYTES).decode())
+        read = msgspec.convert(content, ClusterFile)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not only of the parser: int() has a limit of digits

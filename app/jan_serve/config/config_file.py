@@ -13,7 +13,7 @@ import msgspec
 
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
-from jan_serve.store.files.small_files import write_atomically
+from jan_serve.store.files.small_files import TooLarge, read_limited, write_atomically
 from jan_serve.store.files.versioned_files import LaterVersion, Steps, latest, upgrade
 
 VERSION_KEY: Final = "config_version"
@@ -173,16 +173,15 @@ class ConfigFile(msgspec.Struct, frozen=True, dict=True):
 def read_config_file(path: Path, *, required: bool) -> ConfigFile:
     """Read the file; empty if it is missing and not required. Raises SettingsError."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = read_limited(path, MAX_BYTES)
     except FileNotFoundError:
         if required:
             raise SettingsError(f"there is no configuration file {path}") from None
         return ConfigFile(path, "", {})
     except OSError as error:
         raise SettingsError(f"cannot read the configuration file {path}: {error.strerror}") from None
-    if len(raw) > MAX_BYTES:
-        raise SettingsError(f"{path}: a configuration file may have {MAX_BYTES} bytes at most")
+    except TooLarge:
+        raise SettingsError(f"{path}: a configuration file may have {MAX_BYTES} bytes at most") from None
     try:
         text = raw.decode("utf-8")
         content = tomllib.loads(text)

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
-from jan_serve.store.files.small_files import private_folder, write_atomically
+from jan_serve.store.files.small_files import private_folder, read_limited, write_atomically
 from jan_serve.store.files.versioned_files import LaterVersion, Steps, latest, upgrade
 
 logger = logging.getLogger(__name__)
@@ -158,10 +158,7 @@ class FleetFile:
 
 def _read(path: Path) -> list[NodeRecord]:
     """Raises OSError, ValueError, LaterVersion."""
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"is larger than {MAX_BYTES} bytes")
+    content = read_limited(path, MAX_BYTES)
     try:
         values = msgspec.json.decode(content, type=dict[str, Any])
         upgrade(values, "version", FLEET_STEPS)

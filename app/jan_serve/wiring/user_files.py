@@ -20,7 +20,7 @@ import msgspec
 from jan_serve.errors import InvalidGrammar, SettingsError
 from jan_serve.generation.profiles import TemplateOverride
 from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.small_files import file_stamp
+from jan_serve.store.files.small_files import TooLarge, file_stamp, read_limited
 
 MAX_FILE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
@@ -43,17 +43,14 @@ class GrammarFiles(Mapping[str, str]):
             raise KeyError(name)
         path = self._folder / f"{name}.gbnf"
         try:
-            with path.open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
+            return read_limited(path, MAX_FILE_BYTES).decode("utf-8")
         except FileNotFoundError:
             return self._shipped[name]
         except OSError as error:
             raise_if_exhausted(error)
             raise InvalidGrammar(f"the grammar {name} cannot be read: {error.strerror}") from error
-        if len(data) > MAX_FILE_BYTES:
-            raise InvalidGrammar(f"the grammar {name} is longer than {MAX_FILE_BYTES} bytes")
-        try:
-            return data.decode("utf-8")
+        except TooLarge:
+            raise InvalidGrammar(f"the grammar {name} is longer than {MAX_FILE_BYTES} bytes") from None
         except UnicodeDecodeError as error:
             raise InvalidGrammar(f"the grammar {name} is not UTF-8 (byte {error.start})") from error
 
@@ -67,7 +64,6 @@ class GrammarFiles(Mapping[str, str]):
 
 logger = logging.getLogger(__name__)
 
-MAX_SCHEMA_BYTES: Final = 1 << 20
 MAX_FILES: Final = 1_000
 
 
@@ -120,14 +116,11 @@ class SchemaFiles:
 
 def _schema(path: Path) -> dict[str, Any]:
     """Raises OSError, ValueError or RecursionError."""
-    with path.open("rb") as file:
-        data = file.read(MAX_SCHEMA_BYTES + 1)
-    if len(data) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"longer than {MAX_SCHEMA_BYTES} bytes")
+    try:
+        data = read_limited(path, MAX_FILE_BYTES)
+    except TooLarge:
+        raise ValueError(f"longer than {MAX_FILE_BYTES} bytes") from None
     return msgspec.json.decode(data, type=dict[str, Any])
-
-
-MAX_TEMPLATE_BYTES: Final = 1 << 20
 
 
 class TemplateFiles:
@@ -161,11 +154,9 @@ class TemplateFiles:
 def read_template(path: Path) -> TemplateOverride:
     """Blocks on the disk. Raises SettingsError, Unavailable."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TEMPLATE_BYTES + 1)
-        if len(data) > MAX_TEMPLATE_BYTES:
-            raise SettingsError(f"template: {path} is longer than {MAX_TEMPLATE_BYTES} bytes")
-        return TemplateOverride(path.name, data.decode("utf-8"))
+        return TemplateOverride(path.name, read_limited(path, MAX_FILE_BYTES).decode("utf-8"))
+    except TooLarge:
+        raise SettingsError(f"template: {path} is longer than {MAX_FILE_BYTES} bytes") from None
     except OSError as error:
         raise_if_exhausted(error)
         raise SettingsError(f"template: {path} cannot be read: {error.strerror}") from None

@@ -12,7 +12,7 @@ import pytest
 from jan_serve.errors import InvalidGrammar, SettingsError, TemplateError
 from jan_serve.generation.profiles import BUILT_IN, TemplateOverride, template_of
 from jan_serve.wiring.user_files import (
-    MAX_SCHEMA_BYTES,
+    MAX_FILE_BYTES,
     GrammarFiles,
     SchemaFiles,
     TemplateFiles,
@@ -50,7 +50,7 @@ def test_invalid_names_are_not_read(tmp_path: Path, name: str) -> None:
 
 def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:
     grammars = GrammarFiles(SHIPPED, tmp_path)
-    (tmp_path / "long.gbnf").write_bytes(b"x" * (MAX_SCHEMA_BYTES + 1))
+    (tmp_path / "long.gbnf").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     (tmp_path / "bytes.gbnf").write_bytes(b"\xff")
     (tmp_path / "folder.gbnf").mkdir()
     for name in ("long", "bytes", "folder"):
@@ -77,7 +77,7 @@ def test_schemas_are_read_by_identifier_and_by_path_and_again_after_an_edit(tmp_
 def test_a_file_that_cannot_be_used_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
-    (tmp_path / "long.json").write_bytes(b" " * (MAX_SCHEMA_BYTES + 1))
+    (tmp_path / "long.json").write_bytes(b" " * (MAX_FILE_BYTES + 1))
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "link.json").symlink_to(tmp_path / "nowhere")
     (tmp_path / "good.json").write_text("{}", encoding="utf-8")
@@ -118,7 +118,7 @@ def test_a_file_may_be_edited(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_files_that_are_no_templates(tmp_path: Path) -> None:
-    (tmp_path / "long").write_bytes(b"x" * (MAX_SCHEMA_BYTES + 1))
+    (tmp_path / "long").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     (tmp_path / "bytes").write_bytes(b"\xff")
     for name in ("long", "bytes", "absent"):
         with pytest.raises(SettingsError, match=name):

@@ -20,7 +20,7 @@ from jan_serve.core.context_size import MAX_DEFAULT_N_CTX
 from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.editors.toml_file import set_aliases
-from jan_serve.store.files.small_files import write_atomically
+from jan_serve.store.files.small_files import TooLarge, read_limited, write_atomically
 
 
 def read_facts(
@@ -197,16 +197,13 @@ def _merged(change: Change, old: str) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
+        return read_limited(path, _MAX_FILE_BYTES).decode("utf-8")
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
-    if len(content) > _MAX_FILE_BYTES:
-        raise CommandError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, too large for a settings file.")
-    try:
-        return content.decode("utf-8")
+    except TooLarge as error:
+        raise CommandError(f"{path} {error}, too large for a settings file.") from None
     except UnicodeDecodeError as error:
         raise CommandError(
             f"{path} is not UTF-8 text (byte {error.start}).", "The file is unchanged."

@@ -1,4 +1,4 @@
-"""Writes small files atomically and durably, and notices without reading a file that it changed.
+"""Reads small files, writes them atomically and durably, and notices without reading a file that it changed.
 
 After a power loss, a file has the old or the new content. Also files and folders that nobody but this user may read.
 """
@@ -15,6 +15,19 @@ from typing import Final
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+class TooLarge(ValueError):
+    """The text is the end of a sentence about the file."""
+
+
+def read_limited(path: Path, max_bytes: int) -> bytes:
+    """The content of a file, which may be a device without an end. Raises OSError, TooLarge."""
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise TooLarge(f"is larger than {max_bytes} bytes")
+    return content
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from jan_serve.store.files.small_files import TooLarge, read_limited
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import SourceKind
 
@@ -53,11 +54,9 @@ class FoundModel(msgspec.Struct, frozen=True):
 def read_capped(path: Path) -> bytes | None:
     """The content of a file, None if unreadable or larger than MAX_MANIFEST_BYTES."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_MANIFEST_BYTES + 1)
-    except OSError:
+        return read_limited(path, MAX_MANIFEST_BYTES)
+    except (OSError, TooLarge):
         return None
-    return content if len(content) <= MAX_MANIFEST_BYTES else None
 
 
 def walk_files(folder: Path, *, follow: bool = False) -> Iterator[Path]:
