@@ -32,7 +32,7 @@ from jan_serve.dialects.health import health_of
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
-from jan_serve.dialects.shared.default_errors import render_error
+from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests

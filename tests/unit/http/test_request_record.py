@@ -22,7 +22,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.dialects.shared.default_errors import render_error
+from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http import request_record
 from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.http.errors import Envelopes

@@ -14,7 +14,8 @@ from starlette.responses import Response
 from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import Event, all_events, load_events, model_list
 from jan_serve.api.management.pulls import Pulls
-from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES, error_body
+from jan_serve.dialects.shared.default_error_body import error_body
+from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES
 from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected

@@ -1,23 +1,13 @@
-"""The server's default error body: OpenAI's `{"error": {message, type, param, code}}`, with `detail` on 401 and 422."""
+"""Models that document the server's default error body.
+
+OpenAI's `{"error": {message, type, param, code}}`, with `detail` on 401 and 422.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from pydantic import BaseModel
-
-from jan_serve.dialects.shared.default_error_body import error_body, render_error
-
-__all__ = [
-    "ERROR_BODY",
-    "ERROR_RESPONSES",
-    "ErrorBody",
-    "ErrorDetail",
-    "FieldErrorBody",
-    "ValidationErrorBody",
-    "error_body",
-    "render_error",
-]
 
 
 class FieldErrorBody(BaseModel):

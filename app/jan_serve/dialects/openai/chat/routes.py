@@ -40,7 +40,7 @@ from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import ReplyFacts, chat_logprobs, timings_of, usage_of
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import FoldedChoice
-from jan_serve.dialects.shared.default_errors import error_body
+from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import SSE_RESPONSE
 

@@ -44,7 +44,7 @@ from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, ReplyFacts, usage_of
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.default_errors import error_body
+from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import generate_batch
