@@ -27,6 +27,16 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.literals import is_word
 from jan_serve.core.messages import ContentPart, FunctionCall, Message, TextPart, Tool, ToolCall
 
+_JSON_TYPES: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "boolean",
+    str: "string",
+    int: "number",
+    float: "number",
+    dict: "object",
+    list: "array",
+}
+
 
 def write_calls(layout: CallLayout, calls: Sequence[ToolCall]) -> str:
     """Write the calls of one turn, in order."""
@@ -69,22 +79,6 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _json_type(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case dict():
-            return "object"
-        case _:
-            return "array"
-
-
 def _raw_or_json(value: object) -> str:
     return value if isinstance(value, str) else _json(value)
 
@@ -97,7 +91,7 @@ def _tagged(syntax: TaggedArguments, values: Mapping[str, Any]) -> str:
                 Slot.KEY: name,
                 Slot.VALUE: _raw_or_json(value),
                 Slot.IS_STRING: _json(isinstance(value, str)),
-                Slot.JSON_TYPE: _json_type(value),
+                Slot.JSON_TYPE: _JSON_TYPES[type(value)],
             },
         )
         for name, value in values.items()
