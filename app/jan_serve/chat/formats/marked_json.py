@@ -13,6 +13,17 @@ from jan_serve.chat.formats.hermes import HERMES, OPEN
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
 
+
+def _list(before: str, after: str = "") -> CallLayout:
+    return CallLayout(
+        opening=before + "[",
+        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
+        separator=", ",
+        closing="]" + after,
+        triggers=(before,),
+    )
+
+
 _NEMOTRON_OPEN = "<TOOLCALL>"
 _NEMOTRON_CLOSE = "</TOOLCALL>"
 
@@ -20,13 +31,7 @@ NEMOTRON = ChatFormat(
     name="nemotron",
     signature=Signature(all_of=(_NEMOTRON_OPEN,)),
     parse=marker_parser(JsonCalls(closers=(_NEMOTRON_CLOSE,)), _NEMOTRON_OPEN),
-    calls=CallLayout(
-        opening=_NEMOTRON_OPEN + "[",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
-        separator=", ",
-        closing="]" + _NEMOTRON_CLOSE,
-        triggers=(_NEMOTRON_OPEN,),
-    ),
+    calls=_list(_NEMOTRON_OPEN, _NEMOTRON_CLOSE),
 )
 
 
@@ -58,13 +63,7 @@ APRIEL = ChatFormat(
     name="apriel",
     signature=Signature(all_of=(_APRIEL_OPEN, "[BEGIN FINAL RESPONSE]")),
     parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, ignored=("[END FINAL RESPONSE]",)),
-    calls=CallLayout(
-        opening=_APRIEL_OPEN + "[",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
-        separator=", ",
-        closing="]" + _APRIEL_CLOSE,
-        triggers=(_APRIEL_OPEN,),
-    ),
+    calls=_list(_APRIEL_OPEN, _APRIEL_CLOSE),
     thought=Thought(
         opens=("Here are my reasoning steps:\n", "<thinking>"),
         closes=("[BEGIN FINAL RESPONSE]", "</thinking>"),
@@ -131,13 +130,7 @@ GRANITE3 = ChatFormat(
     name="granite3",
     signature=Signature(all_of=("<|start_of_role|>",)),
     parse=marker_parser(JsonCalls(), _GRANITE_OPEN, around_text=("<response>", "</response>")),
-    calls=CallLayout(
-        opening=_GRANITE_OPEN + "[",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
-        separator=", ",
-        closing="]",
-        triggers=(_GRANITE_OPEN,),
-    ),
+    calls=_list(_GRANITE_OPEN),
     thought=Thought(ends=(_GRANITE_OPEN,)),
     special_tokens=(_GRANITE_OPEN,),
 )
@@ -160,12 +153,6 @@ PHI4 = ChatFormat(
     signature=Signature(all_of=("<|tool|>", "<|/tool|>")),
     # Without the marker, the model falls back to this word.
     parse=marker_parser(JsonCalls(closers=(_PHI_CLOSE,)), _PHI_OPEN, "functools["),
-    calls=CallLayout(
-        opening=_PHI_OPEN + "[",
-        call=('{"name": "', Slot.NAME, '", "arguments": ', Slot.ARGUMENTS, "}"),
-        separator=", ",
-        closing="]" + _PHI_CLOSE,
-        triggers=(_PHI_OPEN,),
-    ),
+    calls=_list(_PHI_OPEN, _PHI_CLOSE),
     special_tokens=(_PHI_OPEN, _PHI_CLOSE),
 )
