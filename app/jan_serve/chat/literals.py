@@ -159,8 +159,8 @@ def _read_key(stream: TextStream, syntax: LiteralSyntax) -> Steps[str | None]:
     quoted = yield from copy_quoted(stream, pieces.append, syntax)
     if quoted is not None:
         return "".join(pieces) if quoted else None
-    yield from stream.read_matching(_WORD, pieces.append)
-    return f'"{json_escaped("".join(pieces))}"' if pieces and not stream.at_end else None
+    word = yield from stream.take_matching(_WORD)
+    return f'"{json_escaped(word)}"' if word and not stream.at_end else None
 
 
 def _copy_array(stream: TextStream, sink: Sink, syntax: LiteralSyntax, depth: int) -> Steps[bool]:
@@ -183,9 +183,7 @@ def _copy_array(stream: TextStream, sink: Sink, syntax: LiteralSyntax, depth: in
 
 
 def _copy_word(stream: TextStream, sink: Sink) -> Steps[bool]:
-    pieces: list[str] = []
-    yield from stream.read_matching(_WORD, pieces.append)
-    word = "".join(pieces)
+    word = yield from stream.take_matching(_WORD)
     if not word or stream.at_end:
         return False  # at the end, the word may be cut off
     if _NUMBER.fullmatch(word):

@@ -19,6 +19,8 @@ Steps = Generator[None, None, T]
 Sink = Callable[[str], None]
 """Consumes text as it arrives."""
 
+NAME: Final = re.compile(r"[\w.\-:/]*")
+"""Names of tools and ids of calls, where no other mark ends them."""
 _SPACE: Final = re.compile(r"\s*")
 
 
@@ -116,6 +118,12 @@ class TextStream:
                 self._starved = True
                 return
             yield
+
+    def take_matching(self, pattern: re.Pattern[str]) -> Steps[str]:
+        """Read and return the longest match, as `read_matching` does."""
+        pieces: list[str] = []
+        yield from self.read_matching(pattern, pieces.append)
+        return "".join(pieces)
 
     def skip_space(self) -> Steps[None]:
         yield from self.read_matching(_SPACE, discard)

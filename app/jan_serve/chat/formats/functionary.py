@@ -5,15 +5,12 @@ Source: the models' chat templates. In v3.2 the prompt ends with the first `>>>`
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from jan_serve.chat.call_layout import CallLayout, Slot
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature
 from jan_serve.chat.json_stream import copy_json
 from jan_serve.chat.parsers.json_calls import BareNameCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
-from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.text_stream import NAME, Steps
 from jan_serve.text.markers import marker_set
 
 _OPEN = "<function="
@@ -30,7 +27,6 @@ FUNCTIONARY_V3_1 = ChatFormat(
 )
 
 RECIPIENT = ">>>"
-_NAME: Final = re.compile(r"[\w.\-:/]*")
 
 
 def _read_v3_2(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
@@ -49,9 +45,7 @@ def _read_v3_2(chat_format: ChatFormat, context: ParseContext) -> Steps[None]:
 def _read_message(context: ParseContext) -> Steps[None]:
     """Read a message after its `>>>`: a text message's header only, or a whole call."""
     stream = context.stream
-    pieces: list[str] = []
-    yield from stream.read_matching(_NAME, pieces.append)
-    name = "".join(pieces)
+    name = yield from stream.take_matching(NAME)
     if (name != "all" and name not in context.tools) or not (yield from stream.accept("\n")):
         context.release("" if "all".startswith(name) else name)
     elif name == "all" and name not in context.tools:

@@ -6,30 +6,23 @@ several. The model sometimes writes a closing marker alone, which is ignored.
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from jan_serve.chat.call_layout import CallLayout, GemmaArguments, Slot
 from jan_serve.chat.chat_format import ChatFormat, ParseContext, Signature, Thought
 from jan_serve.chat.literals import GEMMA, copy_literal
 from jan_serve.chat.parsers.marker_parser import marker_parser
-from jan_serve.chat.text_stream import Steps
+from jan_serve.chat.text_stream import NAME, Steps
 
 OPEN = "<|tool_call>"
 CLOSE = "<tool_call|>"
 THOUGHT_OPEN = "<|channel>thought\n"
 THOUGHT_CLOSE = "<channel|>"
 
-_NAME: Final = re.compile(r"[\w.\-:/]*")
-
 
 def _read_call(context: ParseContext, marker: str) -> Steps[None]:
     stream = context.stream
     yield from stream.skip_space()
     called = yield from stream.accept("call:")
-    pieces: list[str] = []
-    yield from stream.read_matching(_NAME, pieces.append)
-    name = "".join(pieces)
+    name = yield from stream.take_matching(NAME)
     if not called or not name or (yield from stream.peek(1)) != "{":
         context.release()
         return

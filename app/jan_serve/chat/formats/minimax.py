@@ -76,8 +76,7 @@ def _copy_value(stream: TextStream, sink: Sink, prefix: str, end: str, element: 
         if closed is not None:
             sink('"')
         return closed is not None
-    pieces: list[str] = []
-    yield from stream.read_matching(_SPACE, pieces.append)
+    pieces = [(yield from stream.take_matching(_SPACE))]
     if (yield from stream.accept(f"{prefix}<{ITEM}>")):
         return (yield from _copy_items(stream, sink, prefix, end, element))
     if (yield from stream.accept(end)):
@@ -174,9 +173,7 @@ def _read_m3(context: ParseContext, marker: str) -> Steps[None]:
     any_call = False
     yield from stream.skip_space()
     while (yield from stream.accept(_INVOKE)):
-        pieces: list[str] = []
-        yield from stream.read_matching(_NAME, pieces.append)
-        name = "".join(pieces)
+        name = yield from stream.take_matching(_NAME)
         if not name or not (yield from stream.accept('">')):
             context.release()
             return

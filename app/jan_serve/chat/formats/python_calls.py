@@ -19,9 +19,8 @@ from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.literals import copy_literal
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.parsers.marker_parser import marker_parser
-from jan_serve.chat.text_stream import Steps, TextStream
+from jan_serve.chat.text_stream import NAME, Steps, TextStream
 
-_NAME: Final = re.compile(r"[\w.\-:/]*")
 _KEY: Final = re.compile(r"[^\s=,:()\[\]{}'\"<]*")
 
 
@@ -68,9 +67,7 @@ def _read_calls(context: ParseContext, syntax: PythonCalls, marker: str) -> Step
 def _read_call(context: ParseContext, syntax: PythonCalls) -> Steps[str | None]:
     """Read `name(…)`. If it is not a call, nothing is announced, and what may begin its name is returned."""
     stream, out = context.stream, context.out
-    pieces: list[str] = []
-    yield from stream.read_matching(_NAME, pieces.append)
-    begun_name = "".join(pieces)
+    begun_name = yield from stream.take_matching(NAME)
     name = begun_name.removesuffix(syntax.suffix)
     if not name or (syntax.known_only and name not in context.tools) or not (yield from stream.accept("(")):
         return begun_name
@@ -91,9 +88,7 @@ def _read_arguments(stream: TextStream, members: ObjectWriter) -> Steps[str | No
         yield from stream.skip_space()
         if (yield from stream.accept(")")):
             return None
-        pieces: list[str] = []
-        yield from stream.read_matching(_KEY, pieces.append)
-        key = "".join(pieces)
+        key = yield from stream.take_matching(_KEY)
         yield from stream.skip_space()
         if not key or not (yield from stream.accept("=")):
             return key

@@ -12,7 +12,7 @@ import msgspec
 
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import copy_json, json_string_value, read_json, read_json_string
-from jan_serve.chat.text_stream import Steps, discard
+from jan_serve.chat.text_stream import NAME, Steps, discard
 from jan_serve.text.markers import marker_set
 
 # Between calls and after the last one. Models sometimes close a bracket too many.
@@ -191,9 +191,6 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-_NAME: Final = re.compile(r"[\w.\-:/]*")
-
-
 class BareNameCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The literals around name and arguments; all are optional, except id_before.
 
@@ -231,16 +228,14 @@ def _read_head(context: ParseContext, syntax: BareNameCalls) -> Steps[str | None
     stream = context.stream
     yield from stream.accept(*syntax.before)
     if syntax.id_before is not None:
-        yield from stream.read_matching(_NAME, discard)
+        yield from stream.read_matching(NAME, discard)
         yield from stream.accept(syntax.id_before)
-    pieces: list[str] = []
-    yield from stream.read_matching(_NAME, pieces.append)
-    match = syntax.name.fullmatch("".join(pieces))
+    match = syntax.name.fullmatch((yield from stream.take_matching(NAME)))
     if match is None or (syntax.known_only and match.group(1) not in context.tools):
         return None
     yield from stream.skip_space()
     if syntax.call_id is not None and (yield from stream.accept(syntax.call_id)):
-        yield from stream.read_matching(_NAME, discard)
+        yield from stream.read_matching(NAME, discard)
     yield from stream.accept(*syntax.arguments)
     yield from stream.skip_space()
     if syntax.fence is not None and (yield from stream.accept(syntax.fence[0])):

@@ -74,11 +74,9 @@ def _read_calls(context: ParseContext, syntax: TaggedCalls, marker: str) -> Step
 def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
     """Read a call after its opening tag. False if it is not a call; nothing is announced then."""
     stream, out = context.stream, context.out
-    pieces: list[str] = []
-    yield from stream.read_matching(_NAME, pieces.append)
-    name = "".join(pieces)
+    name = yield from stream.take_matching(_NAME)
     if syntax.name_end:
-        yield from stream.read_matching(_ATTRIBUTES, pieces.append)
+        yield from stream.read_matching(_ATTRIBUTES, discard)
         if not (yield from stream.accept(syntax.name_end)):
             return False
     yield from stream.skip_space()
@@ -124,17 +122,17 @@ def _read_argument(
     name = "".join(key)
     value = members.begin(f'"{json_escaped(name)}"')
     value(": ")
-    attributes: list[str] = []
+    attributes = ""
     if syntax.value_open:
-        yield from stream.read_matching(_ATTRIBUTES, attributes.append)
+        attributes = yield from stream.take_matching(_ATTRIBUTES)
         if not (yield from stream.accept(syntax.value_open)):
             # The tags are broken: the rest passes unchanged, or is dropped with a repeated name. The object stays open,
             # so the arguments are not valid JSON.
             if not stream.at_end:
-                value("".join(attributes))
+                value(attributes)
                 yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), value)
             return False
-    types = _declared_types("".join(attributes))
+    types = _declared_types(attributes)
     if types is None:
         types = types_of(property_schema(schema, schema, name), schema)
     if syntax.pad:
