@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -58,33 +59,25 @@ def _last(pattern: re.Pattern[bytes], text: bytes) -> int | None:
     return int(found[-1]) if found else None
 
 
+@dataclass(eq=False, repr=False)
 class AnswerRelay:
     """The first bytes are read before the client gets anything, so that another node can be asked until then.
 
     The node is read only as fast as the client reads. A client that takes nothing for `write_s` is disconnected.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        assignment: Assignment,
-        clock: Callable[[], float],
-        *,
-        read_s: float,
-        write_s: float,
-    ) -> None:
-        self.exchange = exchange
-        self.assignment = assignment
-        self.tail = UsageTail()
-        self.first = b""
-        self._clock = clock
-        self._read_s = read_s
-        self._write_s = write_s
+    exchange: Exchange
+    assignment: Assignment
+    clock: Callable[[], float]
+    read_s: float
+    write_s: float
+    tail: UsageTail = field(init=False, default_factory=UsageTail)
+    first: bytes = field(init=False, default=b"")
 
     async def read_first(self) -> None:
         """Wait for the first bytes of the body. Raises NodeFailure."""
         self.first = await self.exchange.connection.read(None)
-        now = self._clock()
+        now = self.clock()
         self.assignment.node.heard_s = now
         self.assignment.begin_answer(now)
 
@@ -99,12 +92,12 @@ class AnswerRelay:
             while data:
                 self.tail.add(data)
                 is_last = self.exchange.connection.is_read
-                async with asyncio.timeout(self._write_s):
+                async with asyncio.timeout(self.write_s):
                     await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 if is_last:
                     return
-                data = await self.exchange.connection.read(self._read_s)
-                self.assignment.node.heard_s = self._clock()
+                data = await self.exchange.connection.read(self.read_s)
+                self.assignment.node.heard_s = self.clock()
         except TimeoutError:
             abort_connection(scope)
             raise asyncio.CancelledError from None

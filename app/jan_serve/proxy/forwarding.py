@@ -7,6 +7,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self
@@ -115,25 +116,18 @@ class ForwardCounts(msgspec.Struct):
     cancelled: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Forwarder:
     """Event loop only. failed: called with nodes that could not be reached."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        client: NodeClient,
-        settings: ProxySettings,
-        clock: Callable[[], float],
-        failed: Callable[[Node], None],
-    ) -> None:
-        self.counts = ForwardCounts()
-        self._fleet = fleet
-        self._client = client
-        self._settings = settings
-        self._clock = clock
-        self._failed = failed
-        self._budget = RetryBudget()
-        self._sticky: OrderedDict[str, str] = OrderedDict()
+    fleet: Fleet
+    client: NodeClient
+    settings: ProxySettings
+    clock: Callable[[], float]
+    failed: Callable[[Node], None]
+    counts: ForwardCounts = field(init=False, default_factory=ForwardCounts)
+    _budget: RetryBudget = field(init=False, default_factory=RetryBudget)
+    _sticky: OrderedDict[str, str] = field(init=False, default_factory=OrderedDict[str, str])
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
         """Answer the request. Raises HttpError and JanServeError before the answer has begun.
@@ -171,14 +165,14 @@ class Forwarder:
         self, relay: AnswerRelay, outcome: Outcome, prompt: int | None = None, cached: int | None = None
     ) -> None:
         """Give back what an answer holds."""
-        self._client.done(relay.exchange)
-        relay.assignment.end(outcome, self._clock(), prompt_tokens=prompt, cached_tokens=cached)
+        self.client.done(relay.exchange)
+        relay.assignment.end(outcome, self.clock(), prompt_tokens=prompt, cached_tokens=cached)
 
     async def answer_of(
         self, call: Call, *, tried: Sequence[Node] = (), preferred: Node | None = None
     ) -> AnswerRelay:
         """The answer of a node, whose first bytes are there. The caller closes it. Raises HttpError, JanServeError."""
-        attempts = Attempts(self._budget, self._clock(), tried)
+        attempts = Attempts(self._budget, self.clock(), tried)
         held: AnswerRelay | None = None
         problem: HttpError | None = None
         try:
@@ -203,7 +197,7 @@ class Forwarder:
                     if relay.exchange.head.status not in _ELSEWHERE:
                         return relay
                     held, ending = relay, Ending.REFUSED
-                if not attempts.may_go_on(ending, assignment, self._clock()):
+                if not attempts.may_go_on(ending, assignment, self.clock()):
                     break
             if held is not None:
                 relay, held = held, None
@@ -216,12 +210,12 @@ class Forwarder:
                 self.close(held, Outcome.LEFT)
 
     def _assign(self, call: Call, failed: Sequence[Node], preferred: Node | None) -> Assignment:
-        now = self._clock()
+        now = self.clock()
         if call.route.sticky == "follows":
             return self._follow(call, failed, now)
         if call.facts is not None and call.facts.previous is not None:
-            preferred = self._fleet.find(self._sticky.get(call.facts.previous, "")) or preferred
-        return self._fleet.assign(
+            preferred = self.fleet.find(self._sticky.get(call.facts.previous, "")) or preferred
+        return self.fleet.assign(
             call.model,
             call.keys,
             now=now,
@@ -234,28 +228,26 @@ class Forwarder:
     def _follow(self, call: Call, failed: Sequence[Node], now: float) -> Assignment:
         """At the node that has the response; at any one if it is not known, which says so in its own words."""
         found = _RESPONSE_PATH.match(call.path.partition("?")[0])
-        node = self._fleet.find(self._sticky.get(found[1], "")) if found is not None else None
+        node = self.fleet.find(self._sticky.get(found[1], "")) if found is not None else None
         if node is not None and node not in failed:
-            return self._fleet.assign_to(node, call.keys, now=now)
-        return self._fleet.assign(None, now=now, tried=failed)
+            return self.fleet.assign_to(node, call.keys, now=now)
+        return self.fleet.assign(None, now=now, tried=failed)
 
     async def _try(self, call: Call, assignment: Assignment, attempts: Attempts) -> AnswerRelay:
         """One attempt, up to the first bytes, for which a node that says that it works on them has any time. Raises
         NodeFailure."""
         try:
-            limit_s = self._settings.first_byte_timeout_s
-            patience_s = attempts.patience_s(assignment, self._settings.patience_s)
+            limit_s = self.settings.first_byte_timeout_s
+            patience_s = attempts.patience_s(assignment, self.settings.patience_s)
 
             def next_look_s() -> float:
-                now = self._clock()
+                now = self.clock()
                 left_s = limit_s - (now - assignment.worked_s)
                 if left_s <= 0:
                     raise NodeFailure(Failure.TIMEOUT, f"sent nothing for {limit_s:g} s")
                 if patience_s is None:
                     return left_s
-                again_s = attempts.next_look_s(
-                    assignment, patience_s, self._fleet, call.model, call.role, now
-                )
+                again_s = attempts.next_look_s(assignment, patience_s, self.fleet, call.model, call.role, now)
                 if not again_s:
                     raise NodeFailure(Failure.SILENT, f"gave no sign of life for {patience_s:.0f} s")
                 return min(left_s, again_s)
@@ -266,16 +258,16 @@ class Forwarder:
         except NodeFailure as failure:
             logger.info("node %s %s", assignment.node.name, failure.message)
             if failure.kind is not Failure.PROTOCOL:
-                self._failed(assignment.node)
-            assignment.end(Outcome.FAILED, self._clock())
+                self.failed(assignment.node)
+            assignment.end(Outcome.FAILED, self.clock())
             raise
         except BaseException:
-            assignment.end(Outcome.LEFT, self._clock())
+            assignment.end(Outcome.LEFT, self.clock())
             raise
 
     async def _first_bytes(self, call: Call, assignment: Assignment) -> AnswerRelay:
-        settings = self._settings
-        exchange = await self._client.begin(
+        settings = self.settings
+        exchange = await self.client.begin(
             known_url(assignment.node.url),
             call.method,
             call.path,
@@ -286,7 +278,7 @@ class Forwarder:
         relay = AnswerRelay(
             exchange,
             assignment,
-            self._clock,
+            self.clock,
             read_s=settings.read_timeout_s,
             write_s=settings.write_timeout_s,
         )

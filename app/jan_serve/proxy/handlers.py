@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -33,30 +34,24 @@ Handler = Callable[[Request], Awaitable[Response]]
 _ID_DIGITS: Final = 22
 
 
+@dataclass(eq=False, repr=False)
 class Handlers:
-    """Event loop only. `table` has them by path and method."""
+    """Lives on the event loop only."""
 
-    def __init__(
-        self,
-        settings: ProxySettings,
-        fleet: Fleet,
-        registry: NodeRegistry,
-        links: PairLinks,
-        metrics: ProxyMetrics,
-        lifecycle: Lifecycle,
-        reader: JsonReader,
-        clock: Callable[[], float],
-    ) -> None:
-        self._settings = settings
-        self._fleet = fleet
-        self._registry = registry
-        self._links = links
-        self._metrics = metrics
-        self._lifecycle = lifecycle
-        self._reader = reader
-        self._clock = clock
-        self._created = int(time.time())
-        self.table: dict[str, dict[str, Handler]] = {
+    settings: ProxySettings
+    fleet: Fleet
+    registry: NodeRegistry
+    links: PairLinks
+    metrics: ProxyMetrics
+    lifecycle: Lifecycle
+    reader: JsonReader
+    clock: Callable[[], float]
+    _created: int = field(init=False, default_factory=lambda: int(time.time()))
+
+    @property
+    def table(self) -> dict[str, dict[str, Handler]]:
+        """By path and method."""
+        return {
             "/nodes/status": {"GET": self.nodes_status},
             "/nodes/add": {"POST": self.add},
             "/nodes/remove": {"POST": self.remove},
@@ -74,10 +69,10 @@ class Handlers:
         }
 
     async def nodes_status(self, request: Request) -> Response:
-        return json_reply({node.url: status_body(node) for node in self._fleet})
+        return json_reply({node.url: status_body(node) for node in self.fleet})
 
     async def add(self, request: Request) -> Response:
-        node = await self._registry.add(read_node(await self._json(request), caller_of(request)))
+        node = await self.registry.add(read_node(await self._json(request), caller_of(request)))
         return json_reply("Added successfully", headers={NODE.decode(): node.name})
 
     async def remove(self, request: Request) -> Response:
@@ -87,11 +82,11 @@ class Handlers:
             url = url_of_text(named, caller_of(request))
         else:
             url = read_url(await self._json(request), caller_of(request))
-        self._registry.remove(url)
+        self.registry.remove(url)
         return json_reply("Deleted successfully")
 
     async def terminate(self, request: Request) -> Response:
-        await self._registry.terminate(read_url(await self._json(request), caller_of(request)))
+        await self.registry.terminate(read_url(await self._json(request), caller_of(request)))
         return json_reply("Terminated successfully")
 
     async def terminate_all(self, request: Request) -> Response:
@@ -99,9 +94,9 @@ class Handlers:
         if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages may not end the nodes.")
         failed: list[str] = []
-        for node in list(self._fleet):
+        for node in list(self.fleet):
             try:
-                await self._registry.terminate(known_url(node.url))
+                await self.registry.terminate(known_url(node.url))
             except HttpError as error:
                 failed.append(error.problem.message)
         if failed:
@@ -110,61 +105,61 @@ class Handlers:
         return json_reply("All nodes terminated successfully")
 
     async def models(self, request: Request) -> Response:
-        cards = [self._card(name) for name in self._fleet.models(self._clock())]
+        cards = [self._card(name) for name in self.fleet.models(self.clock())]
         return json_reply({"object": "list", "data": cards})
 
     async def model(self, name: str) -> Response:
-        if not self._fleet.has_model(name):
+        if not self.fleet.has_model(name):
             raise ModelNotFound(name)
         return json_reply(self._card(name))
 
     async def page_models(self, request: Request) -> Response:
         """The models in the form that the web page reads, where nodes have no figures of their own."""
-        now = self._clock()
-        return json_reply({"object": "list", "data": [page_model(name) for name in self._fleet.models(now)]})
+        now = self.clock()
+        return json_reply({"object": "list", "data": [page_model(name) for name in self.fleet.models(now)]})
 
     async def warm_up(self, request: Request) -> Response:
-        await self._links.connect_all(self._fleet)
+        await self.links.connect_all(self.fleet)
         return json_reply({"SUCCESS": True})
 
     async def collect_garbage(self, request: Request) -> Response:
-        return json_reply({"SUCCESS": True, "freed": await self._links.free_lost()})
+        return json_reply({"SUCCESS": True, "freed": await self.links.free_lost()})
 
     async def health(self, request: Request) -> Response:
         """200 while the proxy works, 503 while it drains; in the form of `jan-serve serve`."""
-        draining = self._lifecycle.draining
-        routable = any(node.accepts(self._clock()) for node in self._fleet)
+        draining = self.lifecycle.draining
+        routable = any(node.accepts(self.clock()) for node in self.fleet)
         state = "draining" if draining else "ready" if routable else "degraded"
         body: dict[str, Any] = {
             "status": "draining" if draining else "ok",
             "state": state,
             "version": __version__,
             "pid": os.getpid(),
-            "uptime_s": round(self._lifecycle.uptime_s, 3),
-            "open_requests": self._lifecycle.open_requests,
+            "uptime_s": round(self.lifecycle.uptime_s, 3),
+            "open_requests": self.lifecycle.open_requests,
             "models": [],
-            "nodes": len(self._fleet),
+            "nodes": len(self.fleet),
         }
         return json_reply(body, HTTPStatus.SERVICE_UNAVAILABLE if draining else HTTPStatus.OK)
 
     async def ready(self, request: Request) -> Response:
-        now = self._clock()
-        if any(node.accepts(now) for node in self._fleet):
+        now = self.clock()
+        if any(node.accepts(now) for node in self.fleet):
             return json_reply({"ready": True, "reason": None})
-        reason = "there is no node" if not len(self._fleet) else "no node can take requests"
+        reason = "there is no node" if not len(self.fleet) else "no node can take requests"
         return json_reply({"ready": False, "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def metrics_page(self, request: Request) -> Response:
-        return Response(self._metrics.page(), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(self.metrics.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def nodes(self, request: Request) -> Response:
         """Every node with its state, load, hit rate, and why it gets no requests."""
-        now = self._clock()
+        now = self.clock()
         body = {
-            "strategy": self._settings.strategy,
-            "serving": self._settings.serving,
-            "hit_rate": hit_rate(list(self._fleet)),
-            "nodes": [self._details(node, now) for node in self._fleet],
+            "strategy": self.settings.strategy,
+            "serving": self.settings.serving,
+            "hit_rate": hit_rate(list(self.fleet)),
+            "nodes": [self._details(node, now) for node in self.fleet],
         }
         return json_reply(body)
 
@@ -189,7 +184,7 @@ class Handlers:
             "mean_latency_s": None if node.mean_latency_s is None else round(node.mean_latency_s, 3),
             "speed": node.speed,
             "seen_s": round(max(0.0, now - node.seen_s), 1) if node.state is not State.JOINING else None,
-            "fixed": self._registry.stays(node),
+            "fixed": self.registry.stays(node),
         }
 
     def _card(self, name: str) -> dict[str, Any]:
@@ -218,7 +213,7 @@ class Handlers:
         }
 
     async def _json(self, request: Request) -> Any:
-        return await self._reader.decode(await request.body())
+        return await self.reader.decode(await request.body())
 
 
 def caller_of(request: Request) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -80,35 +81,33 @@ _NODE_COUNTERS: Final[tuple[tuple[str, str, Callable[[Node], float]], ...]] = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class _FleetCollector(Collector):
-    def __init__(
-        self, fleet: Fleet, counts: ForwardCounts, lifecycle: Lifecycle, clock: Callable[[], float]
-    ) -> None:
-        self._fleet = fleet
-        self._counts = counts
-        self._lifecycle = lifecycle
-        self._clock = clock
+    fleet: Fleet
+    counts: ForwardCounts
+    lifecycle: Lifecycle
+    clock: Callable[[], float]
 
     def collect(self) -> Iterable[Metric]:
-        now = self._clock()
-        yield _single("open_requests", "Requests whose answer has not ended.", self._lifecycle.open_requests)
-        yield _single("prefix_entries", "Prefixes in the index.", len(self._fleet.index))
+        now = self.clock()
+        yield _single("open_requests", "Requests whose answer has not ended.", self.lifecycle.open_requests)
+        yield _single("prefix_entries", "Prefixes in the index.", len(self.fleet.index))
         states = GaugeMetricFamily("jan_serve_nodes", "Nodes by state.", labels=("state",))
         for state in State:
-            states.add_metric((state.value,), sum(node.state is state for node in self._fleet))
+            states.add_metric((state.value,), sum(node.state is state for node in self.fleet))
         yield states
         for name, help_text, count in _COUNTS:
             counter = CounterMetricFamily(f"jan_serve_proxy_{name}", help_text)
-            counter.add_metric((), count(self._counts))
+            counter.add_metric((), count(self.counts))
             yield counter
         for name, help_text, gauge in _NODE_GAUGES:
             family = GaugeMetricFamily(f"jan_serve_{name}", help_text, labels=("node",))
-            for node in self._fleet:
+            for node in self.fleet:
                 family.add_metric((node.url,), float(gauge(node, now)))
             yield family
         for name, help_text, value in _NODE_COUNTERS:
             family = CounterMetricFamily(f"jan_serve_{name}", help_text, labels=("node",))
-            for node in self._fleet:
+            for node in self.fleet:
                 family.add_metric((node.url,), float(value(node)))
             yield family
 

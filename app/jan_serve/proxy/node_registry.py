@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -116,28 +117,20 @@ TERMINATE_S: Final = 10.0
 _ADDS_AT_ONCE: Final = 64
 
 
+@dataclass(eq=False, repr=False)
 class NodeRegistry:
     """Event loop only. file: None if nodes are not remembered."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        client: NodeClient,
-        links: PairLinks,
-        key: str | None,
-        clock: Callable[[], float],
-        file: FleetFile | None,
-    ) -> None:
-        self.probes: Probes | None = None
-        self._fleet = fleet
-        self._client = client
-        self._links = links
-        self._key = key
-        self._clock = clock
-        self._file = file
-        self._fixed: set[str] = set()
-        self._turns = asyncio.Semaphore(_ADDS_AT_ONCE)
-        self._background: set[asyncio.Task[None]] = set()
+    fleet: Fleet
+    client: NodeClient
+    links: PairLinks
+    key: str | None
+    clock: Callable[[], float]
+    file: FleetFile | None
+    probes: Probes | None = field(init=False, default=None)
+    _fixed: set[str] = field(init=False, default_factory=set[str])
+    _turns: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(_ADDS_AT_ONCE))
+    _background: set[asyncio.Task[None]] = field(init=False, default_factory=set[asyncio.Task[None]])
 
     def stays(self, node: Node) -> bool:
         """Whether the node was named at the start."""
@@ -155,7 +148,7 @@ class NodeRegistry:
         for text in urls:
             url = url_of_text(text, None)
             self._fixed.add(str(url))
-            if self._fleet.find(str(url)) is None:
+            if self.fleet.find(str(url)) is None:
                 self._join(url, Role.HYBRID, (), None)
 
     async def add(self, wanted: NodeRequest) -> Node:
@@ -165,34 +158,34 @@ class NodeRegistry:
         listen. It gets requests once it answers.
         """
         url = str(wanted.url)
-        node = self._fleet.find(url)
-        if node is None and len(self._fleet) >= MAX_NODES:
+        node = self.fleet.find(url)
+        if node is None and len(self.fleet) >= MAX_NODES:
             message = f"The proxy has {MAX_NODES} nodes, its limit: remove one first."
             raise http_problem(HTTPStatus.TOO_MANY_REQUESTS, "too_many_nodes", message)
         if node is not None:
-            if node.role is not wanted.role and self._links.has(node):
+            if node.role is not wanted.role and self.links.has(node):
                 role = node.role.name.lower()
                 message = f"The node is linked as a {role} node: remove it before it changes its role."
                 raise http_problem(HTTPStatus.CONFLICT, "node_is_linked", message)
             known = node.state is State.HEALTHY and node.role is wanted.role
             if known and wanted.models in ((), node.models):
-                return self._fleet.add(
-                    url, node.role, node.models, wanted.speed, self._clock(), aliases=node.aliases
+                return self.fleet.add(
+                    url, node.role, node.models, wanted.speed, self.clock(), aliases=node.aliases
                 )
         async with self._turns:
             models, state, reason = await self._ask(wanted)
-        node = self._fleet.add(
-            url, wanted.role, models.names, wanted.speed, self._clock(), aliases=models.aliases
+        node = self.fleet.add(
+            url, wanted.role, models.names, wanted.speed, self.clock(), aliases=models.aliases
         )
         node.probe_failures = 0
-        node.declares, node.listed_s = bool(wanted.models), self._clock()
-        self._fleet.set_state(node, state, reason)
+        node.declares, node.listed_s = bool(wanted.models), self.clock()
+        self.fleet.set_state(node, state, reason)
         self._watch(node)
         return node
 
     async def _ask(self, wanted: NodeRequest) -> tuple[ListedModels, State, str]:
         try:
-            listed = await models_of(self._client, wanted.url, self._key)
+            listed = await models_of(self.client, wanted.url, self.key)
         except OutsideNetworks as failure:
             message = f"The node {wanted.url} {failure.message}."
             raise http_problem(HTTPStatus.FORBIDDEN, "forbidden_node", message) from None
@@ -210,29 +203,29 @@ class NodeRegistry:
 
     def remove(self, url: NodeUrl) -> None:
         """No new requests for it; running ones end in peace. A node that is not there is removed already."""
-        node = self._fleet.find(str(url))
+        node = self.fleet.find(str(url))
         if node is not None:
             self._fixed.discard(node.url)
             self._forget(node)
 
     async def terminate(self, url: NodeUrl) -> None:
         """Ask a node to end. It gets no new requests, and stays listed until it is gone. Raises HttpError."""
-        node = self._fleet.find(str(url))
+        node = self.fleet.find(str(url))
         if node is None:
             raise http_problem(HTTPStatus.NOT_FOUND, "node_not_found", f"There is no node {url}.")
         before = node.state, node.reason
         assert self.probes is not None
         self.probes.ending.add(node)
-        self._fleet.set_state(node, State.DRAINING, "it was asked to end")
+        self.fleet.set_state(node, State.DRAINING, "it was asked to end")
         try:
-            status, content = await self._client.fetch_json(
-                url, "GET", "/terminate", key_headers(self._key), limit_s=TERMINATE_S
+            status, content = await self.client.fetch_json(
+                url, "GET", "/terminate", key_headers(self.key), limit_s=TERMINATE_S
             )
             if status != HTTPStatus.OK:
                 raise NodeFailure(Failure.PROTOCOL, f"refuses to end with status {status}{_said(content)}")
         except NodeFailure as failure:
             self.probes.ending.discard(node)
-            self._fleet.set_state(node, *before)
+            self.fleet.set_state(node, *before)
             raise node_failed(node.name, failure) from None
         self.probes.soon(node)
 
@@ -242,7 +235,7 @@ class NodeRegistry:
         self._forget(node)
 
     def _join(self, url: NodeUrl, role: Role, models: tuple[str, ...], speed: float | None) -> Node:
-        node = self._fleet.add(str(url), role, models, speed, self._clock())
+        node = self.fleet.add(str(url), role, models, speed, self.clock())
         self._watch(node)
         return node
 
@@ -253,18 +246,18 @@ class NodeRegistry:
 
     def _forget(self, node: Node) -> None:
         assert self.probes is not None
-        self._fleet.remove(node.url)
+        self.fleet.remove(node.url)
         self.probes.unwatch(node)
-        if self._links.has(node):
-            task = asyncio.ensure_future(self._links.drop(node))
+        if self.links.has(node):
+            task = asyncio.ensure_future(self.links.drop(node))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
         known_url.cache_clear()
         self.save()
 
     def save(self) -> None:
-        if self._file is not None:
-            self._file.save(self._fleet)
+        if self.file is not None:
+            self.file.save(self.fleet)
 
 
 def _said(content: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -31,6 +32,15 @@ FORGET_S: Final = 24 * 3600.0
 _AT_ONCE: Final = 256
 
 
+async def _pause(wake: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        pass
+
+
+@dataclass(eq=False, repr=False)
 class Probes:
     """One task for each node, so that a node that hangs delays no other. Event loop only.
 
@@ -38,32 +48,19 @@ class Probes:
     not be forgotten.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        client: NodeClient,
-        key: str | None,
-        clock: Callable[[], float],
-        rng: Random,
-        *,
-        interval_s: float,
-        gone: Callable[[Node], None],
-        stays: Callable[[Node], bool],
-        pause: Callable[[asyncio.Event, float], Awaitable[None]] | None = None,
-    ) -> None:
-        self._fleet = fleet
-        self._client = client
-        self._key = key
-        self._clock = clock
-        self._rng = rng
-        self._interval_s = interval_s
-        self._gone = gone
-        self._stays = stays
-        self._pause = pause or _pause
-        self._tasks: dict[Node, asyncio.Task[None]] = {}
-        self._wakes: dict[Node, asyncio.Event] = {}
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self.ending: set[Node] = set()
+    fleet: Fleet
+    client: NodeClient
+    key: str | None
+    clock: Callable[[], float]
+    rng: Random
+    interval_s: float
+    gone: Callable[[Node], None]
+    stays: Callable[[Node], bool]
+    pause: Callable[[asyncio.Event, float], Awaitable[None]] = _pause
+    ending: set[Node] = field(init=False, default_factory=set[Node])
+    _tasks: dict[Node, asyncio.Task[None]] = field(init=False, default_factory=dict[Node, asyncio.Task[None]])
+    _wakes: dict[Node, asyncio.Event] = field(init=False, default_factory=dict[Node, asyncio.Event])
+    _turns: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def watch(self, node: Node) -> None:
         """Probe a node from now on, at once if it is new."""
@@ -99,71 +96,71 @@ class Probes:
 
     async def _follow(self, node: Node) -> None:
         wake = self._wakes[node]
-        while self._fleet.find(node.url) is node:
+        while self.fleet.find(node.url) is node:
             wake.clear()
             try:
                 async with self._turns:
                     await self.probe(node)
                 if node.state is State.LOST and self._is_over(node):
-                    self._gone(node)
+                    self.gone(node)
                     return
             except Exception:
                 # A bug of ours: the node gets its next probe all the same.
                 logger.exception("cannot probe node %s", node.name)
-            await self._pause(wake, self._next_s(node))
+            await self.pause(wake, self._next_s(node))
 
     def _next_s(self, node: Node) -> float:
-        pause = self._interval_s
+        pause = self.interval_s
         if node.state is State.LOST:
             doublings = min(node.probe_failures - FAILURES, _MAX_DOUBLINGS)
             pause = min(MAX_PAUSE_S, pause * 2.0**doublings)
-        return pause * self._rng.uniform(1 - JITTER, 1 + JITTER)
+        return pause * self.rng.uniform(1 - JITTER, 1 + JITTER)
 
     def _is_over(self, node: Node) -> bool:
         if node in self.ending:
             return True
-        return not self._stays(node) and self._clock() - node.seen_s > FORGET_S
+        return not self.stays(node) and self.clock() - node.seen_s > FORGET_S
 
     async def probe(self, node: Node) -> None:
         """Ask a node once, and note how it is."""
         url, before = known_url(node.url), node.unanswered
         try:
-            status, content = await self._client.fetch_json(
-                url, "GET", "/health", key_headers(self._key), limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
+            status, content = await self.client.fetch_json(
+                url, "GET", "/health", key_headers(self.key), limit_s=PROBE_S, max_bytes=MAX_HEALTH_BYTES
             )
             condition = condition_of(status, content)
-            is_new = self._fleet.note_start(node, condition.pid, condition.uptime_s, self._clock())
-            is_old = not node.declares and self._clock() - node.listed_s >= MODELS_S
+            is_new = self.fleet.note_start(node, condition.pid, condition.uptime_s, self.clock())
+            is_old = not node.declares and self.clock() - node.listed_s >= MODELS_S
             if node.state in (State.JOINING, State.LOST) or is_new or is_old:
                 await self._check_models(node)
         except (NodeFailure, JanServeError) as failure:
             self._note_failure(node, failure.message)
             return
         node.probe_failures = 0
-        node.seen_s = self._clock()
-        node.note_open(condition.open_requests, min(before, node.unanswered), self._clock())
+        node.seen_s = self.clock()
+        node.note_open(condition.open_requests, min(before, node.unanswered), self.clock())
         state, reason = condition.state, condition.reason
         if node in self.ending:
             state, reason = State.DRAINING, "it was asked to end"
         if state is not node.state:
             logger.info("node %s is %s %s", node.name, state.value, reason)
-        self._fleet.set_state(node, state, reason)
+        self.fleet.set_state(node, state, reason)
 
     async def _check_models(self, node: Node) -> None:
         """What a node reported, or had before it was lost, may be out of date."""
-        listed = await models_of(self._client, known_url(node.url), self._key)
-        if self._fleet.find(node.url) is not node:  # removed meanwhile
+        listed = await models_of(self.client, known_url(node.url), self.key)
+        if self.fleet.find(node.url) is not node:  # removed meanwhile
             return
-        node.listed_s = self._clock()
+        node.listed_s = self.clock()
         if not node.declares:
-            self._fleet.add(
-                node.url, node.role, listed.names, node.speed, self._clock(), aliases=listed.aliases
+            self.fleet.add(
+                node.url, node.role, listed.names, node.speed, self.clock(), aliases=listed.aliases
             )
             return
         kept = [name for name in node.models if name in listed.names]
         if missing := [name for name in node.models if name not in listed.names]:
             logger.warning("node %s does not have %s", node.name, ", ".join(missing)[:500])
-        self._fleet.add(node.url, node.role, kept, node.speed, self._clock())
+        self.fleet.add(node.url, node.role, kept, node.speed, self.clock())
 
     def _note_failure(self, node: Node, message: str) -> None:
         node.probe_failures += 1
@@ -171,14 +168,6 @@ class Probes:
             node.reason = message
         if node.probe_failures >= FAILURES and node.state is not State.LOST:
             logger.warning("node %s is lost: %s", node.name, message)
-            self._fleet.set_state(node, State.LOST, message)
+            self.fleet.set_state(node, State.LOST, message)
         elif node.state is State.LOST:
             node.reason = message
-
-
-async def _pause(wake: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await wake.wait()
-    except TimeoutError:
-        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -38,22 +39,15 @@ class Prefilled(msgspec.Struct, frozen=True):
     blocks: list[int]
 
 
+@dataclass(eq=False, repr=False)
 class DistServe:
     """Lives on the event loop only."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        forwarder: Forwarder,
-        links: PairLinks,
-        settings: ProxySettings,
-        clock: Callable[[], float],
-    ) -> None:
-        self._fleet = fleet
-        self._forwarder = forwarder
-        self._links = links
-        self._settings = settings
-        self._clock = clock
+    fleet: Fleet
+    forwarder: Forwarder
+    links: PairLinks
+    settings: ProxySettings
+    clock: Callable[[], float]
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
         """Answer the request. Raises HttpError and JanServeError before the answer has begun."""
@@ -61,16 +55,16 @@ class DistServe:
         record.model, record.stream = call.model, call.stream
         _check_choices(call)
         decode_call = msgspec.structs.replace(call, role=Role.DECODE)
-        decode = self._fleet.choose(call.model, call.keys, now=self._clock(), role=Role.DECODE)
-        if self._settings.dummy_prefill:
+        decode = self.fleet.choose(call.model, call.keys, now=self.clock(), role=Role.DECODE)
+        if self.settings.dummy_prefill:
             dummy = Prefilled(decode, 0, 0, [])
             body = _with(call, {"migration_request": self._migration(dummy, is_dummy=True)})
-            relay = await self._forwarder.answer_of(msgspec.structs.replace(decode_call, body=body))
-            await self._forwarder.deliver(relay, call, scope, send)
+            relay = await self.forwarder.answer_of(msgspec.structs.replace(decode_call, body=body))
+            await self.forwarder.deliver(relay, call, scope, send)
             return
         if self._is_short(decode_call, decode):
-            relay = await self._forwarder.answer_of(decode_call, preferred=decode)
-            await self._forwarder.deliver(relay, call, scope, send)
+            relay = await self.forwarder.answer_of(decode_call, preferred=decode)
+            await self.forwarder.deliver(relay, call, scope, send)
             return
         prefilled = await self._prefill(call, decode)
         is_fetched = False
@@ -78,17 +72,17 @@ class DistServe:
             relay = await self._decode(decode_call, prefilled, decode)
             is_fetched = relay.exchange.head.status == HTTPStatus.OK
             if is_fetched:
-                self._links.fetched(prefilled.node, prefilled.session)
-            await self._forwarder.deliver(relay, call, scope, send)
+                self.links.fetched(prefilled.node, prefilled.session)
+            await self.forwarder.deliver(relay, call, scope, send)
         finally:
             if not is_fetched:
-                await self._links.free(prefilled.node, prefilled.session)
+                await self.links.free(prefilled.node, prefilled.session)
 
     def _is_short(self, call: Call, decode: Node) -> bool:
         """Whether moving a state would cost more than computing the rest of the prompt."""
-        depth = self._fleet.index.depths(call.keys.keys, (decode,)).get(decode, 0)
+        depth = self.fleet.index.depths(call.keys.keys, (decode,)).get(decode, 0)
         cached = call.keys.tokens_to(depth) * decode.trust
-        return call.keys.tokens - cached < self._settings.short_prompt_tokens
+        return call.keys.tokens - cached < self.settings.short_prompt_tokens
 
     async def _prefill(self, call: Call, decode: Node) -> Prefilled:
         """Raises HttpError, JanServeError; then no node keeps a state."""
@@ -104,7 +98,7 @@ class DistServe:
         problem: HttpError | None = None
         while True:
             try:
-                relay = await self._forwarder.answer_of(wanted, tried=tried, preferred=self._linked(decode))
+                relay = await self.forwarder.answer_of(wanted, tried=tried, preferred=self._linked(decode))
             except JanServeError:  # no node is left
                 if problem is None:
                     raise
@@ -123,21 +117,21 @@ class DistServe:
                 if len(tried) >= MAX_REACHED:
                     raise problem from None
             finally:
-                self._forwarder.close(relay, outcome)
+                self.forwarder.close(relay, outcome)
 
     def _linked(self, decode: Node) -> Node | None:
         """The least busy prefill node among those that are linked already."""
-        now = self._clock()
+        now = self.clock()
         nodes = [
             node
-            for node in self._fleet
-            if node.role is Role.PREFILL and node.accepts(now) and self._links.are_linked(node, decode)
+            for node in self.fleet
+            if node.role is Role.PREFILL and node.accepts(now) and self.links.are_linked(node, decode)
         ]
         return min(nodes, key=lambda node: node.pending_tokens / node.rate.tokens_per_s, default=None)
 
     async def _read_prefilled(self, relay: AnswerRelay) -> Prefilled:
         content = bytearray(relay.first)
-        while part := await relay.exchange.connection.read(self._settings.read_timeout_s):
+        while part := await relay.exchange.connection.read(self.settings.read_timeout_s):
             content += part
             if len(content) > MAX_PREFILL_BYTES:
                 raise NodeFailure(
@@ -154,7 +148,7 @@ class DistServe:
             prefilled = Prefilled(node, session, int(tokens[-1]), blocks)
         except (KeyError, TypeError, ValueError, RecursionError):
             raise NodeFailure(Failure.PROTOCOL, "does not say where the state of a prefill is") from None
-        self._links.keep(node, session)
+        self.links.keep(node, session)
         return prefilled
 
     async def _decode(self, call: Call, prefilled: Prefilled, preferred: Node) -> AnswerRelay:
@@ -163,11 +157,11 @@ class DistServe:
         tried: list[Node] = []
         while True:
             node = await self._linked_decode(call, prefilled, tried, preferred)
-            self._links.sent_to(prefilled.node, prefilled.session, node)
-            others = [each for each in self._fleet if each is not node]
+            self.links.sent_to(prefilled.node, prefilled.session, node)
+            others = [each for each in self.fleet if each is not node]
             tried.append(node)
             try:
-                relay = await self._forwarder.answer_of(
+                relay = await self.forwarder.answer_of(
                     msgspec.structs.replace(call, body=body), tried=others, preferred=node
                 )
             except HttpError:
@@ -176,7 +170,7 @@ class DistServe:
                 continue
             if relay.exchange.head.status < HTTPStatus.INTERNAL_SERVER_ERROR or len(tried) >= MAX_REACHED:
                 return relay
-            self._forwarder.close(relay, Outcome.FAILED)
+            self.forwarder.close(relay, Outcome.FAILED)
 
     async def _linked_decode(
         self, call: Call, prefilled: Prefilled, tried: list[Node], preferred: Node
@@ -185,10 +179,10 @@ class DistServe:
         problem: HttpError | None = None
         for _ in range(MAX_REACHED):
             try:
-                node = self._fleet.choose(
+                node = self.fleet.choose(
                     call.model,
                     call.keys,
-                    now=self._clock(),
+                    now=self.clock(),
                     role=Role.DECODE,
                     tried=failed,
                     preferred=preferred,
@@ -198,7 +192,7 @@ class DistServe:
                     raise
                 break
             try:
-                await self._links.connect(prefilled.node, node)
+                await self.links.connect(prefilled.node, node)
                 return node
             except NodeFailure as failure:
                 failed.append(node)
@@ -209,7 +203,7 @@ class DistServe:
 
     def _migration(self, prefilled: Prefilled, *, is_dummy: bool) -> dict[str, Any]:
         return {
-            "protocol": self._settings.migration_protocol,
+            "protocol": self.settings.migration_protocol,
             "remote_engine_id": prefilled.node.url,
             "remote_session_id": prefilled.session,
             "remote_token_id": prefilled.token,
