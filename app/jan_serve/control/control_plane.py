@@ -116,7 +116,7 @@ def _refused(error: InvalidModel) -> InvalidRequest:
 
 
 class ServerControl:
-    """dialects.control_plane.ControlPlane over a model manager."""
+    """dialects.ports.ControlPlane over a model manager."""
 
     def __init__(self, settings: Settings, manager: ModelManager, sources: ModelSources) -> None:
         """sources: the manager's model sources."""

@@ -40,7 +40,7 @@ class _Link(msgspec.Struct):
 
 
 class TcpPeerLinks:
-    """`dialects.control_plane.PeerLinks` over TCP. Event loop only. host: the server's bind address; a server on
+    """`dialects.ports.PeerLinks` over TCP. Event loop only. host: the server's bind address; a server on
     loopback links only with peers on loopback. keep_s: until an unfetched state is dropped."""
 
     def __init__(self, host: str, *, keep_s: float = KEEP_S, patience_s: float = PATIENCE_S) -> None:
