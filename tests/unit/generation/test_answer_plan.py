@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jan_serve.chat.detect import FORMATS
-from jan_serve.core.events import Finished, TextDelta
+from jan_serve.core.events import Finished, FinishReason, TextDelta
 from jan_serve.core.messages import Message, Tool, ToolChoice
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
@@ -84,6 +84,17 @@ def test_a_call_that_a_stop_string_cut_short_is_not_to_be_run(
     *_, finished = parsers.read(Finished(index=0, reason="stop", stop=stop))
     assert isinstance(finished, Finished)
     assert finished.reason == reason
+
+
+@pytest.mark.parametrize(("reason", "stop"), [("stop", "city"), ("length", None)])
+def test_a_call_that_ends_in_its_head_is_no_text(reason: FinishReason, stop: str | None) -> None:
+    head = '<tool_call>\n{"name": "add", "arguments": '
+    for at in range(1, len(head)):
+        parsers = AnswerParsers(plan(tools=(ADD,)), starts_in_thought=False)
+        events = parsers.read(TextDelta(0, head[:at]))
+        events += parsers.read(Finished(index=0, reason=reason, stop=stop))
+        assert [event for event in events if isinstance(event, TextDelta)] == [], head[:at]
+        assert isinstance(events[-1], Finished)
 
 
 def test_without_tools_the_other_choices_call_none() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from jan_serve.core.calibration import Calibration
-from jan_serve.errors import ModelNotFound, StoreError
+from jan_serve.errors import ModelNotFound, StoreError, Unavailable
+from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.index import STATE_FOLDER
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.resolve import ModelResolver
+from tests.support.descriptors import no_descriptors
 from tests.support.managed import add_model
 
 SURE = Calibration(
@@ -97,3 +99,12 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / STATE_FOLDER).write_text("not a folder")
     with pytest.raises(StoreError):
         library_of(tmp_path).keep_calibration("chat", SURE)
+
+
+def test_without_descriptors_a_calibration_is_not_called_absent(tmp_path: Path) -> None:
+    add_model(tmp_path, "chat")
+    entry, index = ModelResolver(tmp_path).resolve("chat"), CalibrationIndex(tmp_path)
+    index.put(entry, SURE)
+    with no_descriptors(), pytest.raises(Unavailable):
+        index.get(entry)
+    assert index.get(entry) == SURE

@@ -29,7 +29,7 @@ def _route(header: str) -> Route:
     # The 20B model sometimes writes a channel without a message before the real one: the last one counts.
     channels = _CHANNEL.findall(header)
     kind = Kind.THOUGHT if channels and channels[-1] == "analysis" else Kind.TEXT
-    recipients = [found for found in _RECIPIENT.findall(header) if found[1] not in _NOT_TOOLS]
+    recipients = [found for found in _RECIPIENT.findall(header) if found[0] or found[1] not in _NOT_TOOLS]
     if not recipients:
         return Route(kind)
     prefix, name = recipients[-1]

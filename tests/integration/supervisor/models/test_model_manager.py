@@ -323,12 +323,13 @@ async def test_many_clients_cannot_grow_the_queue_beyond_twice_its_limit(tmp_pat
             for number, gate in enumerate(gates)
         ]
         await until(lambda: sum(m.leases for m in manager.snapshot().models) == 5)
-        refused = await asyncio.gather(
-            *(from_client(5 + number, "!say late") for number in range(7)), return_exceptions=True
-        )
-        assert [type(result) for result in refused] == [Overloaded] * 7
+        late = [asyncio.create_task(from_client(5 + number, "!say late")) for number in range(7)]
+        refused, _ = await asyncio.wait(late, timeout=5)
         for gate in gates:
             await asyncio.to_thread(gate.open)
+        results = await asyncio.gather(*late, return_exceptions=True)
+        assert len(refused) == 7, "requests beyond the limit wait"
+        assert [type(result) for result in results] == [Overloaded] * 7
         assert await asyncio.gather(*in_time) == ["0 done"] * 5
 
 

@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from jan_serve.errors import Unavailable
 from jan_serve.http.errors import Envelopes, HttpError, Problem
+from jan_serve.http.guards import body_memory
 from jan_serve.http.guards.body import BodyGuard
 from jan_serve.http.guards.body_memory import SMALL_BYTES, BodyMemory, held_body, trim_memory
 from jan_serve.http.lifecycle import Lifecycle
@@ -225,3 +226,26 @@ async def test_a_request_knows_what_it_holds() -> None:
 
 def test_memory_is_given_back_on_every_system() -> None:
     trim_memory()
+
+
+@pytest.mark.parametrize(("sizes", "trims"), [((8 * MIB,), 1), ((8 * MIB, 8 * MIB), 1), ((MIB,), 0)])
+async def test_the_memory_of_large_bodies_goes_back_to_the_system(
+    sizes: tuple[int, ...], trims: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(body_memory, "trim_memory", lambda: calls.append(None))
+    monkeypatch.setattr(body_memory, "_TRIM_AFTER_S", 0.0)
+    memory = BodyMemory()
+    bodies = [memory.open("192.0.2.1") for _ in sizes]
+    for body, size in zip(bodies, sizes, strict=True):
+        body.receive(size)
+        body.complete()
+    await asyncio.sleep(0.02)
+    assert calls == []  # the requests still hold them
+    for body in bodies:
+        body.close()
+    async with asyncio.timeout(5):
+        while len(calls) < trims:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.02)
+    assert len(calls) == trims
