@@ -37,13 +37,16 @@ def in_parts(prepare: Callable[[EngineRequest], Any], parts: int = 1) -> Callabl
     return work
 
 
+LIMIT = 1 << 20
+
+
 class Running:
     """An intake thread that prepares with `prepare`, and what it sent and gave the engine thread."""
 
     def __init__(self, prepare: Callable[[EngineRequest], Any], parts: int = 1) -> None:
         self.sent: list[Any] = []
         self.commands = CommandQueue()
-        self.attachments = Attachments(1 << 20)
+        self.attachments = Attachments(LIMIT)
         self.thread = IntakeThread(self.sent.append, self.commands, self.attachments)
         self.tables = SimpleNamespace(complete=True, advance=lambda: None)
         self.intake: Any = SimpleNamespace(
@@ -109,7 +112,8 @@ def test_errors_fail_their_request_and_free_its_images(capfd: pytest.CaptureFixt
     for number in (1, 2):
         running.attachments.add(MediaData(id=number, digest="d", data=b"1234"))
     commands = running.run(request(1), request(2), request(3), LAST)
-    assert running.attachments.held_bytes == 0
+    running.attachments.add(MediaData(id=4, digest="d", data=bytes(LIMIT + 1)))
+    running.attachments.complete(request(4))
     failed = [event for event in running.sent if isinstance(event, Failed)]
     assert [(event.id, event.code) for event in failed] == [(1, "invalid_request"), (2, "engine_failure")]
     assert len(commands) == 1

@@ -62,10 +62,6 @@ class ModelParts(msgspec.Struct, frozen=True):
             + sum(size for _, size in self.pinned)
         )
 
-    @property
-    def has_experts(self) -> bool:
-        return any(layer.experts for layer in self.layers)
-
 
 SplitMode = Literal["none", "layer", "row"]
 

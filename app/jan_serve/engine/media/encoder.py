@@ -77,10 +77,6 @@ class MediaEncoder:
         self.encoded_total = 0
         self.reused_total = 0
 
-    @property
-    def cached_bytes(self) -> int:
-        return self._cached_bytes
-
     def want(self, owner: int, chunk: MediaChunk) -> Embeddings | None:
         """The embeddings of a chunk; None until they are ready. The first call queues it. Raises what encoding raised.
 

@@ -159,7 +159,7 @@ def test_tensors_belong_to_blocks_to_the_input_or_to_the_output() -> None:
     )
     assert [(layer.dense, layer.experts) for layer in found.layers] == [(15, 70), (20, 0)]
     assert (found.input_bytes, found.output_bytes, found.largest_tensor) == (101, 92, 40)
-    assert (found.n_vocab, found.has_experts, found.tied_output) == (320, True, False)
+    assert (found.n_vocab, found.tied_output) == (320, False)
     assert found.weights == 298
 
 
