@@ -24,7 +24,6 @@ from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
     DEFAULT_N_CTX_IN_PIECES,
     Embedder,
-    InterruptibleDecode,
     make_embedder,
     reads_in_pieces,
 )
@@ -37,6 +36,7 @@ from jan_serve.engine.llama.thread_pool import ThreadPool, default_threads
 from jan_serve.engine.load_trial import try_out
 from jan_serve.engine.media.media_reader import MediaReader
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
+from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer
 from jan_serve.errors import InsufficientMemory, InvalidModel
 from jan_serve.ipc.messages import EngineSettings, LoadModel

@@ -1,16 +1,72 @@
-"""The batch of a step: filled from the scheduler's plan, and decoded until it is done or interrupted."""
+"""Decodes that an aborted request interrupts, and the batch of a step, which is filled from the scheduler's plan."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import numpy as np
 
 from jan_serve.engine.adapters import Adapters
-from jan_serve.engine.llama.context import Batch, EmbeddingBatch, LlamaContext
+from jan_serve.engine.embedding.input_pooling import Decode
+from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, EmbeddingBatch, LlamaContext
 from jan_serve.engine.sequence import PlanItem
 from jan_serve.engine.stats import PhaseClock
+from jan_serve.errors import EngineFailure
+from jan_serve.ipc.messages import AdapterUse
+
+
+class InterruptibleDecode:
+    """One at a time, on the engine thread."""
+
+    def __init__(self, adapters: Adapters | None = None) -> None:
+        self._adapters = adapters
+        self._lock = threading.Lock()
+        self._running: tuple[Collection[int], LlamaContext] | None = None
+
+    def check(self, uses: Sequence[AdapterUse]) -> None:
+        """Any thread. Raises InvalidRequest for an unknown adapter."""
+        if self._adapters is not None:
+            self._adapters.mark(uses, "")
+
+    def run(
+        self,
+        request_ids: Collection[int],
+        uses: Sequence[AdapterUse],
+        context: LlamaContext,
+        batch: Batch | EmbeddingBatch,
+    ) -> int:
+        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code."""
+        with self._lock:
+            context.abort_flag.clear()
+            self._running = request_ids, context
+        try:
+            if self._adapters is not None:
+                self._adapters.apply(context, uses)
+            return context.decode(batch)
+        finally:
+            with self._lock:
+                self._running = None
+                context.abort_flag.clear()
+
+    def embeds(self, request_id: int, uses: Sequence[AdapterUse], phase: PhaseClock) -> Decode:
+        """For the batches of one request, beside the step's. Blocks; raises EngineFailure."""
+
+        def decode(context: LlamaContext, batch: Batch) -> bool:
+            phase.enter("embed")
+            code = self.run((request_id,), uses, context, batch)
+            if code not in (DECODE_OK, DECODE_ABORTED):
+                raise EngineFailure(f"llama.cpp could not compute this input (code {code})")
+            return code == DECODE_OK
+
+        return decode
+
+    def interrupt(self, request_id: int) -> None:
+        """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the request."""
+        with self._lock:
+            if self._running is not None and request_id in self._running[0]:
+                self._running[1].abort_flag.set()
 
 
 class StepBatch:
@@ -20,12 +76,12 @@ class StepBatch:
         self, context: LlamaContext, adapters: Adapters | None, phase: PhaseClock, *, can_stop: bool
     ) -> None:
         self._context = context
-        self._adapters = adapters
         self._phase = phase
         self._can_stop = can_stop
+        self._decode = InterruptibleDecode(adapters)
+        self.interrupt: Final = self._decode.interrupt
+        """Stop the current decode if it prefills this request. Thread-safe."""
         self._tokens = Batch(context.n_batch)
-        self._lock = threading.Lock()
-        self._prefilling: frozenset[int] = frozenset()
 
     @property
     def capacity(self) -> int:
@@ -55,22 +111,7 @@ class StepBatch:
 
     def decode(self, plan: Sequence[PlanItem], media: EmbeddingBatch | None = None) -> int:
         """Compute what `fill` put in, or else images and sound of the plan. Blocks. Returns a DECODE_* code."""
-        with self._lock:
-            self._context.abort_flag.clear()
-            if self._can_stop:
-                self._prefilling = frozenset(i.sequence.request.id for i in plan if not i.is_decode)
+        prefilling = [i.sequence.request.id for i in plan if self._can_stop and not i.is_decode]
         self._phase.enter("decode")
-        if self._adapters is not None:
-            self._adapters.apply(self._context, plan[0].sequence.request.adapters)
-        try:
-            return self._context.decode(self._tokens if media is None else media)
-        finally:
-            with self._lock:
-                self._prefilling = frozenset()
-                self._context.abort_flag.clear()
-
-    def interrupt(self, request_id: int) -> None:
-        """Stop the current decode if it prefills this request. Thread-safe."""
-        with self._lock:
-            if request_id in self._prefilling:
-                self._context.abort_flag.set()
+        uses = plan[0].sequence.request.adapters
+        return self._decode.run(prefilling, uses, self._context, self._tokens if media is None else media)

@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-
 import numpy as np
 import psutil
 
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.embedding.input_pooling import (
     MAX_SEQUENCES,
     EmbedJob,
@@ -21,61 +17,14 @@ from jan_serve.engine.embedding.input_pooling import (
     WholeInputs,
 )
 from jan_serve.engine.embedding.last_token_scores import LastTokenScores
-from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK, Batch, LlamaContext
+from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
+from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
-from jan_serve.errors import ContextLengthExceeded, EngineFailure, InsufficientMemory, InvalidRequest
-from jan_serve.ipc.messages import AdapterUse, Embedded, EmbedRequest, EngineSettings
-
-
-class InterruptibleDecode:
-    """One at a time, on the engine thread."""
-
-    def __init__(self, adapters: Adapters | None = None) -> None:
-        self._adapters = adapters
-        self._lock = threading.Lock()
-        self._running: tuple[int, LlamaContext] | None = None  # request and context of the current decode
-
-    def check(self, uses: Sequence[AdapterUse]) -> None:
-        """Any thread. Raises InvalidRequest for an unknown adapter."""
-        if self._adapters is not None:
-            self._adapters.mark(uses, "")
-
-    def run(
-        self,
-        request_id: int,
-        uses: Sequence[AdapterUse],
-        context: LlamaContext,
-        batch: Batch,
-        phase: PhaseClock,
-    ) -> bool:
-        """Compute a batch; blocks. False if it was interrupted: the request is no longer wanted.
-
-        Raises EngineFailure.
-        """
-        if self._adapters is not None:
-            self._adapters.apply(context, uses)
-        phase.enter("embed")
-        with self._lock:
-            context.abort_flag.clear()
-            self._running = request_id, context
-        try:
-            code = context.decode(batch)
-        finally:
-            with self._lock:
-                self._running = None
-        if code not in (DECODE_OK, DECODE_ABORTED):
-            raise EngineFailure(f"llama.cpp could not compute this input (code {code})")
-        return code == DECODE_OK
-
-    def interrupt(self, request_id: int) -> None:
-        """Stop the current decode if it is for this request. Thread-safe; the caller must then drop the job."""
-        with self._lock:
-            if self._running is not None and self._running[0] == request_id:
-                self._running[1].abort_flag.set()
-
+from jan_serve.errors import ContextLengthExceeded, InsufficientMemory, InvalidRequest
+from jan_serve.ipc.messages import Embedded, EmbedRequest, EngineSettings
 
 InputPooling = WholeInputs | InputsInPieces | LastTokenScores
 
@@ -142,10 +91,7 @@ class Embedder:
 
         room: max tokens if inputs may be cut; None: piece_tokens. Raises EngineFailure, InsufficientMemory.
         """
-
-        def decode(context: LlamaContext, batch: Batch) -> bool:
-            return self._decode.run(job.request.id, job.request.adapters, context, batch, phase)
-
+        decode = self._decode.embeds(job.request.id, job.request.adapters, phase)
         self._inputs.advance(job, self.piece_tokens if room is None else room, decode)
         if not job.is_done:
             return None

@@ -11,15 +11,16 @@ from typing import Final
 import psutil
 
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.engine.embedding.embedder import InterruptibleDecode, check_memory
+from jan_serve.engine.embedding.embedder import check_memory
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.llama.context import Batch, LlamaContext
+from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.scoring.option_job import N_SEQUENCES, OptionJob, OptionScorer, Question
 from jan_serve.engine.scoring.option_tree import OptionTree, SpelledOption
 from jan_serve.engine.scoring.pair_tokens import pair_rows
 from jan_serve.engine.stats import PhaseClock
+from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
 from jan_serve.engine.tokens import shared_prefix
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
@@ -197,11 +198,7 @@ class Scorer:
 
         Raises EngineFailure, InsufficientMemory.
         """
-
-        def decode(context: LlamaContext, batch: Batch) -> bool:
-            return self._decode.run(job.request_id, job.adapters, context, batch, phase)
-
-        self._options.advance(job, room, decode)
+        self._options.advance(job, room, self._decode.embeds(job.request_id, job.adapters, phase))
         return job.answer()
 
 

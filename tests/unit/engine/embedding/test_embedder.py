@@ -16,7 +16,6 @@ from jan_serve.engine.embedding.embedder import (
     DEVICE_PIECE_TOKENS,
     PIECE_TOKENS,
     Embedder,
-    InterruptibleDecode,
     check_memory,
     input_limit,
     make_embedder,
@@ -26,6 +25,7 @@ from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, Embe
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
+from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer, finish
 from jan_serve.errors import ContextLengthExceeded, EngineFailure, InsufficientMemory
 from jan_serve.ipc.messages import EmbedRequest, EngineSettings
