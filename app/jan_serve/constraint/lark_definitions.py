@@ -13,8 +13,8 @@ from jan_serve.constraint.lark_notation import LAZY, PARAMETER
 from jan_serve.constraint.lark_references import components
 from jan_serve.constraint.print_lark import LarkText
 from jan_serve.core.constraint import GrammarPiece, SpecialText
+from jan_serve.text.lark_text import PIECES
 
-_PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[A-Za-z_]\w*')
 _CHARACTER: Final = re.compile(r'"(?:[^"\\]|\\(?:u[0-9a-f]{4}|[^u]))"')
 _HASH_BYTES: Final = 8
 _IN_CYCLE: Final = "@"
@@ -74,7 +74,7 @@ def _with_named_characters(bodies: Mapping[str, str]) -> dict[str, str]:
         return name
 
     written = {
-        header: body if header[0].isupper() else _PIECES.sub(named, body) for header, body in bodies.items()
+        header: body if header[0].isupper() else PIECES.sub(named, body) for header, body in bodies.items()
     }
     return written | characters
 
@@ -97,11 +97,11 @@ def _names_of(
 
 
 def _names_in(body: str, defined: Mapping[str, str]) -> list[str]:
-    return list(dict.fromkeys(piece for piece in _PIECES.findall(body) if piece in defined))
+    return list(dict.fromkeys(piece for piece in PIECES.findall(body) if piece in defined))
 
 
 def _renamed(body: str, names: Mapping[str, str]) -> str:
-    return _PIECES.sub(lambda piece: names.get(piece[0], piece[0]), body)
+    return PIECES.sub(lambda piece: names.get(piece[0], piece[0]), body)
 
 
 def _name(old: str, content: str) -> str:

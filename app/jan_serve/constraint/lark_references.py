@@ -5,13 +5,13 @@ llguidance recurses for each reference and each group. It compiles each rule onc
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from jan_serve.constraint.lark_notation import LAZY, PARAMETER
 from jan_serve.constraint.limits import MAX_REFERENCE_DEPTH
 from jan_serve.errors import GrammarTooComplex
+from jan_serve.text.lark_text import PIECES, depths, references
 
 Uses: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
 """Per rule, the rules it refers to in textual order, each with the number of groups around the reference."""
@@ -19,21 +19,7 @@ Uses: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
 
 def reference_depth(uses: Uses, root: str) -> int:
     """The maximum number of rules and groups open at the same time. A rule met before adds nothing."""
-    deepest = 0
-    path = [(1, iter(uses[root]))]
-    seen = {root}
-    while path:
-        depth, rest = path[-1]
-        if depth > deepest:
-            deepest = depth
-        for name, groups in rest:
-            if name not in seen:
-                seen.add(name)
-                path.append((depth + groups + 1, iter(uses[name])))
-                break
-        else:
-            path.pop()
-    return deepest
+    return max(depth for _, depth in depths(uses.__getitem__, root))
 
 
 def resting_places(uses: Uses, root: str, depth: int) -> list[str]:
@@ -62,7 +48,6 @@ def resting_places(uses: Uses, root: str, depth: int) -> list[str]:
     return found
 
 
-_PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/|[()]|[A-Za-z_]\w*')
 NOTHING: Final = "/[^\\s\\S]/"
 """A terminal that no text has."""
 
@@ -75,7 +60,7 @@ def shallow_start(lines: list[str]) -> str:
     headed = [line.split(": ", 1) for line in lines]
     bodies = {header.removesuffix(PARAMETER).removesuffix(LAZY): body for header, body in headed}
     arguments = {header.removesuffix(PARAMETER): "::0" for header, _ in headed if header.endswith(PARAMETER)}
-    uses = {name: _references_in(body, bodies) for name, body in bodies.items()}
+    uses = {name: references(PIECES.findall(body), bodies) for name, body in bodies.items()}
     if reference_depth(uses, "start") <= MAX_REFERENCE_DEPTH:
         return lines[0]
     first = resting_places(uses, "start", MAX_REFERENCE_DEPTH // 2)
@@ -84,18 +69,6 @@ def shallow_start(lines: list[str]) -> str:
         raise GrammarTooComplex(f"rules refer to one another deeper than {MAX_REFERENCE_DEPTH} levels")
     calls = [name + arguments.get(name, "") for name in first]
     return f"start: {NOTHING} ({' | '.join(calls)}) | {bodies['start']}"
-
-
-def _references_in(body: str, known: Container[str]) -> list[tuple[str, int]]:
-    """The rules and terminals that a printed body refers to, each with the groups around it."""
-    found: list[tuple[str, int]] = []
-    groups = 0
-    for piece in _PIECES.findall(body):
-        if piece in "()":
-            groups += 1 if piece == "(" else -1
-        elif piece in known:
-            found.append((piece, groups))
-    return found
 
 
 def components(root: str, targets_of: Callable[[str], Iterable[str]]) -> list[list[str]]:

@@ -7,10 +7,9 @@ KB with groups.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from collections.abc import Mapping
 from hashlib import sha256
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -24,14 +23,13 @@ from jan_serve.engine.constraint.token_tables import EarlyTables, TokenTables
 from jan_serve.engine.constraint.uniqueness_executor import Tokens, UniquenessExecutor
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex
+from jan_serve.text.lark_text import GROUPS, PIECES, depths, references
 
 MAX_DEPTH: Final = 2_000
 MAX_LITERAL: Final = 100_000
 """Characters of one string. Forced text is tokenised in one go, up to 9 µs a token, while all other sequences wait."""
 STACK_BYTES: Final = 32 << 20
 """Stack of the compiling thread: three times the need of MAX_DEPTH, whatever the platform's default."""
-
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"i?|/(?:[^/\\]|\\.)*/[a-z]*|[()\[\]]|[A-Za-z_]\w*|\{[^}]*\}')
 
 
 def check_lark(lark: str) -> None:
@@ -40,42 +38,22 @@ def check_lark(lark: str) -> None:
         return  # a path has each definition once, with the groups around one of its references
     parts = (line.partition(":") for line in lark.splitlines())
     bodies = {head.rstrip().partition(".")[0]: body for head, colon, body in parts if colon}
-    visited = {"start"}
-    path = [(1, iter(_references(bodies.get("start", ""), bodies, 1)))]
-    while path:
-        depth, references = path[-1]
-        for name, groups in references:
-            if name not in visited:
-                visited.add(name)
-                below = depth + groups + 1
-                path.append((below, iter(_references(bodies[name], bodies, below))))
-                break
-        else:
-            path.pop()
+    most: dict[str, int] = {}
 
+    def uses(name: str) -> list[tuple[str, int]]:
+        body = bodies.get(name, "")
+        pieces: list[str] = PIECES.findall(body)
+        if len(body) > MAX_LITERAL and max(map(len, pieces), default=0) > MAX_LITERAL:
+            raise GrammarTooComplex(
+                f"the grammar has a text of more than {MAX_LITERAL} characters", param="grammar"
+            )
+        most[name] = max(accumulate(GROUPS.get(piece, 0) for piece in pieces), default=0)
+        return references(pieces, bodies)
 
-def _references(text: str, bodies: Mapping[str, str], depth: int) -> list[tuple[str, int]]:
-    """The definitions that a body refers to, each with the groups around it. depth: of the body."""
-    pieces: list[str] = _PIECE.findall(text)
-    if len(text) > MAX_LITERAL and max(map(len, pieces), default=0) > MAX_LITERAL:
-        raise GrammarTooComplex(
-            f"the grammar has a text of more than {MAX_LITERAL} characters", param="grammar"
-        )
-    found: list[tuple[str, int]] = []
-    groups = most = 0
-    for piece in pieces:
-        if piece in bodies:
-            found.append((piece, groups))
-        elif piece == "(" or piece == "[":
-            groups += 1
-            most = max(most, groups)
-        elif piece == ")" or piece == "]":
-            groups -= 1
-    if depth + most > MAX_DEPTH:
+    if any(depth + most[name] > MAX_DEPTH for name, depth in depths(uses, "start")):
         raise GrammarTooComplex(
             f"the rules of the grammar refer to one another deeper than {MAX_DEPTH} levels", param="grammar"
         )
-    return found
 
 
 _MAX_KEPT: Final = 16
