@@ -35,6 +35,11 @@ def is_projector_name(file: str) -> bool:
     return file.lower().endswith(_SUFFIX) and "mmproj" in file.lower()
 
 
+def is_model_name(file: str) -> bool:
+    """Whether a GGUF file is neither a projector nor an importance matrix, by its name."""
+    return file.lower().endswith(_SUFFIX) and not is_projector_name(file) and "imatrix" not in file.lower()
+
+
 def projectors_for(model: str, files: Sequence[str]) -> tuple[str, ...]:
     """The projectors of `projectors_among` for one model."""
     return projectors_among(files)(model)

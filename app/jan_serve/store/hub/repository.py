@@ -21,6 +21,7 @@ from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
+from jan_serve.store.projectors import is_model_name, is_projector_name
 
 MAX_LISTING_BYTES: Final = 32 << 20
 MAX_FILE_BYTES: Final = 1 << 42
@@ -100,8 +101,8 @@ async def read_repository(http: HubHttp, reference: HubReference) -> Repository:
     return Repository(
         reference.repo,
         listing.sha,
-        models=tuple(_grouped([file for file in files if not _is_extra(file.name)])),
-        projectors=tuple(file for file in files if _is_projector(file.name)),
+        models=tuple(_grouped([file for file in files if is_model_name(file.name)])),
+        projectors=tuple(file for file in files if is_projector_name(file.name)),
     )
 
 
@@ -236,15 +237,6 @@ def _grouped(files: Sequence[HubFile]) -> Iterable[HubModel]:
         files_of_model = [by_path[folder + name] for name in part.all_files() if folder + name in by_path]
         if len(files_of_model) == part.count:
             yield HubModel(tuple(files_of_model))
-
-
-def _is_projector(name: str) -> bool:
-    return "mmproj" in name.lower()
-
-
-def _is_extra(name: str) -> bool:
-    """GGUF files that are not models: projectors, importance matrices."""
-    return _is_projector(name) or "imatrix" in name.lower()
 
 
 def _no_repository(http: HubHttp, repo: str) -> HubNotFound:

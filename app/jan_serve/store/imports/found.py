@@ -16,6 +16,7 @@ import msgspec
 from jan_serve.store.files.small_files import TooLarge, read_limited
 from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
 from jan_serve.store.index import SourceKind
+from jan_serve.store.projectors import is_model_name, is_projector_name
 
 MAX_MANIFEST_BYTES: Final = 1 << 20
 MAX_FILES: Final = 20_000
@@ -93,14 +94,6 @@ def projector_of(model: Path, paths: list[Path]) -> Path | None:
     """The projector in the folder of a model, 16-bit floats first."""
     beside = [path for path in paths if path.parent == model.parent and is_projector_name(path.name)]
     return min(beside, key=lambda path: ("f16" not in path.name.lower(), path.name), default=None)
-
-
-def is_model_name(name: str) -> bool:
-    return name.lower().endswith(".gguf") and not is_projector_name(name) and "imatrix" not in name.lower()
-
-
-def is_projector_name(name: str) -> bool:
-    return name.lower().endswith(".gguf") and "mmproj" in name.lower()
 
 
 def projector_name(model_name: str) -> str:
