@@ -250,6 +250,14 @@ class PartName(msgspec.Struct, frozen=True):
         return [f"{stem or self.stem}-{n:05}-of-{self.count:05}.gguf" for n in range(1, self.count + 1)]
 
 
+def files_from(first: str) -> list[str]:
+    """The file names of the model whose first file this is; none if it is a later part, or one of too many."""
+    part = PartName.parse(first)
+    if part is None:
+        return [first]
+    return part.all_files() if part.number == 1 and 1 <= part.count <= MAX_PARTS else []
+
+
 def read_model_file(path: Path) -> ModelFile:
     """Read the header of `path`, and of the other parts of a split model. Blocks on the disk.
 

@@ -17,7 +17,7 @@ import msgspec
 
 from jan_serve.core.models.model_source import DEFAULT_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
-from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.gguf.model_file import files_from
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
@@ -227,16 +227,10 @@ def _grouped(files: Sequence[HubFile]) -> Iterable[HubModel]:
     """Models by name, without incomplete split models."""
     by_path = {file.path: file for file in files}
     for file in sorted(files, key=lambda file: file.path):
-        part = PartName.parse(file.name)
-        if part is None:
-            yield HubModel((file,))
-            continue
-        if part.number != 1 or not 1 <= part.count <= MAX_PARTS:
-            continue
         folder = file.path[: -len(file.name)]
-        files_of_model = [by_path[folder + name] for name in part.all_files() if folder + name in by_path]
-        if len(files_of_model) == part.count:
-            yield HubModel(tuple(files_of_model))
+        paths = [folder + name for name in files_from(file.name)]
+        if paths and by_path.keys() >= set(paths):
+            yield HubModel(tuple(by_path[path] for path in paths))
 
 
 def _no_repository(http: HubHttp, repo: str) -> HubNotFound:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.store.files.small_files import TooLarge, read_limited
-from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.gguf.model_file import files_from
 from jan_serve.store.index import SourceKind
 from jan_serve.store.projectors import is_model_name, is_projector_name
 
@@ -79,15 +79,9 @@ def group_models(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
     """The files of each model; only complete split models, no projectors."""
     known = set(paths)
     for path in paths:
-        if not is_model_name(path.name):
-            continue
-        part = PartName.parse(path.name)
-        if part is None:
-            yield (path,)
-        elif part.number == 1 and 1 <= part.count <= MAX_PARTS:
-            files = tuple(path.with_name(name) for name in part.all_files())
-            if all(file in known for file in files):
-                yield files
+        files = tuple(map(path.with_name, files_from(path.name)))
+        if files and is_model_name(path.name) and known.issuperset(files):
+            yield files
 
 
 def projector_of(model: Path, paths: list[Path]) -> Path | None:
