@@ -24,7 +24,7 @@ from jan_serve.dialects.tgi.generate.routes import STREAMED, serve_compat
 from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateResponse, Parameters, Seed, Unsigned
 from jan_serve.dialects.tgi.job import NativeRequest, answer_headers
 from jan_serve.dialects.tgi.limits import MAX_INSTANCES
-from jan_serve.dialects.tgi.reply_head import ReplyFacts
+from jan_serve.dialects.tgi.reply_facts import ReplyFacts
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, validation_problem

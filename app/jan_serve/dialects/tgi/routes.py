@@ -25,7 +25,7 @@ from jan_serve.dialects.tgi.head import PREFIX
 from jan_serve.dialects.tgi.limits import VALIDATION_WORKERS, GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.dialects.tgi.platforms import add_platform_routes
-from jan_serve.dialects.tgi.reply_head import DOCKER_LABEL, TGI_VERSION
+from jan_serve.dialects.tgi.reply_facts import DOCKER_LABEL, TGI_VERSION
 from jan_serve.dialects.tgi.serving import Serving
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, validation_problem

@@ -28,7 +28,7 @@ from jan_serve.dialects.tgi.chat.wire import (
 )
 from jan_serve.dialects.tgi.errors import ToolFailed
 from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts, logprob_of
-from jan_serve.dialects.tgi.reply_head import FINGERPRINT, ReplyFacts
+from jan_serve.dialects.tgi.reply_facts import FINGERPRINT, ReplyFacts
 
 
 def finish_reason(reason: str) -> str:

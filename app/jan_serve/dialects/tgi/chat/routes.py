@@ -30,7 +30,7 @@ from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokeniz
 from jan_serve.dialects.tgi.errors import in_band_error
 from jan_serve.dialects.tgi.generate.routes import STREAMED, prompt_tokens
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
-from jan_serve.dialects.tgi.reply_head import ReplyFacts, requested_model
+from jan_serve.dialects.tgi.reply_facts import ReplyFacts, requested_model
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
