@@ -20,7 +20,7 @@ Noise = Callable[[int, int], float]
 """What multiplies the measured time of a step, by the number of the step and its rows."""
 
 PROMPT = np.arange(1, 61, dtype=np.int32)
-SEEDS = 3
+SEEDS = 10
 """Answers of each kind."""
 
 
@@ -201,9 +201,9 @@ def test_few_answers_cost_more_whatever_disturbs_the_clock(
     """Where drafts pay least. Some trials are disturbed so much that they say the opposite of the truth."""
     ratios: list[float] = []
     for noise in ("jitter", "spikes", "other programs"):
-        for seed in range(4 * SEEDS):
+        for seed in range(100):
             ratios.append(Stream(partly(seed), device(), NOISES[noise](seed)).ratio(token_s, first_s))
-    assert np.quantile(ratios, 0.9) <= USUAL
+    assert np.quantile(ratios, 0.95) <= USUAL
     assert max(ratios) <= MOST
 
 
@@ -252,13 +252,13 @@ def test_a_draft_model_that_knows_nothing_costs_at_most_three_percent(is_sure: b
     seconds = stream.write(500) + context.now
     assert seconds <= 1.03 * 500 * cheap(1)
     before, stream.seconds, context.now = len(stream.drafted_at), 0.0, 0.0
-    assert stream.write(2_000) + context.now <= 1.02 * 2_000 * cheap(1)
+    assert stream.write(5_000) + context.now <= 1.01 * 5_000 * cheap(1)
     assert len(stream.drafted_at) > before or context.now > 0.0, "it is tried again"
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_drafts_of_repeating_text_stay_in_use_whatever_the_clock_says(noise: str) -> None:
-    for seed in range(2):
+    for seed in range(5):
         stream = Stream(repeating(seed), cheap, NOISES[noise](seed))
         assert stream.write(1000) < 0.2 * 1000 * cheap(1)
 

@@ -58,7 +58,7 @@ def test_nobody_stutters_among_arrivals_and_no_work_is_added() -> None:
     """A server that mixes all steps lets streams wait for whole prompts, and computes as long."""
     ours, mixed = (simulate(arrivals(300, seed=3), warm(policy)) for policy in (Planned(), Mixed()))
     assert max(ours.gaps) <= LONGEST_PAUSE_S < 5.0 < max(mixed.gaps)
-    assert ours.wall_s <= 1.01 * mixed.wall_s
+    assert ours.wall_s <= 1.001 * mixed.wall_s
     assert ours.mean_end_s < mixed.mean_end_s
 
 
