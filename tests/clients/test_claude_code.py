@@ -53,7 +53,7 @@ class Session:
         self.prompts.append(text)
         if self._fails_first is not None and len(self.prompts) == 1:
             yield Accepted(request.id, 3)
-            yield Chunk(request.id, 0, "Hal")
+            yield Chunk(0, "Hal", id=request.id)
             raise self._fails_first
         answer = self._answer(text)
         async for event in saying(*(answer[start : start + 9] for start in range(0, len(answer), 9)))(

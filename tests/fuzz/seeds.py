@@ -105,7 +105,7 @@ FRAMES: Final = (
     *(
         frame[4:]
         for frame in (
-            encode_event(Step((Accepted(1, 3), Chunk(1, 0, "text")))),
+            encode_event(Step((Accepted(1, 3), Chunk(0, "text", id=1)))),
             encode_request(TokenizeRequest(id=3, text="some text", add_special=True, parse_special=False)),
             encode_request(EmbedRequest(id=4, inputs=("a", (1, 2, 3)))),
         )

@@ -97,12 +97,12 @@ def saying(*pieces: str, **ending: Any) -> Script:
         yield Accepted(request.id, len(prompt))
         if request.prompt_logprobs is not None:
             infos = token_infos(prompt, logprobs=request.prompt_logprobs, first_unscored=True)
-            yield PromptScored(request.id, infos)
+            yield PromptScored(infos, id=request.id)
         for piece in pieces:
             for index in range(request.n):
                 wants = request.logprobs is not None or request.return_tokens
                 tokens = token_infos(piece, logprobs=request.logprobs) if wants else ()
-                yield Chunk(request.id, index, piece, tokens)
+                yield Chunk(index, piece, tokens, id=request.id)
         for event in endings(request, sum(map(len, pieces)), **ending):
             yield event
 
@@ -116,7 +116,7 @@ def failing(error: Exception, *pieces: str) -> Script:
         if pieces:
             yield Accepted(request.id, 3)
         for piece in pieces:
-            yield Chunk(request.id, 0, piece)
+            yield Chunk(0, piece, id=request.id)
         raise error
         yield endings(request, 0)[0]
 

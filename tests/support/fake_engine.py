@@ -291,7 +291,7 @@ class FakeEngine:
         if not entry.scored and request.prompt_logprobs is not None:
             parts = with_shown_media(request.prompt)
             text = "".join(part if isinstance(part, str) else to_text(part) for part in parts)
-            events.append(PromptScored(request.id, infos(text, request.prompt_logprobs, first=True)))
+            events.append(PromptScored(infos(text, request.prompt_logprobs, first=True), id=request.id))
         entry.scored = True
         piece = next(entry.script, None)
         if isinstance(piece, Wait):
@@ -302,7 +302,7 @@ class FakeEngine:
             want = request.logprobs is not None or request.return_tokens
             tokens = infos(text, request.logprobs) if want else ()
             self.generated += len(to_tokens(text)) * request.n
-            events.extend(Chunk(request.id, index, text, tokens) for index in range(request.n))
+            events.extend(Chunk(index, text, tokens, id=request.id) for index in range(request.n))
         if reason is not None:
             self.finish(entry, reason, stop, events)
 

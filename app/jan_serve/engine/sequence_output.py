@@ -83,7 +83,7 @@ class SequenceOutput:
             infos.append(self._info(request, token, Sampled(token, logprob, top)))
         if sequence.num_computed >= sequence.state.prompt_length:
             sequence.state.scored = True
-            self._events.append(PromptScored(request.id, tuple(infos)))
+            self._events.append(PromptScored(tuple(infos), id=request.id))
 
     def advance(self, sequence: Sequence, logits: Floats) -> None:
         """Sample the next tokens of a sequence and emit their events. Changes `logits`."""
@@ -183,7 +183,7 @@ class SequenceOutput:
         if isinstance(last, Chunk) and same and not last.tokens and not emission.tokens:
             self._events.pop()
             text = last.text + text
-        self._events.append(Chunk(sequence.request.id, sequence.index, text, emission.tokens))
+        self._events.append(Chunk(sequence.index, text, emission.tokens, id=sequence.request.id))
 
     def _took_too_long(self, sequence: Sequence) -> bool:
         limit_s, first = sequence.request.stopping.max_decode_s, sequence.state.first_token

@@ -13,7 +13,6 @@ from jan_serve.core.events import (
     Completed,
     Finished,
     GenerationEvent,
-    PromptTokens,
     Started,
     StatePreserved,
     TextDelta,
@@ -254,11 +253,11 @@ class _Answer:
                     )
                 ]
             case PromptScored():
-                return [PromptTokens(event.tokens)]
+                return [event]
             case StateKept():
                 return [self._transfer.kept(event)]
             case Chunk():
-                return self._choice(TextDelta(event.index, event.text, event.tokens))
+                return self._choice(event)
             case SequenceFinished():
                 self._reasoning_tokens += event.reasoning_tokens
                 return self._choice(event)

@@ -15,7 +15,7 @@ import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.events import Finished, Timings, TokenInfo
+from jan_serve.core.events import Finished, PromptTokens, TextDelta, Timings
 from jan_serve.core.media import PromptPiece
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.placement import ModelParts, PlacementOptions
@@ -304,20 +304,16 @@ class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
     prompt_tokens: int
 
 
-class PromptScored(msgspec.Struct, frozen=True, tag="prompt_scored"):
-    """The prompt's tokens with log-probabilities, once, before the first Chunk of the request."""
+class PromptScored(PromptTokens, frozen=True, kw_only=True, tag="prompt_scored"):
+    """Comes once, before the first Chunk of the request."""
 
     id: int
-    tokens: tuple[TokenInfo, ...]
 
 
-class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
-    """More text of sequence `index`, with its tokens if requested. Text is whole characters."""
+class Chunk(TextDelta, frozen=True, kw_only=True, tag="chunk"):
+    """More text of sequence `index`."""
 
     id: int
-    index: int
-    text: str
-    tokens: tuple[TokenInfo, ...] = ()
 
 
 class StateKept(msgspec.Struct, frozen=True, kw_only=True, tag="state_kept"):

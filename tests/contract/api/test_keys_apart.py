@@ -92,7 +92,7 @@ async def _keeping(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 130)
     if request.keep_state:
         yield StateKept(id=request.id, tokens=130, next_token=65)
-    yield Chunk(request.id, 0, "A", token_infos("A"))
+    yield Chunk(0, "A", token_infos("A"), id=request.id)
     for event in endings(request, 1, reason="length", eos=False):
         yield event
 

@@ -48,7 +48,7 @@ class Gate:
         yield Accepted(request.id, 1)
         await self.opened.wait()
         for piece in self.pieces:
-            yield Chunk(request.id, 0, piece)
+            yield Chunk(0, piece, id=request.id)
         for event in endings(request, len(self.pieces)):
             yield event
 
@@ -56,7 +56,7 @@ class Gate:
 async def endless(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 1)
     while True:
-        yield Chunk(request.id, 0, "x" * 1000)
+        yield Chunk(0, "x" * 1000, id=request.id)
         await asyncio.sleep(0)
 
 

@@ -184,8 +184,8 @@ async def scored(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         TokenLogprob(8, b" y", -1.0, entry=next(entries)),
     )
     top = best[: request.logprobs or 0]
-    yield Chunk(request.id, 0, "x", (TokenInfo(7, b"x", False, -0.25, top, best[0].entry),))
-    yield Chunk(request.id, 0, "é", (TokenInfo(4, "é".encode(), False, -2.0, top, next(entries)),))
+    yield Chunk(0, "x", (TokenInfo(7, b"x", False, -0.25, top, best[0].entry),), id=request.id)
+    yield Chunk(0, "é", (TokenInfo(4, "é".encode(), False, -2.0, top, next(entries)),), id=request.id)
     for event in endings(request, 2):
         yield event
 
@@ -216,9 +216,11 @@ async def split(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     """A character in two tokens, and its other candidates."""
     yield Accepted(request.id, 1)
     other = (TokenLogprob(3, b"\xa8", -0.5), TokenLogprob(4, b"\xa9", -1.0))
-    yield Chunk(request.id, 0, "", (TokenInfo(2, b"\xc3", False, -0.25, (TokenLogprob(2, b"\xc3", -0.25),)),))
     yield Chunk(
-        request.id, 0, "é!", (TokenInfo(4, b"\xa9", False, -1.0, other), TokenInfo(5, b"!", False, -0.1))
+        0, "", (TokenInfo(2, b"\xc3", False, -0.25, (TokenLogprob(2, b"\xc3", -0.25),)),), id=request.id
+    )
+    yield Chunk(
+        0, "é!", (TokenInfo(4, b"\xa9", False, -1.0, other), TokenInfo(5, b"!", False, -0.1)), id=request.id
     )
     for event in endings(request, 3):
         yield event
@@ -304,7 +306,7 @@ def failing(error: Exception, after: int) -> Script:
         if after >= 0:
             yield Accepted(request.id, 2)
         for _ in range(after):
-            yield Chunk(request.id, 0, "a", (TokenInfo(97, b"a"),))
+            yield Chunk(0, "a", (TokenInfo(97, b"a"),), id=request.id)
         raise error
 
     return script

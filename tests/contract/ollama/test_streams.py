@@ -140,8 +140,8 @@ async def scored(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         TokenInfo(7, emoji[:1], False, -1.0, best),
         TokenInfo(8, emoji[1:], False, -0.5, best),
     )
-    yield Chunk(request.id, 0, "é", halves)
-    yield Chunk(request.id, 0, "!", (TokenInfo(9, b"!", False, -2.0, best),))
+    yield Chunk(0, "é", halves, id=request.id)
+    yield Chunk(0, "!", (TokenInfo(9, b"!", False, -2.0, best),), id=request.id)
     for event in endings(request, 3):
         yield event
 
@@ -184,7 +184,7 @@ def failing(failure: Exception, after: int) -> Script:
         if after >= 0:
             yield Accepted(request.id, 1)
         for _ in range(after):
-            yield Chunk(request.id, 0, "a")
+            yield Chunk(0, "a", id=request.id)
         raise failure
 
     return script

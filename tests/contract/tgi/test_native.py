@@ -76,7 +76,7 @@ async def test_candidates_follow_their_token() -> None:
 
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
-        yield Chunk(request.id, 0, "x", (TokenInfo(120, b"x", False, -0.25, best),))
+        yield Chunk(0, "x", (TokenInfo(120, b"x", False, -0.25, best),), id=request.id)
         for event in endings(request, 1, reason="length", eos=False):
             yield event
 
@@ -127,7 +127,7 @@ async def test_best_of_is_by_the_mean_of_all_tokens() -> None:
         yield Accepted(request.id, 3)
         for index, logprob in enumerate((-0.5, -0.25)):
             info = TokenInfo(97 + index, bytes([97 + index]), False, logprob)
-            yield Chunk(request.id, index, chr(97 + index), (info,))
+            yield Chunk(index, chr(97 + index), (info,), id=request.id)
         for index, event in enumerate(endings(request, 1, seed=5)):
             yield event if index == 2 else _seeded(event, index)
 
@@ -195,7 +195,7 @@ def failing(error: JanServeError, *, after: bool) -> Script:
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 3)
         if after:
-            yield Chunk(request.id, 0, "o", (TokenInfo(111, b"o", False, -0.5),))
+            yield Chunk(0, "o", (TokenInfo(111, b"o", False, -0.5),), id=request.id)
         raise error
 
     return script

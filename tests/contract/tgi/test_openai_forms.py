@@ -204,7 +204,7 @@ def by_prompt(**texts: str) -> Script:
         text = next(text for end, text in texts.items() if prompt_text(request).endswith(end))
         yield Accepted(request.id, len(prompt_text(request)))
         for letter in text:
-            yield Chunk(request.id, 0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),))
+            yield Chunk(0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),), id=request.id)
         for event in endings(request, len(text), end_token=EOS):
             yield event
 
@@ -287,7 +287,7 @@ def answers(*texts: str) -> Script:
         text = left.pop(0)
         yield Accepted(request.id, 3)
         for letter in text:
-            yield Chunk(request.id, 0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),))
+            yield Chunk(0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),), id=request.id)
         for event in endings(request, len(text)):
             yield event
 

@@ -65,7 +65,7 @@ def answers(*texts: str) -> Script:
         text = left.pop(0)
         yield Accepted(request.id, 3)
         for letter in text:
-            yield Chunk(request.id, 0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),))
+            yield Chunk(0, letter, (TokenInfo(ord(letter), letter.encode(), False, -0.5),), id=request.id)
         for event in endings(request, len(text)):
             yield event
 
@@ -150,7 +150,7 @@ async def test_a_failed_answer_returns_its_model(stream: bool, begun: bool) -> N
     async def crashing(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if begun:
             yield Accepted(request.id, 3)
-            yield Chunk(request.id, 0, "a", (TokenInfo(97, b"a", False, -0.5),))
+            yield Chunk(0, "a", (TokenInfo(97, b"a", False, -0.5),), id=request.id)
         raise EngineCrashed("The worker ended.")
 
     models = WatchedModels(client_of(crashing))
@@ -184,7 +184,7 @@ async def test_a_client_that_leaves_returns_the_model(
     async def endless(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         if stage == "answer":
             yield Accepted(request.id, 3)
-            yield Chunk(request.id, 0, "a", (TokenInfo(97, b"a", False, -0.5),))
+            yield Chunk(0, "a", (TokenInfo(97, b"a", False, -0.5),), id=request.id)
         begun.set()
         await asyncio.Event().wait()
 

@@ -59,7 +59,7 @@ OUTBOX_LIMIT_S = 20.0
 
 
 def step(number: int) -> Step:
-    return Step((Chunk(number, 0, "x", ()),))
+    return Step((Chunk(0, "x", (), id=number),))
 
 
 class Stopped(Exception):

@@ -106,7 +106,7 @@ def text_of(events: list[Any]) -> str:
 
 
 def test_text_of_one_step_is_one_chunk() -> None:
-    assert Bench(Script("a", "bcd")).advance() == [Chunk(7, 0, "abcd")]
+    assert Bench(Script("a", "bcd")).advance() == [Chunk(0, "abcd", id=7)]
 
 
 def test_requested_tokens_keep_their_chunks_apart() -> None:

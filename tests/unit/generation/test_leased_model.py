@@ -166,7 +166,7 @@ class FakePeers:
 async def keeping(request: EngineRequest) -> AsyncIterator[EngineEvent]:
     yield Accepted(request.id, 4)
     yield StateKept(id=request.id, tokens=4, next_token=65)
-    yield Chunk(request.id, 0, "A")
+    yield Chunk(0, "A", id=request.id)
     for event in endings(request, 1):
         yield event
 

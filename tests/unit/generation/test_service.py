@@ -72,7 +72,7 @@ async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_nee
         assert request.logprobs == 0
         yield Accepted(request.id, 1)
         for index in range(request.n):
-            yield Chunk(request.id, index, f"choice {index}")
+            yield Chunk(index, f"choice {index}", id=request.id)
         ends = endings(request, 2)
         for event, mean in zip(ends[:-1], (-3.0, -1.0, -2.0), strict=True):
             assert isinstance(event, SequenceFinished)
@@ -111,7 +111,7 @@ def failing_after(pieces: int, error: Exception) -> FakeClient:
     async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
         yield Accepted(request.id, 1)
         for number in range(pieces):
-            yield Chunk(request.id, 0, str(number))
+            yield Chunk(0, str(number), id=request.id)
         raise error
 
     return FakeClient(script=script)

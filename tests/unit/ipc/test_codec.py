@@ -85,7 +85,7 @@ EVENTS: list[WorkerEvent] = [
     Step(
         (
             Accepted(1, 10),
-            Chunk(1, 0, "é", (TOKEN,)),
+            Chunk(0, "é", (TOKEN,), id=1),
             SequenceFinished(id=1, index=0, reason="stop", completion_tokens=2, mean_logprob=-0.5),
             RequestCompleted(id=1, prompt_tokens=10, completion_tokens=2, cached_tokens=0, timings=Timings()),
             Failed(id=2, code="invalid_grammar", payload={"reason": "x", "line": 1, "param": None}),

@@ -29,7 +29,7 @@ class _Merged:
     def chunk(self) -> Chunk:
         if len(self._texts) == 1:
             return self._first
-        return Chunk(self._first.id, self._first.index, "".join(self._texts), tuple(self._tokens))
+        return Chunk(self._first.index, "".join(self._texts), tuple(self._tokens), id=self._first.id)
 
 
 class EventQueue:

@@ -93,7 +93,7 @@ class Played:
 def answer(request_id: int, text: str = "a") -> tuple[EngineEvent, ...]:
     return (
         Accepted(request_id, 5),
-        Chunk(request_id, 0, text),
+        Chunk(0, text, id=request_id),
         SequenceFinished(id=request_id, index=0, reason="stop", completion_tokens=1),
         RequestCompleted(
             id=request_id, prompt_tokens=5, completion_tokens=1, cached_tokens=0, timings=Timings()

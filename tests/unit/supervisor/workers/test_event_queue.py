@@ -18,11 +18,11 @@ pytestmark = pytest.mark.anyio
 DONE = RequestCompleted(id=1, prompt_tokens=3, completion_tokens=4, cached_tokens=0, timings=Timings())
 EVENTS: list[EngineEvent] = [
     Accepted(1, 3),
-    Chunk(1, 0, "a", (TokenInfo(1, b"a"),)),
-    Chunk(1, 1, "x"),
-    Chunk(1, 0, "b", (TokenInfo(2, b"b"),)),
+    Chunk(0, "a", (TokenInfo(1, b"a"),), id=1),
+    Chunk(1, "x", id=1),
+    Chunk(0, "b", (TokenInfo(2, b"b"),), id=1),
     SequenceFinished(id=1, index=0, reason="stop", completion_tokens=2),
-    Chunk(1, 1, "y"),
+    Chunk(1, "y", id=1),
     SequenceFinished(id=1, index=1, reason="length", completion_tokens=2),
     DONE,
 ]
@@ -63,9 +63,9 @@ async def test_a_quick_reader_gets_every_chunk_as_it_came() -> None:
 async def test_a_slow_reader_holds_one_chunk_a_sequence() -> None:
     inbox = EventQueue()
     for number in range(10_000):
-        inbox.put(Chunk(1, number % 3, "x"))
+        inbox.put(Chunk(number % 3, "x", id=1))
     assert len(inbox) == 3
-    assert await inbox.get() == Chunk(1, 0, "x" * 3334)
+    assert await inbox.get() == Chunk(0, "x" * 3334, id=1)
 
 
 async def test_the_reader_waits_for_the_next_event() -> None:
@@ -79,10 +79,10 @@ async def test_the_reader_waits_for_the_next_event() -> None:
 
 async def test_what_came_before_a_failure_is_read_first_and_the_first_failure_stays() -> None:
     inbox = EventQueue()
-    inbox.put(Chunk(1, 0, "a"))
+    inbox.put(Chunk(0, "a", id=1))
     inbox.fail(EngineCrashed("first"))
     inbox.fail(EngineCrashed("second"))
-    assert await inbox.get() == Chunk(1, 0, "a")
+    assert await inbox.get() == Chunk(0, "a", id=1)
     with pytest.raises(EngineCrashed, match="first"):
         await inbox.get()
 

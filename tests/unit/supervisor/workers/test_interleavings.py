@@ -314,7 +314,7 @@ class Child:
         self._send(Step((Accepted(request.id, 1),)))
         for word in words(request.id):
             await self._draws.moment(1.0)
-            self._send(Step((Chunk(request.id, 0, word),)))
+            self._send(Step((Chunk(0, word, id=request.id),)))
         await self._draws.moment()
         self._answers.pop(request.id, None)
         timings = Timings(queue_s=0, prefill_s=0, decode_s=0)
