@@ -133,13 +133,13 @@ def create_app(
     )
     served = [make(settings, services) for make in dialects]
     routes = [
-        *_own_routes(page, "".join(dialect.head.greeting for dialect in served), log, lifecycle, services),
+        *_own_routes(page, "".join(dialect.outline.greeting for dialect in served), log, lifecycle, services),
         *(
             _management_routes(management, pulls, services, needs_key=bool(settings.api_keys))
             if management is not None and pulls is not None
             else ()
         ),
-        *(DeferredRoutes(dialect.router, dialect.head.paths) for dialect in served),
+        *(DeferredRoutes(dialect.router, dialect.outline.paths) for dialect in served),
     ]
     return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
 
@@ -215,9 +215,9 @@ def _application(
     metrics: Metrics,
     parts: AppParts,
 ) -> FastAPI:
-    renderers = {prefix: render for dialect in dialects for prefix, render in dialect.head.errors.items()}
+    renderers = {prefix: render for dialect in dialects for prefix, render in dialect.outline.errors.items()}
     envelopes = Envelopes(renderers, render_error)
-    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.head.open_paths)]
+    open_paths = [*OPEN_PATHS, *(path for dialect in dialects for path in dialect.outline.open_paths)]
     app = FastAPI(
         title="jan-serve",
         version=__version__,
@@ -246,7 +246,7 @@ def _middleware(
 ) -> list[Middleware]:
     """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
     keys = [key.get_secret_value() for key in settings.api_keys]
-    heads = [dialect.head for dialect in dialects]
+    outlines = [dialect.outline for dialect in dialects]
     return [
         Middleware(Lingering),
         Middleware(
@@ -254,8 +254,8 @@ def _middleware(
             envelopes=envelopes,
             count=metrics.observe,
             lifecycle=lifecycle,
-            probe_paths=[path for head in heads for path in head.probe_paths],
-            rewrites=[head.rewrite_head for head in heads if head.rewrite_head is not None],
+            probe_paths=[path for outline in outlines for path in outline.probe_paths],
+            rewrites=[outline.rewrite_scope for outline in outlines if outline.rewrite_scope is not None],
         ),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.host_names),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
@@ -270,17 +270,17 @@ def _middleware(
             DrainGuard,
             envelopes=envelopes,
             lifecycle=lifecycle,
-            open_paths=[path for head in heads for path in head.drain_paths],
+            open_paths=[path for outline in outlines for path in outline.drain_paths],
         ),
         Middleware(
             BodyGuard,
             envelopes=envelopes,
             lifecycle=lifecycle,
             max_bytes=settings.max_body_bytes,
-            upload_paths=[path for head in heads for path in head.upload_paths],
-            form_paths=[path for head in heads for path in head.form_paths],
+            upload_paths=[path for outline in outlines for path in outline.upload_paths],
+            form_paths=[path for outline in outlines for path in outline.form_paths],
         ),
-        Middleware(HeadRequests, own_paths=[path for head in heads for path in head.head_paths]),
+        Middleware(HeadRequests, own_paths=[path for outline in outlines for path in outline.head_paths]),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 

@@ -9,9 +9,9 @@ import msgspec
 from fastapi import APIRouter
 from starlette.middleware import Middleware
 
-from jan_serve.dialects.head import Head
 from jan_serve.dialects.health import Health
 from jan_serve.dialects.model_store import ModelStore
+from jan_serve.dialects.outline import Outline
 from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
@@ -43,7 +43,7 @@ class Dialect(msgspec.Struct, frozen=True):
     middleware: runs inside all guards, so it may read the body. amend_document: changes the OpenAPI document in place.
     """
 
-    head: Head
+    outline: Outline
     router: Callable[[], APIRouter]
     middleware: tuple[Middleware, ...] = ()
     amend_document: Callable[[dict[str, Any]], None] | None = None

@@ -8,12 +8,12 @@ from typing import Final
 from fastapi import APIRouter
 
 from jan_serve.config import Settings
-from jan_serve.dialects import heads
+from jan_serve.dialects import outlines
 from jan_serve.dialects.anthropic.dialect import anthropic_dialect
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.head import Head
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
 from jan_serve.dialects.openai.dialect import openai_dialect
+from jan_serve.dialects.outline import Outline
 from jan_serve.dialects.tgi.dialect import tgi_dialect
 
 DialectFactory = Callable[[Settings, Services], Dialect]
@@ -44,13 +44,13 @@ def _decisions(services: Services) -> APIRouter:
     return decisions_router(services)
 
 
-def _plain(head: Head, router: Callable[[Services], APIRouter]) -> DialectFactory:
+def _plain(outline: Outline, router: Callable[[Services], APIRouter]) -> DialectFactory:
     """A dialect that has no options, and nothing besides its routes."""
-    return lambda _, services: Dialect(head, lambda: router(services))
+    return lambda _, services: Dialect(outline, lambda: router(services))
 
 
-ollama_dialect: Final = _plain(heads.OLLAMA, _ollama)
-lmstudio_dialect: Final = _plain(heads.LM_STUDIO, _lm_studio)
+ollama_dialect: Final = _plain(outlines.OLLAMA, _ollama)
+lmstudio_dialect: Final = _plain(outlines.LM_STUDIO, _lm_studio)
 
 DIALECTS: Final[tuple[DialectFactory, ...]] = (
     openai_dialect,
@@ -59,7 +59,7 @@ DIALECTS: Final[tuple[DialectFactory, ...]] = (
     lmdeploy_dialect,
     ollama_dialect,
     lmstudio_dialect,
-    _plain(heads.RERANK, _rerank),
-    _plain(heads.DECISIONS, _decisions),
+    _plain(outlines.RERANK, _rerank),
+    _plain(outlines.DECISIONS, _decisions),
 )
 """In route order: the first dialect that has a path serves it."""

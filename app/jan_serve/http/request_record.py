@@ -136,7 +136,7 @@ class RequestContext:
         probe_paths: Iterable[str] = (),
         rewrites: Iterable[Callable[[Scope], None]] = (),
     ) -> None:
-        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_head."""
+        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_scope."""
         self._app = app
         self._envelopes = envelopes
         self._count = count

@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.models.model_source import without_default_tag
-from jan_serve.dialects.head import Head, ModelList, Route
-from jan_serve.dialects.heads import HEADS
+from jan_serve.dialects.outline import ModelList, Outline, Route
+from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.prefixes import NO_KEYS
@@ -62,12 +62,12 @@ from jan_serve.resources import page_folder
 
 
 class RouteTable:
-    def __init__(self, heads: Sequence[Head] = HEADS) -> None:
-        routes = [(route, head) for head in heads for route in head.forwarded]
+    def __init__(self, outlines: Sequence[Outline] = OUTLINES) -> None:
+        routes = [(route, outline) for outline in outlines for route in outline.forwarded]
         self._exact = {each[0].pattern: each for each in routes if not each[0].pattern.endswith("/*")}
         self._prefixes = [each for each in routes if each[0].pattern.endswith("/*")]
 
-    def find(self, path: str) -> tuple[Route, Head] | None:
+    def find(self, path: str) -> tuple[Route, Outline] | None:
         """A path with `.` or `..` steps has no route: it could leave its prefix at the node."""
         found = self._exact.get(path)
         if found is not None:
@@ -77,8 +77,8 @@ class RouteTable:
         return next((each for each in self._prefixes if path.startswith(each[0].pattern[:-1])), None)
 
 
-_LISTS: Final[tuple[ModelList, ...]] = tuple(each for head in HEADS for each in head.lists)
-_FORMS: Final = tuple(path for head in HEADS for path in head.form_paths)
+_LISTS: Final[tuple[ModelList, ...]] = tuple(each for outline in OUTLINES for each in outline.lists)
+_FORMS: Final = tuple(path for outline in OUTLINES for path in outline.form_paths)
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Proxy:
         self.settings = settings
         self.lifecycle = Lifecycle()
         self.json = JsonReader(settings.max_json_depth)
-        self.page = Page(page_folder(), "".join(head.greeting for head in HEADS))
+        self.page = Page(page_folder(), "".join(outline.greeting for outline in OUTLINES))
         rng = random.Random(secrets.randbits(64))
         tls = (
             ssl.create_default_context(cafile=str(settings.node_ca)) if settings.node_ca is not None else None
@@ -212,13 +212,15 @@ class Router:
         found = self._routes.find(path)
         if found is None:
             raise http_problem(HTTPStatus.NOT_FOUND, "not_found", "There is no such route on this proxy.")
-        route, head = found
+        route, outline = found
         scope["route"] = Pattern(route.pattern)
         if method not in route.methods:
             raise _wrong_method(route.methods)
-        await self._forward(route, head, scope, receive, send)
+        await self._forward(route, outline, scope, receive, send)
 
-    async def _forward(self, route: Route, head: Head, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward(
+        self, route: Route, outline: Outline, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         hops = hops_of(scope["headers"])
         if hops >= MAX_HOPS:
             raise too_many_hops()
@@ -228,15 +230,15 @@ class Router:
         client = scope["client"][0] if scope.get("client") else None
         query = scope["query_string"]
         path = scope["raw_path"] + (b"?" + query if query else b"")
-        for each in HEADS:
+        for each in OUTLINES:
             form = each.body_path(scope["path"], body)
             if form != scope["path"]:
-                scope[FORM_PATH], head = form, each
+                scope[FORM_PATH], outline = form, each
         if facts is not None and facts.model is not None:
-            facts = msgspec.structs.replace(facts, model=self._known_name(head, facts.model))
+            facts = msgspec.structs.replace(facts, model=self._known_name(outline, facts.model))
         keys = NO_KEYS
         if facts is not None and settings.strategy == "prefix":
-            keys = await self._proxy.json.work(body, partial(keys_of, facts, head, self._salt))
+            keys = await self._proxy.json.work(body, partial(keys_of, facts, outline, self._salt))
         call = Call(
             route=route,
             method=scope["method"],
@@ -264,9 +266,9 @@ class Router:
         salt = cache_salt.get()
         return blake2b(salt.encode(), digest_size=16, key=self._salt).hexdigest() if salt else ""
 
-    def _known_name(self, head: Head, model: str) -> str:
+    def _known_name(self, outline: Outline, model: str) -> str:
         """Under which a node has the model."""
-        names = (*head.names(model), without_default_tag(model))
+        names = (*outline.names(model), without_default_tag(model))
         return next((name for name in names if self._proxy.fleet.has_model(name)), model)
 
 
@@ -299,7 +301,7 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
         count=metrics.observe,
         lifecycle=lifecycle,
         probe_paths=("/extras/nodes",),
-        rewrites=[head.rewrite_head for head in HEADS if head.rewrite_head is not None],
+        rewrites=[outline.rewrite_scope for outline in OUTLINES if outline.rewrite_scope is not None],
     )
     return Lingering(app)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from jan_serve.dialects.head import Route
+from jan_serve.dialects.outline import Route
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import Attempts, Ending, RetryBudget

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.dialects.head import ModelList, Row
+from jan_serve.dialects.outline import ModelList, Row
 from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node

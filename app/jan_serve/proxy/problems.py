@@ -10,8 +10,8 @@ from typing import Final
 
 from starlette.types import Scope
 
-from jan_serve.dialects.head import StreamErrors
-from jan_serve.dialects.heads import HEADS
+from jan_serve.dialects.outline import StreamErrors
+from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.dialects.shared import default_error_body, flat_errors
 from jan_serve.http.errors import ByPrefix, Envelopes, FieldError, HttpError, Problem, http_problem
 from jan_serve.http.replies import frame
@@ -55,7 +55,7 @@ _OWN_PATHS: Final = ("/health", "/ready")
 
 
 def envelopes() -> Envelopes:
-    renderers = {prefix: render for head in HEADS for prefix, render in head.errors.items()}
+    renderers = {prefix: render for outline in OUTLINES for prefix, render in outline.errors.items()}
     own = dict.fromkeys(_OWN_PATHS, default_error_body.render_error)
     return Envelopes(renderers | own, flat_errors.render_error)
 
@@ -69,7 +69,7 @@ def form_path(scope: Scope) -> str:
 
 
 _STREAMS: Final = ByPrefix(
-    {prefix: form for head in HEADS for prefix, form in head.stream_errors.items()},
+    {prefix: form for outline in OUTLINES for prefix, form in outline.stream_errors.items()},
     StreamErrors(lambda problem: frame(flat_errors.in_band_error(problem))),
 )
 

@@ -9,14 +9,14 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.dialects.head import Head
-from jan_serve.dialects.heads import HEADS
+from jan_serve.dialects.outline import Outline
+from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prefixes import NO_KEYS, PromptKeys, prompt_keys
 from jan_serve.http.multipart import form_fields
 
 MAX_MODEL: Final = 1024
-_INNER: Final = tuple(name for head in HEADS for name in head.inner_members)
+_INNER: Final = tuple(name for outline in OUTLINES for name in outline.inner_members)
 _ROUTED: Final = frozenset({"model", "stream"})
 _TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
 _FALSE: Final = frozenset({"false", "f", "no", "n", "off", "0"})
@@ -63,9 +63,9 @@ def read_form_facts(content_type: str, body: bytes) -> RequestFacts:
     )
 
 
-def keys_of(facts: RequestFacts, head: Head, salt: bytes) -> PromptKeys:
-    """The keys of the prompt's prefixes. head: of the request's protocol."""
-    parts = list(_parts(facts.body, head))
+def keys_of(facts: RequestFacts, outline: Outline, salt: bytes) -> PromptKeys:
+    """The keys of the prompt's prefixes. outline: of the request's protocol."""
+    parts = list(_parts(facts.body, outline))
     return prompt_keys(salt, facts.model or "", parts) if parts else NO_KEYS
 
 
@@ -88,17 +88,17 @@ def _repeated(name: str) -> InvalidRequest:
     return InvalidRequest(f"{name}: occurs more than once in the request body", param=name)
 
 
-def _parts(body: dict[str, Any], head: Head) -> Iterator[bytes]:
-    for name in head.prompt_members:
+def _parts(body: dict[str, Any], outline: Outline) -> Iterator[bytes]:
+    for name in outline.prompt_members:
         value = body.get(name)
         match value:
             case None:
                 continue
             case str():
-                yield (head.cut_system(value) if name == "system" else value).encode("utf-8", "replace")
+                yield (outline.cut_system(value) if name == "system" else value).encode("utf-8", "replace")
             case list():
                 for number, item in enumerate(cast(list[object], value)):
-                    yield _item(item, head.cut_system if number == 0 else None)
+                    yield _item(item, outline.cut_system if number == 0 else None)
             case _:
                 yield _encode(value)
 

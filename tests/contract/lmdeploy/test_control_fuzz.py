@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from jan_serve.api.app import create_app
 from jan_serve.dialects.lmdeploy.dialect import lmdeploy_dialect
-from jan_serve.dialects.lmdeploy.head import CONTROL_PATHS
+from jan_serve.dialects.lmdeploy.outline import CONTROL_PATHS
 from tests.support.compiling import translate_inline
 from tests.support.drawn_calls import CHECKS, draw_calls
 from tests.support.fake_client import FakeModels

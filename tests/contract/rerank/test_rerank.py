@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.dialects.rerank.head import PLAIN
+from jan_serve.dialects.rerank.outline import PLAIN
 from jan_serve.dialects.rerank.routes import RankJob, best_first
 from jan_serve.generation.scoring.ranking import Ranked
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts

@@ -25,8 +25,8 @@ from jan_serve.config import Settings
 from jan_serve.core.events import Finished, GenerationEvent, TextDelta
 from jan_serve.core.request import GenerationRequest, TextPrompt
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.head import Head
-from jan_serve.dialects.heads import HEADS
+from jan_serve.dialects.outline import Outline
+from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.dialects.shared.answers import answer_stream
 from jan_serve.dialects.shared.wire_types import WireModel
@@ -84,16 +84,16 @@ def render_error(problem: Problem) -> Response:
     return json_reply({"small_error": problem.code}, problem.status)
 
 
-def rewrite_head(scope: Scope) -> None:
+def rewrite_scope(scope: Scope) -> None:
     """`/v1/models` and `/` are ours where a header says so."""
     names = {name for name, _ in scope["headers"]}
     if scope["path"] in ("/", "/v1/models") and b"small-client" in names:
         reroute(scope, PREFIX + scope["path"])
 
 
-HEAD = Head(
+OUTLINE = Outline(
     errors={PREFIX: render_error},
-    rewrite_head=rewrite_head,
+    rewrite_scope=rewrite_scope,
     open_paths=(PREFIX + "/",),
     probe_paths=(PREFIX + "/",),
     drain_paths=(PREFIX + "/",),
@@ -141,7 +141,7 @@ def small_dialect(settings: Settings, services: Services) -> Dialect:
         document["paths"][PREFIX + "/ask"]["post"]["description"] = "Amended."
 
     return Dialect(
-        HEAD,
+        OUTLINE,
         lambda: router,
         middleware=(Middleware(Version, version="7"),),
         amend_document=amend_document,
@@ -258,18 +258,18 @@ def test_every_route_is_at_a_path_that_the_dialect_declares(make: DialectFactory
     dialect = dialect_of(make)
     for route in all_routes(dialect.router().routes):
         assert isinstance(route, APIRoute)
-        assert any(route.path == path or route.path.startswith(f"{path}/") for path in dialect.head.paths), (
-            route.path
-        )
+        assert any(
+            route.path == path or route.path.startswith(f"{path}/") for path in dialect.outline.paths
+        ), route.path
 
 
 def test_the_proxy_has_the_heads_of_the_server_in_its_order() -> None:
-    assert [dialect_of(make).head for make in DIALECTS] == list(HEADS)
+    assert [dialect_of(make).outline for make in DIALECTS] == list(OUTLINES)
 
 
 def test_a_contract_keeps_every_dialect_from_the_others() -> None:
     folder = Path(dialects.__file__).parent
-    names = {f"jan_serve.dialects.{head.parent.name}" for head in folder.glob("*/head.py")}
+    names = {f"jan_serve.dialects.{outline.parent.name}" for outline in folder.glob("*/outline.py")}
     contracts = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     apart = next(set(each["modules"]) for each in contracts if each["type"] == "independence")
     proxied = next(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jan_serve.dialects.head import Head
-from jan_serve.dialects.heads import ANTHROPIC, DECISIONS, LMDEPLOY, OLLAMA, OPENAI, TGI
+from jan_serve.dialects.outline import Outline
+from jan_serve.dialects.outlines import ANTHROPIC, DECISIONS, LMDEPLOY, OLLAMA, OPENAI, TGI
 from jan_serve.errors import InvalidRequest
 from jan_serve.fleet.prefixes import NO_KEYS, PromptKeys
 from jan_serve.proxy.request_facts import MAX_MODEL, RequestFacts, keys_of, read_facts
@@ -18,8 +18,8 @@ def facts_of(body: bytes) -> RequestFacts:
     return read_facts(json.loads(body), body)
 
 
-def keys(body: dict[str, Any], head: Head = OPENAI) -> PromptKeys:
-    return keys_of(facts_of(json.dumps(body).encode()), head, b"salt")
+def keys(body: dict[str, Any], outline: Outline = OPENAI) -> PromptKeys:
+    return keys_of(facts_of(json.dumps(body).encode()), outline, b"salt")
 
 
 @pytest.mark.parametrize(("stream", "streams"), [('"true"', True), ('"0"', False), ("1", True)])
@@ -93,10 +93,10 @@ def billed(system: str) -> list[dict[str, Any]]:
     ]
 
 
-SAME: list[tuple[Head, dict[str, Any], dict[str, Any]]] = [
+SAME: list[tuple[Outline, dict[str, Any], dict[str, Any]]] = [
     *(
-        (head, {"messages": [message]}, {"messages": [marked]})
-        for head in (OPENAI, ANTHROPIC, OLLAMA)
+        (outline, {"messages": [message]}, {"messages": [marked]})
+        for outline in (OPENAI, ANTHROPIC, OLLAMA)
         for message, marked in MARKED
     ),
     (OPENAI, {"prompt": LONG, "temperature": 0.1}, {"prompt": LONG, "temperature": 0.9, "stream": True}),
@@ -110,12 +110,12 @@ SAME: list[tuple[Head, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("head", "body", "same"), SAME)
+@pytest.mark.parametrize(("outline", "body", "same"), SAME)
 def test_what_changes_nothing_in_a_prompt_changes_no_key(
-    head: Head, body: dict[str, Any], same: dict[str, Any]
+    outline: Outline, body: dict[str, Any], same: dict[str, Any]
 ) -> None:
-    assert keys(body, head) == keys(same, head) != NO_KEYS
-    assert keys(body, head).keys
+    assert keys(body, outline) == keys(same, outline) != NO_KEYS
+    assert keys(body, outline).keys
 
 
 def test_the_billing_line_is_one_protocols() -> None:
@@ -153,7 +153,7 @@ def test_token_ids_and_objects_are_prompts_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "names"),
+    ("outline", "names"),
     [
         (OPENAI, "instructions messages prompt input"),
         (ANTHROPIC, "system messages"),
@@ -162,6 +162,6 @@ def test_token_ids_and_objects_are_prompts_too() -> None:
         (DECISIONS, "instructions state"),
     ],
 )
-def test_prompts_of_each_protocol(head: Head, names: str) -> None:
+def test_prompts_of_each_protocol(outline: Outline, names: str) -> None:
     for name in names.split():
-        assert keys({name: LONG}, head).keys, name
+        assert keys({name: LONG}, outline).keys, name

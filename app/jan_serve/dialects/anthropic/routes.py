@@ -21,7 +21,6 @@ from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
-from jan_serve.dialects.anthropic.head import PREFIX
 from jan_serve.dialects.anthropic.messages.parse import chat_prompt, message_request
 from jan_serve.dialects.anthropic.messages.render import PING, MessageEvents
 from jan_serve.dialects.anthropic.messages.wire import (
@@ -31,6 +30,7 @@ from jan_serve.dialects.anthropic.messages.wire import (
     TokenCount,
 )
 from jan_serve.dialects.anthropic.model_pages import ModelInfo, ModelPage, page
+from jan_serve.dialects.anthropic.outline import PREFIX
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer

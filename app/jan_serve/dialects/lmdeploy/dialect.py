@@ -8,8 +8,8 @@ from starlette.middleware import Middleware
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.lmdeploy.generate_dispatch import GenerateDispatch, show_both_protocols
-from jan_serve.dialects.lmdeploy.head import HEAD
 from jan_serve.dialects.lmdeploy.metrics import LmdeployMetrics
+from jan_serve.dialects.lmdeploy.outline import OUTLINE
 
 
 def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
@@ -23,5 +23,5 @@ def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
         return lmdeploy_router(services)
 
     return Dialect(
-        HEAD, router, middleware=(Middleware(GenerateDispatch),), amend_document=show_both_protocols
+        OUTLINE, router, middleware=(Middleware(GenerateDispatch),), amend_document=show_both_protocols
     )

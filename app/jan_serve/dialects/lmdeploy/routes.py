@@ -21,13 +21,13 @@ from jan_serve.dialects.health import Health
 from jan_serve.dialects.lmdeploy.control import add_control_routes
 from jan_serve.dialects.lmdeploy.distserve.routes import add_distserve_routes
 from jan_serve.dialects.lmdeploy.generation_routes import add_generation_routes
-from jan_serve.dialects.lmdeploy.head import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.inputs.routes import (
     add_embedding_route,
     add_encode_route,
     add_pooling_route,
 )
 from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, ModelList
+from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.serving import lmdeploy_services
 from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
 from jan_serve.dialects.shared.flat_errors import ErrorBody

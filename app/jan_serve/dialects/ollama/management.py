@@ -22,7 +22,7 @@ from jan_serve.core.pull_step import PullStep
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ollama.answer_routes import STREAMED
 from jan_serve.dialects.ollama.errors import error_body
-from jan_serve.dialects.ollama.head import UPLOADS
+from jan_serve.dialects.ollama.outline import UPLOADS
 from jan_serve.dialects.ollama.parse_common import model_name, parse_options
 from jan_serve.dialects.ollama.render_common import line
 from jan_serve.dialects.ollama.serving import Serving

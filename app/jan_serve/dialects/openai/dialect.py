@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.openai.head import HEAD
 from jan_serve.dialects.openai.options import OpenAIOptions
+from jan_serve.dialects.openai.outline import OUTLINE
 
 
 def openai_dialect(settings: Settings, services: Services) -> Dialect:
@@ -22,4 +22,4 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             response_store_bytes=settings.part(OpenAIOptions).response_store_bytes,
         )
 
-    return Dialect(HEAD, router)
+    return Dialect(OUTLINE, router)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.rerank.head import COHERE, PLAIN
+from jan_serve.dialects.rerank.outline import COHERE, PLAIN
 from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel

@@ -7,10 +7,10 @@ from fastapi import APIRouter
 from jan_serve.config import Settings
 from jan_serve.core.sampling import Watermark
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.tgi.head import HEAD
 from jan_serve.dialects.tgi.limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
 from jan_serve.dialects.tgi.options import TgiOptions
+from jan_serve.dialects.tgi.outline import OUTLINE
 
 
 def tgi_dialect(settings: Settings, services: Services) -> Dialect:
@@ -35,4 +35,4 @@ def tgi_dialect(settings: Settings, services: Services) -> Dialect:
 
         return tgi_router(services, limits, metrics)
 
-    return Dialect(HEAD, router)
+    return Dialect(OUTLINE, router)

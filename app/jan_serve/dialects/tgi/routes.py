@@ -21,9 +21,9 @@ from jan_serve.dialects.tgi.completions.routes import add_completion_routes
 from jan_serve.dialects.tgi.errors import ErrorBody, deserialize_error
 from jan_serve.dialects.tgi.generate.routes import add_native_routes
 from jan_serve.dialects.tgi.generate.wire import Info, ModelList
-from jan_serve.dialects.tgi.head import PREFIX
 from jan_serve.dialects.tgi.limits import VALIDATION_WORKERS, GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
+from jan_serve.dialects.tgi.outline import PREFIX
 from jan_serve.dialects.tgi.platforms import add_platform_routes
 from jan_serve.dialects.tgi.reply_facts import DOCKER_LABEL, TGI_VERSION
 from jan_serve.dialects.tgi.serving import Serving

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from jan_serve.dialects.tgi.head import OPEN_PATHS as TGI_OPEN
+from jan_serve.dialects.tgi.outline import OPEN_PATHS as TGI_OPEN
 from tests.support.fake_client import FakeModels
 from tests.support.fronts import http_client, refused
 

@@ -24,7 +24,7 @@ from jan_serve.dialects.lmdeploy.distserve.wire import (
     InitializeReply,
     InitializeRequest,
 )
-from jan_serve.dialects.lmdeploy.head import DISTSERVE
+from jan_serve.dialects.lmdeploy.outline import DISTSERVE
 from jan_serve.dialects.lmdeploy.serving import LmdeployServices
 from jan_serve.dialects.ports import PeerLinks
 from jan_serve.errors import InvalidRequest, PeerFailed

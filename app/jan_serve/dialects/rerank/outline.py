@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from jan_serve.dialects.head import Head, routes
+from jan_serve.dialects.outline import Outline, routes
 from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http.errors import Problem
 from jan_serve.http.replies import json_reply
@@ -21,7 +21,7 @@ def _cohere_error(problem: Problem) -> Response:
     return json_reply({"message": problem.message}, problem.status)
 
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (COHERE, *PLAIN),
     errors={COHERE: _cohere_error, **dict.fromkeys(PLAIN, render_error)},
     forwarded=routes(*PLAIN, COHERE),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.dialects.head import READ, Head, ModelList, Route, StreamErrors, routes
 from jan_serve.dialects.ollama.errors import error_body, render_error
+from jan_serve.dialects.outline import READ, ModelList, Outline, Route, StreamErrors, routes
 from jan_serve.http.replies import json_bytes
 
 PREFIX: Final = "/api"
 UPLOADS: Final = "/api/blobs"
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (PREFIX,),
     errors={PREFIX: render_error},
     greeting="Ollama is running",  # at `/`, where its clients look for it

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from jan_serve.dialects.head import Head, Route, routes
+from jan_serve.dialects.outline import Outline, Route, routes
 from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http.paths import reroute
 
@@ -26,7 +26,7 @@ _VERSIONED: Final = frozenset({"/v1/health"})
 """llama-server has these beside OpenAI's, for clients that are configured without `/v1`, or with it."""
 
 
-def rewrite_head(scope: Scope) -> None:
+def rewrite_scope(scope: Scope) -> None:
     path: str = scope["path"]
     if path in _UNVERSIONED:
         reroute(scope, VERSION + path)
@@ -34,7 +34,7 @@ def rewrite_head(scope: Scope) -> None:
         reroute(scope, path.removeprefix(VERSION))
 
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (
         "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio",
         "/extras", "/apply-template", "/infill", "/lora-adapters", "/props",
@@ -43,7 +43,7 @@ HEAD: Final = Head(
     errors=dict.fromkeys(
         ("/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio", "/extras"), render_error
     ),
-    rewrite_head=rewrite_head,
+    rewrite_scope=rewrite_scope,
     form_paths=(_TRANSCRIPTIONS,),
     forwarded=(
         Route("/v1/chat/completions", migrates=True),

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.dialects.head import Head, ModelList
+from jan_serve.dialects.outline import ModelList, Outline
 from jan_serve.dialects.shared.default_error_body import render_error
 
 PREFIX: Final = "/api/v0"
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (PREFIX,),
     errors={PREFIX: render_error},
     lists=(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.dialects.anthropic.head import rewrite_head
+from jan_serve.dialects.anthropic.outline import rewrite_scope
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ from jan_serve.dialects.anthropic.head import rewrite_head
 def test_paths(path: str, served: str, *, versioned: bool) -> None:
     headers = [(b"anthropic-version", b"2023-06-01")] if versioned else []
     scope: dict[str, Any] = {"type": "http", "path": path, "raw_path": path.encode(), "headers": headers}
-    rewrite_head(scope)
+    rewrite_scope(scope)
     assert (scope["path"], scope["raw_path"]) == (served, served.encode())

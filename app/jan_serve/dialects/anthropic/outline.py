@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from jan_serve.dialects.anthropic.claude_clients import cut_billing_line, names_for
 from jan_serve.dialects.anthropic.errors import error_body, render_error
-from jan_serve.dialects.head import Head, ModelList, Row, StreamErrors, routes
+from jan_serve.dialects.outline import ModelList, Outline, Row, StreamErrors, routes
 from jan_serve.dialects.shared.limits import MAX_PAGE
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.guards.guard import header_values
@@ -26,7 +26,7 @@ _DOUBLED: Final = "/v1" + MESSAGES
 _VERSION: Final = b"anthropic-version"
 
 
-def rewrite_head(scope: Scope) -> None:
+def rewrite_scope(scope: Scope) -> None:
     path: str = scope["path"]
     if is_below(path, (_DOUBLED,)):
         reroute(scope, path.removeprefix("/v1"))
@@ -46,10 +46,10 @@ def _page_of(rows: list[Row], query: Mapping[str, str]) -> object:
     return page(cast(Any, rows), int(limit), query.get("after_id"), query.get("before_id"))
 
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (MESSAGES, PREFIX),
     errors=dict.fromkeys((MESSAGES, PREFIX), render_error),
-    rewrite_head=rewrite_head,
+    rewrite_scope=rewrite_scope,
     forwarded=routes(MESSAGES, f"{MESSAGES}/count_tokens"),
     stream_errors={MESSAGES: StreamErrors(lambda problem: named_frame(error_body(problem)))},
     lists=(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.dialects.head import Head, routes
 from jan_serve.dialects.lmdeploy.generate_dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
+from jan_serve.dialects.outline import Outline, routes
 from jan_serve.dialects.shared.flat_errors import render_error
 
 PREFIX: Final = "/lmdeploy"
@@ -27,7 +27,7 @@ def body_path(path: str, body: bytes) -> str:
     return LMDEPLOY_PATH if path == SHARED_PATH and is_lmdeploy_body(body) else path
 
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (PREFIX, *ROOT_PATHS),
     errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
     body_path=body_path,

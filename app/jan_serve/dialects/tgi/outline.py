@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.dialects.head import READ, Head, Route, StreamErrors, routes
+from jan_serve.dialects.outline import READ, Outline, Route, StreamErrors, routes
 from jan_serve.dialects.tgi.errors import in_band_error, render_error, stream_error_body
 from jan_serve.http.replies import frame
 
@@ -16,7 +16,7 @@ ROOT_PATHS: Final = (
 OPEN_PATHS: Final = ("/ping", PREFIX, f"{PREFIX}/", f"{PREFIX}/ping", f"{PREFIX}/health")
 """Signs of life. TGI serves its facts and metrics without a key too; here facts load a model."""
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     (PREFIX, *ROOT_PATHS),
     errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
     open_paths=OPEN_PATHS,

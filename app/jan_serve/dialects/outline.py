@@ -1,6 +1,6 @@
 """What is known of a public protocol before its requests are parsed: enough for guards and for a proxy.
 
-A head needs no models, no settings and no wire types, so that both can import all of them.
+An outline needs no models, no settings and no wire types, so that both can import all of them.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class ModelList(msgspec.Struct, frozen=True):
     names: Callable[[str], Sequence[str]] | None = None
 
 
-class Head(msgspec.Struct, frozen=True):
+class Outline(msgspec.Struct, frozen=True):
     """A public protocol from outside.
 
     paths: each of its paths is one of these or below one; requests to others do not import it.
     errors: by path prefix. Elsewhere errors have the application's default body.
-    rewrite_head: changes a scope before any guard reads it, for requests that a header assigns to this protocol: a path
-    set there decides the route, the guards' rules and the form of errors. It sees unchecked requests and must not read
-    the body. body_path: the path whose protocol a body at a shared path has.
+    rewrite_scope: changes a scope before any guard reads it, for requests that a header assigns to this protocol: a
+    path set there decides the route, the guards' rules and the form of errors. It sees unchecked requests and must not
+    read the body. body_path: the path whose protocol a body at a shared path has.
     open_paths: signs of life that need no key and that any page may read (GET).
     probe_paths: polled about the server; neither logged nor waited for by a drain.
     drain_paths: served while the server drains.
@@ -84,7 +84,7 @@ class Head(msgspec.Struct, frozen=True):
 
     paths: tuple[str, ...] = ("",)
     errors: Mapping[str, ErrorRenderer] = msgspec.field(default_factory=dict[str, ErrorRenderer])
-    rewrite_head: Callable[[Scope], None] | None = None
+    rewrite_scope: Callable[[Scope], None] | None = None
     body_path: Callable[[str, bytes], str] = lambda path, body: path
     open_paths: tuple[str, ...] = ()
     probe_paths: tuple[str, ...] = ()

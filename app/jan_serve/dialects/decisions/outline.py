@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from jan_serve.dialects.head import Head, routes
+from jan_serve.dialects.outline import Outline, routes
 from jan_serve.dialects.shared.default_error_body import render_error
 
 _PATHS: Final = ("/v1/decide", "/v1/systemone")
 
-HEAD: Final = Head(
+OUTLINE: Final = Outline(
     _PATHS,
     errors=dict.fromkeys(_PATHS, render_error),
     forwarded=routes(*_PATHS),
