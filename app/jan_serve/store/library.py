@@ -273,7 +273,6 @@ class ModelLibrary:
         return await self._hub().run(plan, watcher)
 
     def _hub(self) -> Puller:
-        # One puller for all callers, so that they share transfers of the same file.
         if self._puller is None:
             self._puller = self._make_puller()
         return self._puller

@@ -59,7 +59,7 @@ def test_two_processes_share_one_transfer(ready: Bench) -> None:
     second = start(ready, "pull", f"{REPO}:Q8_0", "--json")
     assert second.stderr is not None
     with deadline(second):
-        while b"another process is downloading it" not in (line := second.stderr.readline()):
+        while b"another download of it is running" not in (line := second.stderr.readline()):
             assert line, "the second process ended without waiting"
     ready.hub.released.set()
     outcomes = [process.communicate(timeout=60) for process in (first, second)]
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_at_once_and_promises_to_resume(ready: Bench) -> None:
     process = start(ready, "pull", f"{REPO}:Q8_0")
     signal.signal(signal.SIGINT, before)
     assert ready.hub.stalled.wait(30)
-    wait_until(lambda: any(path.stat().st_size for path in ready.incoming(".writing")))
+    wait_until(lambda: any(path.stat().st_size for path in ready.incoming(".part")))
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=30)

@@ -49,7 +49,7 @@ class PullProgress(msgspec.Struct, frozen=True):
 
 
 class Pulls:
-    """The pulls of one server. Requests for the same files share one transfer."""
+    """The pulls of one server."""
 
     def __init__(self, library: ModelLibrary) -> None:
         self._library = library

@@ -1,7 +1,8 @@
-"""Downloads a file from the hub once for all who ask: resumes, hashes while writing, verifies, renames.
+"""Downloads a file from the hub: resumes, hashes while writing, verifies, renames.
 
 A file gets its name only after its size, SHA-256 digest and GGUF header are verified and it is flushed to the disk.
-A failure keeps received data for a later attempt, unless it is damaged, is not a model, or the disk is full.
+A failure keeps received data for a later attempt, unless it is damaged, is not a model, or the disk is full. It is in a
+hidden folder of the models folder, so that the last step is a rename on one file system and listings skip it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
@@ -27,14 +29,17 @@ from jan_serve.errors import (
 )
 from jan_serve.store.files.file_errors import is_full, storage_error
 from jan_serve.store.files.file_hash import file_matches, hash_bytes, in_thread
-from jan_serve.store.files.small_files import flush_folder
+from jan_serve.store.files.small_files import TEMPORARY_SUFFIX, flush_folder
+from jan_serve.store.files.versioned_files import record_file
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
-from jan_serve.store.hub.partial_downloads import PartialFile, PartialFolder
+from jan_serve.store.index import STATE_FOLDER
 
 _BLOCK_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _LOCK_POLL_S: Final = 0.2
+_LOCK: Final = ".lock"
+_KEPT_FOR_S: Final = 14 * 86_400
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)\Z")
 
 StatusError = Callable[[int, httpx2.Headers], None]
@@ -63,6 +68,46 @@ class Download(msgspec.Struct, frozen=True):
     target: Path
 
 
+class PartialFolder:
+    """The partial downloads of one models folder, by digest. Every method blocks briefly on the disk."""
+
+    def __init__(self, models_dir: Path) -> None:
+        self._models_dir = models_dir
+        self._folder = models_dir / STATE_FOLDER / "incoming"
+
+    def path(self, sha256: str) -> Path:
+        """The file for unverified bytes of this digest."""
+        return self._folder / f"{sha256}.part"
+
+    def n_kept(self, sha256: str) -> int:
+        """Bytes of this digest that were received."""
+        try:
+            return self.path(sha256).stat().st_size
+        except OSError:
+            return 0
+
+    def locks(self, file: Download) -> tuple[filelock.BaseFileLock, ...]:
+        """The unacquired locks of the file's digest and of its place. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = record_file(file.target.relative_to(self._models_dir).as_posix())
+        return tuple(
+            filelock.FileLock(self._folder / (name + _LOCK), thread_local=False)
+            for name in (file.sha256, place)
+        )
+
+    def sweep(self) -> None:
+        """Delete files that nobody goes on with. Suppresses OSError."""
+        long_ago = time.time() - _KEPT_FOR_S
+        temporary = (self._folder.parent / "index").glob(f"*{TEMPORARY_SUFFIX}")
+        for path in (*self._folder.glob("*"), *temporary):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < long_ago:
+                    # Acquiring a lock leaves its file's age: an old one may be in use.
+                    is_lock = path.suffix == _LOCK
+                    with filelock.FileLock(path).acquire(timeout=0) if is_lock else contextlib.nullcontext():
+                        path.unlink()
+
+
 async def download(
     http: HubHttp, partials: PartialFolder, file: Download, watcher: DownloadWatcher, on_status: StatusError
 ) -> None:
@@ -71,12 +116,12 @@ async def download(
     Raises DigestMismatch, InvalidModel, InsufficientStorage, StoreError, HubError, HubUnavailable, Offline.
     """
     try:
-        async with _process_lock(partials, file, watcher):
+        async with _alone(partials, file, watcher):
             if await file_matches(file.target, file.size_bytes, file.sha256):
                 watcher.received(file.size_bytes)
                 return
             while True:
-                transfer = _Transfer(http, partials.claim(file.sha256), file, watcher, on_status)
+                transfer = _Transfer(http, partials.path(file.sha256), file, watcher, on_status)
                 try:
                     await transfer.run()
                     return
@@ -98,7 +143,7 @@ class _Transfer:
     def __init__(
         self,
         http: HubHttp,
-        partial: PartialFile,
+        partial: Path,
         file: Download,
         watcher: DownloadWatcher,
         on_status: StatusError,
@@ -108,11 +153,7 @@ class _Transfer:
         self._download = file
         self._watcher = watcher
         self._on_status = on_status
-        try:
-            self._file: BinaryIO = partial.path.open("r+b")
-        except OSError:
-            partial.keep()
-            raise
+        self._file: BinaryIO = partial.open("a+b")
         self._hasher = hashlib.sha256()
         self._position = 0
         self._furthest = 0
@@ -131,24 +172,26 @@ class _Transfer:
         except BaseException as error:
             with contextlib.suppress(OSError):
                 self._file.close()
-            if self.is_worthless or (isinstance(error, OSError) and is_full(error)):
-                self._partial.discard()
-            else:
-                self._partial.keep()
+            with contextlib.suppress(OSError):
+                is_empty = not self._partial.stat().st_size
+                if self.is_worthless or is_empty or (isinstance(error, OSError) and is_full(error)):
+                    self._partial.unlink()
             raise
 
     async def _resume(self) -> None:
         """Hash data from an earlier attempt, or discard it if it is too long."""
-        if not 0 < self._partial.n_kept <= self._download.size_bytes:
+        n_kept = self._file.seek(0, os.SEEK_END)
+        if not 0 < n_kept <= self._download.size_bytes:
             self._restart()
             return
+        self._file.seek(0)
         try:
-            await hash_bytes(self._file, self._hasher.update, self._partial.n_kept)
+            await hash_bytes(self._file, self._hasher.update, n_kept)
         except OSError as error:
             # Kept, a bad sector would fail every later attempt.
             self.is_worthless = error.errno == errno.EIO
             raise
-        self._position = self._furthest = self.n_resumed = self._partial.n_kept
+        self._position = self._furthest = self.n_resumed = n_kept
         self._watcher.received(self._position)
 
     def _restart(self) -> None:
@@ -248,117 +291,51 @@ class _Transfer:
             self.is_worthless = True
             raise DigestMismatch(self._download.name, f"SHA-256 {self._download.sha256}", f"SHA-256 {got}")
         self._flush()
+        # Where file locks do nothing, another process may have written too.
+        if os.fstat(self._file.fileno()).st_size != self._position:
+            raise OSError(errno.EBUSY, "another program writes the same file")
         try:
-            read_gguf_header(self._partial.path)
+            read_gguf_header(self._partial)
         except InvalidModel as error:
             self.is_worthless = True
-            message = error.message.replace(self._partial.path.name, self._download.name)
+            message = error.message.replace(self._partial.name, self._download.name)
             raise InvalidModel(message) from None
 
     def _place(self) -> None:
         target = self._download.target
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._partial.place(target)
+        os.replace(self._partial, target)
         flush_folder(target.parent)
 
 
 @contextlib.asynccontextmanager
-async def _process_lock(
-    partials: PartialFolder, file: Download, watcher: DownloadWatcher
-) -> AsyncGenerator[None]:
-    """Makes other processes wait for a transfer of this digest instead of downloading it too.
-
-    Without file locks, both transfer: they do not disturb each other.
-    """
-    lock = partials.lock(file.sha256)
-    notified = False
+async def _alone(partials: PartialFolder, file: Download, watcher: DownloadWatcher) -> AsyncGenerator[None]:
+    """Waits for transfers of this digest or to this place, in any process, and follows the bytes of such a one."""
+    locks = partials.locks(file)
+    is_noted = False
     try:
-        while True:
-            try:
-                lock.acquire(timeout=0)
-                break
-            except filelock.Timeout:
-                if not notified:
-                    watcher.note(f"{file.name}: another process is downloading it; waiting.")
-                    notified = True
-                await asyncio.sleep(_LOCK_POLL_S)
-            except NotImplementedError:
-                break
+        while not _acquired(locks):
+            if not is_noted:
+                watcher.note(f"{file.name}: another download of it is running; waiting.")
+                is_noted = True
+            watcher.received(partials.n_kept(file.sha256))
+            await asyncio.sleep(_LOCK_POLL_S)
         yield
     finally:
+        _release(locks)
+
+
+def _acquired(locks: Sequence[filelock.BaseFileLock]) -> bool:
+    """All of them, or none."""
+    try:
+        for lock in locks:
+            lock.acquire(timeout=0)
+    except filelock.Timeout:
+        _release(locks)
+        return False
+    return True
+
+
+def _release(locks: Sequence[filelock.BaseFileLock]) -> None:
+    for lock in locks:
         lock.release()
-
-
-Start = Callable[[DownloadWatcher], Awaitable[None]]
-
-
-class _Shared(msgspec.Struct):
-    """sha256: of the file. is_ending: cancelled, and not over yet."""
-
-    sha256: str
-    watchers: list[DownloadWatcher] = msgspec.field(default_factory=list[DownloadWatcher])
-    n_received: int = 0
-    task: asyncio.Task[None] | None = None
-    is_ending: bool = False
-
-    def received(self, n_bytes: int) -> None:
-        self.n_received = n_bytes
-        for watcher in self.watchers:
-            watcher.received(n_bytes)
-
-    def note(self, text: str) -> None:
-        for watcher in self.watchers:
-            watcher.note(text)
-
-
-class SharedDownloads:
-    """Running transfers by target. For one event loop."""
-
-    def __init__(self) -> None:
-        self._running: dict[Path, _Shared] = {}
-
-    async def join(self, file: Download, watcher: DownloadWatcher, start: Start) -> None:
-        """Wait for the transfer of `file`; `start` it if it is not running.
-
-        A transfer of other content to the same target ends first. Cancelling the last waiting caller also cancels the
-        transfer, and waits for its end.
-        """
-        target = file.target
-        await self._other_content(file, watcher)
-        shared = self._running.get(target)
-        if shared is None or shared.is_ending:
-            # Later callers start a new transfer rather than join the cancelled one.
-            shared = self._running[target] = _Shared(file.sha256)
-            shared.task = asyncio.ensure_future(self._run(target, shared, start))
-        elif shared.n_received:
-            watcher.received(shared.n_received)
-        shared.watchers.append(watcher)
-        assert shared.task is not None
-        try:
-            await asyncio.shield(shared.task)
-        finally:
-            shared.watchers.remove(watcher)
-            if not shared.watchers and not shared.task.done():
-                shared.is_ending = True
-                shared.task.cancel()
-                # The caller may be cancelled again meanwhile; the first cancellation is on its way already.
-                while not shared.task.done():
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await asyncio.wait([shared.task])
-
-    async def _other_content(self, file: Download, watcher: DownloadWatcher) -> None:
-        """Wait until no transfer of other content to the target of `file` is running."""
-        while (other := self._running.get(file.target)) is not None and other.sha256 != file.sha256:
-            watcher.note(f"{file.name}: another revision of it is being downloaded; waiting.")
-            assert other.task is not None
-            await asyncio.wait([other.task])
-
-    async def _run(self, target: Path, shared: _Shared, start: Start) -> None:
-        try:
-            await start(shared)
-        finally:
-            self._forget(target, shared)
-
-    def _forget(self, target: Path, shared: _Shared) -> None:
-        if self._running.get(target) is shared:
-            del self._running[target]

@@ -21,9 +21,8 @@ from jan_serve.store.files.file_errors import check_room, storage_error
 from jan_serve.store.files.small_files import flush_folder
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.quantisation import QuantisedFile, bits_of, choose, gigabytes
-from jan_serve.store.hub.download import Download, DownloadWatcher, SharedDownloads, download
+from jan_serve.store.hub.download import Download, DownloadWatcher, PartialFolder, download
 from jan_serve.store.hub.hub_http import HubAccess, HubHttp, RetryPolicy
-from jan_serve.store.hub.partial_downloads import PartialFolder
 from jan_serve.store.hub.references import (
     Catalogue,
     CatalogueEntry,
@@ -92,7 +91,6 @@ class Puller:
         self._retry_policy = retry_policy
         self._index = ModelIndex(models_dir)
         self._partials = PartialFolder(models_dir)
-        self._shared = SharedDownloads()
 
     async def plan(self, text: str, *, revision: str | None = None, with_projector: bool = True) -> PullPlan:
         """Resolve `text`, a catalogue name or a hub reference, at its current revision.
@@ -138,11 +136,12 @@ class Puller:
             else:
                 missing.append(file)
         if missing:
-            kept = [self._partials.kept_bytes(file.sha256) for file in missing]
+            kept = [self._partials.n_kept(file.sha256) for file in missing]
             to_come = sum(max(0, file.size_bytes - n) for file, n in zip(missing, kept, strict=True))
             await asyncio.to_thread(check_room, self._models_dir, to_come)
-            for file in missing:
-                await self._get(plan, file, _FileWatcher(counts, file, watcher))
+            async with HubHttp(self._access, self._retry_policy) as http:
+                for file in missing:
+                    await self._get(http, plan, file, _FileWatcher(counts, file, watcher))
         try:
             return await asyncio.to_thread(self._record, plan)
         except OSError as error:
@@ -185,20 +184,14 @@ class Puller:
                     return True
         return False
 
-    async def _get(self, plan: PullPlan, file: HubFile, watcher: DownloadWatcher) -> None:
+    async def _get(self, http: HubHttp, plan: PullPlan, file: HubFile, watcher: DownloadWatcher) -> None:
         url = file_url(self._access.endpoint, plan.reference.repo, plan.commit, file.path)
         request = Download(url, file.name, file.size_bytes, file.sha256, self._target(plan, file))
 
-        async def start(everyone: DownloadWatcher) -> None:
-            # A separate connection pool: the transfer may outlive the caller that started it.
-            async with HubHttp(self._access, self._retry_policy) as http:
+        def on_status(status: int, headers: httpx2.Headers) -> None:
+            raise_for_status(http, plan.reference, status, headers)
 
-                def on_status(status: int, headers: httpx2.Headers) -> None:
-                    raise_for_status(http, plan.reference, status, headers)
-
-                await download(http, self._partials, request, everyone, on_status)
-
-        await self._shared.join(request, watcher, start)
+        await download(http, self._partials, request, watcher, on_status)
 
     def _record(self, plan: PullPlan) -> ModelRecord:
         """Check the whole model and write its record. Deletes the files if it is not a valid model."""

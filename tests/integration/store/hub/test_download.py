@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import os
 import shutil
 import time
 from pathlib import Path
@@ -19,10 +20,12 @@ from jan_serve.errors import (
     InvalidModel,
     StoreError,
 )
+from jan_serve.store.hub.download import Download, PartialFolder
 from jan_serve.store.hub.hub_http import RetryPolicy
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench, model_bytes
 from tests.support.fake_hub import Fault
+from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
 
@@ -251,7 +254,7 @@ async def test_a_disk_that_fills_up_leaves_no_files(
 
     def open_full(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         file = real_open(self, mode, *args, **kwargs)
-        return FullDisk(file, 1 << 20, number) if self.suffix == ".writing" else file
+        return FullDisk(file, 1 << 20, number) if self.suffix == ".part" else file
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", open_full)
@@ -302,23 +305,59 @@ async def test_one_of_two_leaves_and_the_other_gets_the_file(bench: Bench) -> No
     assert bench.file().read_bytes() == bench.content()
 
 
-@pytest.mark.parametrize("locks_work", [True, False])
-async def test_writers_with_nothing_in_common_do_not_disturb_each_other(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, locks_work: bool
-) -> None:
-    """Eight pullers of their own stand for eight processes; without locks each transfers, and each is whole."""
-    if not locks_work:
-        fcntl = pytest.importorskip("fcntl")
-
-        def no_lock(*_: object) -> None:
-            return None
-
-        monkeypatch.setattr(fcntl, "flock", no_lock)
+async def test_writers_with_nothing_in_common_do_not_disturb_each_other(bench: Bench) -> None:
+    """Eight pullers of their own stand for eight processes."""
     await asyncio.gather(*(bench.pull(puller=bench.puller()) for _ in range(8)))
     assert bench.file().read_bytes() == bench.content()
     assert bench.incoming() == []
-    if locks_work:
-        assert len(bench.hub.asked("/resolve/")) == 1
+    assert len(bench.hub.asked("/resolve/")) == 1
+
+
+async def test_one_that_waits_sees_the_bytes_of_the_running_transfer(bench: Bench) -> None:
+    bench.hub.file_faults.append(Fault(stall_at=1 << 20))
+    first = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=60))))
+    await asyncio.to_thread(bench.hub.stalled.wait, 10)
+    waiting = Bench(bench.hub, bench.models)
+    second = asyncio.ensure_future(waiting.pull())
+    await until(lambda: (1 << 20) in waiting.seen.counts)
+    bench.hub.released.set()
+    await asyncio.gather(first, second)
+    assert waiting.seen.counts[-1] == len(bench.content())
+
+
+async def test_bytes_of_another_writer_never_become_a_model(bench: Bench) -> None:
+    """Locks do nothing on some shared folders."""
+    bench.hub.file_faults.append(Fault(stall_at=1 << 20))
+    pull = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=60))))
+    await asyncio.to_thread(bench.hub.stalled.wait, 10)
+    await until(lambda: bool(bench.seen.counts and bench.seen.counts[-1]))
+    (partial,) = bench.incoming()
+    with partial.open("ab") as file:
+        file.write(b"other")
+    bench.hub.released.set()
+    with pytest.raises(StoreError, match="another program writes the same file"):
+        await pull
+    await bench.pull()
+    assert bench.file().read_bytes() == bench.content()
+
+
+def test_old_files_are_swept_and_locks_in_use_are_not(tmp_path: Path) -> None:
+    partials = PartialFolder(tmp_path)
+    file = Download("", "m.gguf", 1, "ab" * 32, tmp_path / "m.gguf")
+    (held, free) = partials.locks(file)
+    folder = tmp_path / ".jan-serve" / "incoming"
+    names = {f"{'ab' * 32}.part", f"{'cd' * 32}.part", Path(free.lock_file).name, Path(held.lock_file).name}
+    for name in names:
+        (folder / name).touch()
+    (tmp_path / ".jan-serve" / "index").mkdir()
+    (tmp_path / ".jan-serve" / "index" / "x.json.0.tmp").touch()
+    with held:
+        for path in (*folder.iterdir(), tmp_path / ".jan-serve" / "index" / "x.json.0.tmp"):
+            os.utime(path, (1, 1))
+        (folder / f"{'ab' * 32}.part").touch()
+        partials.sweep()
+        left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+        assert left == {f"{'ab' * 32}.part", Path(held.lock_file).name}
 
 
 async def test_split_models_and_projectors_come_whole(bench: Bench) -> None:

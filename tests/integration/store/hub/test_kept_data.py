@@ -168,7 +168,7 @@ async def test_errors_of_the_disk_at_a_resume(
     real_open: Any = Path.open
 
     def open_broken(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self.suffix != ".writing":
+        if self.suffix != ".part":
             return real_open(self, *args, **kwargs)
         if method == "open":
             raise OSError(number, os.strerror(number))

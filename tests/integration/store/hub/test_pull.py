@@ -95,7 +95,7 @@ async def test_a_pull_of_another_revision_does_not_join_the_running_transfer(ben
     repo.revisions = ("main", commit)
     bench.hub.file_faults.append(Fault(body=content))
     newer = asyncio.ensure_future(bench.pull(puller=puller))
-    await until(lambda: any("another revision" in note for note in bench.seen.notes))
+    await until(lambda: any("another download" in note for note in bench.seen.notes))
     bench.hub.released.set()
     records = await asyncio.gather(older, newer)
     assert [record.source.revision for record in records] == [commit, "f" * 40]

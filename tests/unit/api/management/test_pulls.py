@@ -15,8 +15,8 @@ import pytest
 from jan_serve.api.management import pulls as pulls_module
 from jan_serve.api.management.pulls import PullProgress, Pulls
 from jan_serve.errors import HubUnavailable, JanServeError
-from jan_serve.store.hub import pull as pull_module
-from jan_serve.store.hub.download import Download, DownloadWatcher, SharedDownloads, Start
+from jan_serve.store.hub import download as download_module
+from jan_serve.store.hub.download import Download, DownloadWatcher
 from jan_serve.store.hub.hub_http import HubAccess
 from jan_serve.store.hub.pull import Puller, PullPlan
 from jan_serve.store.hub.references import HubReference
@@ -176,7 +176,6 @@ CONTENTS: Final = tuple(
     for rows in (1, 2)
 )
 # Two repositories hold the same file, which is linked where it is there already.
-_JOIN: Final = SharedDownloads.join
 REPOS: Final = {"o/a": 0, "o/b": 1, "o/c": 0}
 
 
@@ -187,50 +186,41 @@ def plan_of(repo: str) -> PullPlan:
 
 
 class Hub:
-    """In place of `download`: transfers that arrive in pieces, fail, and take a moment to stop."""
+    """Transfers that arrive in pieces, fail, and take a moment to stop."""
 
     def __init__(self, draws: Draws) -> None:
-        self._draws = draws
-        self.waiting: dict[Path, list[asyncio.Task[Any]]] = {}
-        """The callers of a transfer, by its target."""
-        self._running: set[Path] = set()
+        self.draws = draws
+        self.running: set[Path] = set()
         self.fails = True
 
-    async def join(
-        self, shared: SharedDownloads, file: Download, watcher: DownloadWatcher, start: Start
-    ) -> None:
-        """As SharedDownloads.join; it remembers the callers."""
-        caller = asyncio.current_task()
-        assert caller is not None
-        callers = self.waiting.setdefault(file.target, [])
-        callers.append(caller)
-        try:
-            await _JOIN(shared, file, watcher, start)
-        finally:
-            callers.remove(caller)
 
-    async def download(
-        self, _http: Any, _partials: Any, file: Download, watcher: DownloadWatcher, _status: Any
-    ) -> None:
-        assert file.target not in self._running, f"{file.target} is transferred twice"
-        self._running.add(file.target)
+class Transfer:
+    """In place of `download._Transfer`."""
+
+    is_worthless = False
+    n_resumed = 0
+
+    def __init__(self, hub: Hub, file: Download, watcher: DownloadWatcher) -> None:
+        self._hub, self._file, self._watcher = hub, file, watcher
+
+    async def run(self) -> None:
+        hub, file = self._hub, self._file
+        assert file.target not in hub.running, f"{file.target} is transferred twice"
+        hub.running.add(file.target)
         try:
             for part in range(4):
-                await self._draws.moment(2.0)
-                watcher.received(file.size_bytes * part // 4)
-                if self.fails and self._draws.random() < 0.05:
+                await hub.draws.moment(2.0)
+                self._watcher.received(file.size_bytes * part // 4)
+                if hub.fails and hub.draws.random() < 0.05:
                     raise HubUnavailable("cut", retry_after=None)
             file.target.parent.mkdir(parents=True, exist_ok=True)
             file.target.write_bytes(next(each for each in CONTENTS if len(each) == file.size_bytes))
-            watcher.received(file.size_bytes)
+            self._watcher.received(file.size_bytes)
         except asyncio.CancelledError:
-            stay = [caller for caller in self.waiting[file.target] if not caller.cancelling()]
-            assert not stay, f"{file.target} is stopped under a caller"
-            self._running.discard(file.target)
-            await self._draws.moment(1.0)
+            await hub.draws.moment(1.0)
             raise
         finally:
-            self._running.discard(file.target)
+            hub.running.discard(file.target)
 
 
 class Callers:
@@ -272,12 +262,13 @@ class Callers:
 
 async def scenario(draws: Draws, folder: Path, patch: pytest.MonkeyPatch) -> None:
     hub = Hub(draws)
-    patch.setattr(pull_module, "download", hub.download)
 
-    async def join(shared: SharedDownloads, file: Download, watcher: DownloadWatcher, start: Start) -> None:
-        await hub.join(shared, file, watcher, start)
+    def transfer(
+        _http: Any, _partial: Path, file: Download, watcher: DownloadWatcher, _status: Any
+    ) -> Transfer:
+        return Transfer(hub, file, watcher)
 
-    patch.setattr(SharedDownloads, "join", join)
+    patch.setattr(download_module, "_Transfer", transfer)
     puller = Puller(folder, HubAccess("http://127.0.0.1:9"))
     pulls = Pulls(ModelLibrary(ModelResolver(folder), folder, lambda: puller))
     callers = Callers(pulls, draws)
