@@ -377,7 +377,7 @@ def _union(a: tuple[T, ...], b: tuple[T, ...], everything: tuple[T, ...]) -> tup
 
 def _lists_constants(term: Term) -> bool:
     """Whether the schema of a term says no more than which constants and types there are."""
-    schema = term.node.schema
+    schema = term.subschema.schema
     return not isinstance(schema, bool) and ASSERTIONS.intersection(schema) <= VALUE_KEYWORDS
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import numbers, strings
-from jan_serve.constraint.json_schema.document import Document, Node, as_array, as_object
+from jan_serve.constraint.json_schema.document import Document, Subschema, as_array, as_object
 from jan_serve.constraint.json_schema.formats import FORMATS
 from jan_serve.constraint.json_schema.ir import (
     ANY_ARRAY,
@@ -44,34 +44,34 @@ from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchem
 
 
 class Assertions:
-    """Reads the keywords of one node; every wrong value is an InvalidSchema that names its place."""
+    """Reads the keywords of one subschema; every wrong value is an InvalidSchema that names its place."""
 
     def __init__(self, document: Document, terms: Terms) -> None:
         self._document = document
         self._terms = terms
 
-    def allowed(self, node: Node) -> TypeSets:
+    def allowed(self, subschema: Subschema) -> TypeSets:
         """The values that satisfy `type` and the keywords of each single type; `enum` and `const` are left out."""
-        schema = node.schema
-        result = self.types(node)
+        schema = subschema.schema
+        result = self.types(subschema)
         if not NUMBER_KEYWORDS.isdisjoint(schema) and result.number:
-            own = self.number(node)
+            own = self.number(subschema)
             found = (numbers.intersect(s, own) for s in result.number)
             result = replace(result, number=tuple(s for s in found if s is not None))
         if not STRING_KEYWORDS.isdisjoint(schema) and result.string != NO_STRING:
-            result = replace(result, string=self.string(node))
+            result = replace(result, string=self.string(subschema))
         if not ARRAY_KEYWORDS.isdisjoint(schema) and result.array:
-            result = replace(result, array=(self.array(node),))
+            result = replace(result, array=(self.array(subschema),))
         if not OBJECT_KEYWORDS.isdisjoint(schema) and result.object:
-            result = replace(result, object=(self.object(node),))
+            result = replace(result, object=(self.object(subschema),))
         return result
 
     # type, enum, const
 
-    def types(self, node: Node) -> TypeSets:
-        if "type" not in node.schema:
+    def types(self, subschema: Subschema) -> TypeSets:
+        if "type" not in subschema.schema:
             return ANY_VALUE
-        names = self.type_names(node)
+        names = self.type_names(subschema)
         number: tuple[NumberSpec, ...] = ()
         if "number" in names:
             number = ANY_NUMBER
@@ -86,77 +86,77 @@ class Assertions:
             ANY_OBJECT if "object" in names else (),
         )
 
-    def type_names(self, node: Node) -> list[str]:
+    def type_names(self, subschema: Subschema) -> list[str]:
         """The value of `type` as a list."""
-        value = node.schema["type"]
+        value = subschema.schema["type"]
         names = as_array(value) or [value]
         for name in names:
             if name not in TYPES:
-                raise InvalidSchema(f"{node.pointer}/type", f"{str(name)[:50]!r} is not a JSON type")
+                raise InvalidSchema(f"{subschema.pointer}/type", f"{str(name)[:50]!r} is not a JSON type")
         return names
 
-    def constant(self, node: Node, value: Any) -> TypeSets:
+    def constant(self, subschema: Subschema, value: Any) -> TypeSets:
         if value is None:
             return replace(NO_VALUE, null=True)
         if isinstance(value, bool):
             return replace(NO_VALUE, boolean=TRUE_ONLY if value else FALSE_ONLY)
         if isinstance(value, int | float):
-            return replace(NO_VALUE, number=(self.point(node, value),))
+            return replace(NO_VALUE, number=(self.point(subschema, value),))
         if isinstance(value, str):
             return replace(NO_VALUE, string=strings.OneOfStrings((value,)))
         items, members = as_array(value), as_object(value)
         if items is not None:
-            parts = tuple((self._document.constant(node, item).positive,) for item in items)
+            parts = tuple((self._document.constant(subschema, item).positive,) for item in items)
             return replace(NO_VALUE, array=(ArraySpec(parts, self._terms.false, len(parts), len(parts)),))
         if members is not None:
             props: dict[str, Conj] = {
-                name: (self._document.constant(node, item).positive,) for name, item in members.items()
+                name: (self._document.constant(subschema, item).positive,) for name, item in members.items()
             }
             rules = (NameRule(ANY_STRING, self._terms.false),)
             return replace(NO_VALUE, object=(ObjectSpec(props, rules, tuple(props)),))
-        raise InvalidSchema(node.pointer, "a constant is not a JSON value")
+        raise InvalidSchema(subschema.pointer, "a constant is not a JSON value")
 
-    def point(self, node: Node, value: float) -> NumberSpec:
+    def point(self, subschema: Subschema, value: float) -> NumberSpec:
         """One number, with its spelling where that is not an integer's."""
-        exact = self._fraction(node, value)
+        exact = self._fraction(subschema, value)
         return numbers.point(exact, json.dumps(value) if isinstance(value, float) else None)
 
-    def _fraction(self, node: Node, value: Any, keyword: str = "enum") -> Fraction:
+    def _fraction(self, subschema: Subschema, value: Any, keyword: str = "enum") -> Fraction:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be a number")
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be a number")
         if isinstance(value, float) and not isfinite(value):
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be a finite number")
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be a finite number")
         return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
     # numbers
 
-    def bounds(self, node: Node) -> list[tuple[str, Fraction, bool]]:
+    def bounds(self, subschema: Subschema) -> list[tuple[str, Fraction, bool]]:
         """(`minimum` or `maximum`, bound, excluded) for every bound keyword, draft 4 booleans included."""
-        schema = node.schema
+        schema = subschema.schema
         result: list[tuple[str, Fraction, bool]] = []
         for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
             flag = schema.get(exclusive)
             # Larger numbers than a double holds are read as infinite.
             none = inf if keyword == "maximum" else -inf
             if keyword in schema and schema[keyword] != none:
-                result.append((keyword, self._fraction(node, schema[keyword], keyword), flag is True))
+                result.append((keyword, self._fraction(subschema, schema[keyword], keyword), flag is True))
             if flag is not None and not isinstance(flag, bool) and flag != none:
-                result.append((keyword, self._fraction(node, flag, exclusive), True))
+                result.append((keyword, self._fraction(subschema, flag, exclusive), True))
         return result
 
-    def multiple_of(self, node: Node) -> Fraction | None:
-        if "multipleOf" not in node.schema:
+    def multiple_of(self, subschema: Subschema) -> Fraction | None:
+        if "multipleOf" not in subschema.schema:
             return None
-        value = self._fraction(node, node.schema["multipleOf"], "multipleOf")
+        value = self._fraction(subschema, subschema.schema["multipleOf"], "multipleOf")
         if value <= 0:
-            raise InvalidSchema(f"{node.pointer}/multipleOf", "must be greater than 0")
+            raise InvalidSchema(f"{subschema.pointer}/multipleOf", "must be greater than 0")
         return value
 
-    def number(self, node: Node) -> NumberSpec:
+    def number(self, subschema: Subschema) -> NumberSpec:
         """Numbers that the number keywords allow."""
-        multiple = self.multiple_of(node)
+        multiple = self.multiple_of(subschema)
         result = NumberSpec(multiples=frozenset({multiple}) if multiple is not None else frozenset())
-        for keyword, bound, is_open in self.bounds(node):
+        for keyword, bound, is_open in self.bounds(subschema):
             low = keyword == "minimum"
             spec = (
                 NumberSpec(low=bound, low_open=is_open) if low else NumberSpec(high=bound, high_open=is_open)
@@ -166,22 +166,22 @@ class Assertions:
 
     # strings
 
-    def string(self, node: Node) -> StringSet:
+    def string(self, subschema: Subschema) -> StringSet:
         """Strings that the string keywords allow."""
-        return strings.intersect_all(self.string_parts(node))
+        return strings.intersect_all(self.string_parts(subschema))
 
-    def string_parts(self, node: Node) -> list[StringSet]:
+    def string_parts(self, subschema: Subschema) -> list[StringSet]:
         """One set per string keyword."""
-        schema = node.schema
+        schema = subschema.schema
         parts: list[StringSet] = []
         if "pattern" in schema:
-            parts.append(self.pattern(node, "pattern", schema["pattern"]))
+            parts.append(self.pattern(subschema, "pattern", schema["pattern"]))
         name = schema.get("format")
         if isinstance(name, str) and name in FORMATS and name != "base64":
             parts.append(strings.Format(name))
         if schema.get("contentEncoding") == "base64":
             parts.append(strings.Format("base64"))
-        low, high = self.count(node, "minLength"), self.count(node, "maxLength")
+        low, high = self.count(subschema, "minLength"), self.count(subschema, "maxLength")
         if low or high is not None:
             if high is not None and high < (low or 0):
                 parts.append(NO_STRING)
@@ -189,70 +189,72 @@ class Assertions:
                 parts.append(strings.Length(low or 0, high))
         return parts
 
-    def pattern(self, node: Node, keyword: str, pattern: Any) -> StringSet:
+    def pattern(self, subschema: Subschema, keyword: str, pattern: Any) -> StringSet:
         """The strings that a pattern is found in."""
         if not isinstance(pattern, str):
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "a pattern is a string")
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "a pattern is a string")
         try:
             return strings.pattern_set(pattern)
         except UnsupportedPattern as error:
             reason = f"{error.reason} (at character {error.position} of {pattern[:100]!r})"
-            raise UnsupportedSchema(node.pointer, keyword, reason) from error
+            raise UnsupportedSchema(subschema.pointer, keyword, reason) from error
 
-    def count(self, node: Node, keyword: str) -> int | None:
+    def count(self, subschema: Subschema, keyword: str) -> int | None:
         """The value of a keyword that counts; integral floats are integers. None for a bound that no text reaches."""
-        value = node.schema.get(keyword)
-        if value is None and keyword not in node.schema:
+        value = subschema.schema.get(keyword)
+        if value is None and keyword not in subschema.schema:
             return None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an integer of 0 or more")
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an integer of 0 or more")
         if value > MAX_COUNT:
             if keyword.startswith("min"):
-                raise UnsupportedSchema(node.pointer, keyword, f"no answer has more than {MAX_COUNT:,}")
+                raise UnsupportedSchema(subschema.pointer, keyword, f"no answer has more than {MAX_COUNT:,}")
             return None
         return value
 
     # arrays
 
-    def items(self, node: Node) -> tuple[tuple[Conj, ...], Conj]:
+    def items(self, subschema: Subschema) -> tuple[tuple[Conj, ...], Conj]:
         """(positional items, all others), in the spelling of any draft."""
-        schema = node.schema
+        schema = subschema.schema
         positive, child = self._terms.positive, self._document.child
         items = as_array(schema.get("items"))
         prefix: tuple[Conj, ...] = ()
         rest: Conj = TRUE
         if "prefixItems" in schema:
-            self._check(node, "prefixItems", list, "an array of schemas")
-            prefix = tuple(positive(child(node, "prefixItems", i)) for i in range(len(schema["prefixItems"])))
+            self._check(subschema, "prefixItems", list, "an array of schemas")
+            prefix = tuple(
+                positive(child(subschema, "prefixItems", i)) for i in range(len(schema["prefixItems"]))
+            )
         if items is not None:
-            prefix = tuple(positive(child(node, "items", i)) for i in range(len(items)))
+            prefix = tuple(positive(child(subschema, "items", i)) for i in range(len(items)))
             if "additionalItems" in schema:
-                rest = positive(child(node, "additionalItems"))
+                rest = positive(child(subschema, "additionalItems"))
         elif "items" in schema:
-            rest = positive(child(node, "items"))
+            rest = positive(child(subschema, "items"))
         return prefix, rest
 
-    def contains(self, node: Node) -> Contains | None:
-        if "contains" not in node.schema:
+    def contains(self, subschema: Subschema) -> Contains | None:
+        if "contains" not in subschema.schema:
             return None
-        low = self.count(node, "minContains")
-        conj = self._terms.positive(self._document.child(node, "contains"))
-        return Contains(conj, 1 if low is None else low, self.count(node, "maxContains"))
+        low = self.count(subschema, "minContains")
+        conj = self._terms.positive(self._document.child(subschema, "contains"))
+        return Contains(conj, 1 if low is None else low, self.count(subschema, "maxContains"))
 
-    def array(self, node: Node) -> ArraySpec:
+    def array(self, subschema: Subschema) -> ArraySpec:
         """Arrays that the array keywords allow."""
-        schema = node.schema
-        prefix, rest = self.items(node)
-        contains = self.contains(node)
+        schema = subschema.schema
+        prefix, rest = self.items(subschema)
+        contains = self.contains(subschema)
         tuple_form = isinstance(schema.get("items"), list)
         covers_all = "additionalItems" in schema if tuple_form else "items" in schema
         return ArraySpec(
             prefix,
             rest,
-            self.count(node, "minItems") or 0,
-            self.count(node, "maxItems"),
+            self.count(subschema, "minItems") or 0,
+            self.count(subschema, "maxItems"),
             (contains,) if contains is not None else (),
             schema.get("uniqueItems") is True,
             None if covers_all else len(prefix),
@@ -261,47 +263,47 @@ class Assertions:
 
     # objects
 
-    def _check(self, node: Node, keyword: str, kind: type, what: str) -> None:
-        if not isinstance(node.schema[keyword], kind):
-            raise InvalidSchema(f"{node.pointer}/{keyword}", f"must be {what}")
+    def _check(self, subschema: Subschema, keyword: str, kind: type, what: str) -> None:
+        if not isinstance(subschema.schema[keyword], kind):
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", f"must be {what}")
 
-    def required(self, node: Node) -> tuple[str, ...]:
+    def required(self, subschema: Subschema) -> tuple[str, ...]:
         """The names in `required`. Draft 3's boolean form says nothing about this schema."""
-        value = node.schema.get("required", [])
+        value = subschema.schema.get("required", [])
         if isinstance(value, bool) and self._document.draft == 3:
             return ()
         names = as_array(value)
         if names is None or not all(isinstance(name, str) for name in names):
-            raise InvalidSchema(f"{node.pointer}/required", "must be an array of names")
+            raise InvalidSchema(f"{subschema.pointer}/required", "must be an array of names")
         return tuple(dict.fromkeys(names))
 
-    def pattern_rules(self, node: Node) -> list[NameRule]:
+    def pattern_rules(self, subschema: Subschema) -> list[NameRule]:
         """One rule per member of `patternProperties`."""
-        if "patternProperties" not in node.schema:
+        if "patternProperties" not in subschema.schema:
             return []
-        self._check(node, "patternProperties", dict, "an object of schemas")
+        self._check(subschema, "patternProperties", dict, "an object of schemas")
         return [
             NameRule(
-                self.pattern(node, "patternProperties", pattern),
-                self._terms.positive(self._document.child(node, "patternProperties", pattern)),
+                self.pattern(subschema, "patternProperties", pattern),
+                self._terms.positive(self._document.child(subschema, "patternProperties", pattern)),
             )
-            for pattern in node.schema["patternProperties"]
+            for pattern in subschema.schema["patternProperties"]
         ]
 
-    def additional_names(self, node: Node) -> StringSet:
+    def additional_names(self, subschema: Subschema) -> StringSet:
         """Names that `patternProperties` leaves to `additionalProperties`; `properties` are not taken out."""
-        return strings.intersect_all(strings.complement(rule.names) for rule in self.pattern_rules(node))
+        return strings.intersect_all(strings.complement(rule.names) for rule in self.pattern_rules(subschema))
 
-    def object(self, node: Node) -> ObjectSpec:
+    def object(self, subschema: Subschema) -> ObjectSpec:
         """Objects that the object keywords allow; dependencies and `propertyNames` are left out."""
-        schema = node.schema
+        schema = subschema.schema
         terms, child = self._terms, self._document.child
-        patterns = self.pattern_rules(node)
+        patterns = self.pattern_rules(subschema)
         props: dict[str, Conj] = {}
         if "properties" in schema:
-            self._check(node, "properties", dict, "an object of schemas")
+            self._check(subschema, "properties", dict, "an object of schemas")
             for name in schema["properties"]:
-                conj = terms.positive(child(node, "properties", name))
+                conj = terms.positive(child(subschema, "properties", name))
                 for rule in patterns:
                     if strings.contains(rule.names, name):
                         conj = terms.conjoin(conj, rule.conj)
@@ -314,13 +316,13 @@ class Assertions:
         )
         if "additionalProperties" in schema:
             seen = ANY_STRING
-            additional = terms.positive(child(node, "additionalProperties"))
+            additional = terms.positive(child(subschema, "additionalProperties"))
             if additional:
-                rules.append(NameRule(self.additional_names(node), additional))
-        required = self.required(node)
-        high = self.count(node, "maxProperties")
+                rules.append(NameRule(self.additional_names(subschema), additional))
+        required = self.required(subschema)
+        high = self.count(subschema, "maxProperties")
         return ObjectSpec(
-            props, tuple(rules), required, self.count(node, "minProperties") or 0, high, (), seen
+            props, tuple(rules), required, self.count(subschema, "minProperties") or 0, high, (), seen
         )
 
     tracks: bool = False

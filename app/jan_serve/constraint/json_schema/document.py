@@ -1,4 +1,4 @@
-"""A document holds one schema: its subschemas as interned nodes, and references between them.
+"""A document holds one schema: its interned subschemas, and references between them.
 
 Nothing is fetched and no file is opened: a reference that leaves the document is refused, unless the other document
 is there already and is put into the schema first.
@@ -74,8 +74,8 @@ _RECURSIVE: Final = ""
 """Stands for `$recursiveAnchor` among the dynamic anchors, none of which is empty."""
 
 
-class Node:
-    """A subschema at its place. Nodes are interned per document, so identity is equality.
+class Subschema:
+    """A schema at its place in a document, which interns it: identity is equality.
 
     scope: the base URIs of the resources on the way here that dynamic references may mean, the outermost first.
     """
@@ -83,7 +83,7 @@ class Node:
     __slots__ = ("base", "negative", "parent", "positive", "schema", "scope", "token")
 
     def __init__(
-        self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...] = ()
+        self, schema: Any, base: str, parent: Subschema | None, token: str, scope: tuple[str, ...] = ()
     ) -> None:
         self.schema = schema
         self.base = base
@@ -95,12 +95,12 @@ class Node:
 
     @property
     def pointer(self) -> str:
-        """The JSON Pointer (RFC 6901) of the place where the node was first met."""
+        """The JSON Pointer (RFC 6901) of the place where the subschema was first met."""
         tokens: list[str] = []
-        node: Node | None = self
-        while node is not None and node.token:
-            tokens.append(node.token)
-            node = node.parent
+        subschema: Subschema | None = self
+        while subschema is not None and subschema.token:
+            tokens.append(subschema.token)
+            subschema = subschema.parent
         return "".join(reversed(tokens))
 
     def is_trivial(self) -> bool:
@@ -109,18 +109,18 @@ class Node:
 
 
 class Term:
-    """A node that has to hold, or has to fail."""
+    """A subschema that has to hold, or has to fail."""
 
-    __slots__ = ("node", "positive")
+    __slots__ = ("positive", "subschema")
 
-    def __init__(self, node: Node, positive: bool) -> None:
-        self.node = node
+    def __init__(self, subschema: Subschema, positive: bool) -> None:
+        self.subschema = subschema
         self.positive = positive
 
     @property
     def opposite(self) -> Term:
-        """The same node with the other sign."""
-        return self.node.negative if self.positive else self.node.positive
+        """The same subschema with the other sign."""
+        return self.subschema.negative if self.positive else self.subschema.positive
 
 
 def escape_token(token: str) -> str:
@@ -129,7 +129,7 @@ def escape_token(token: str) -> str:
 
 
 class Document:
-    """The root schema with its drafts, identifiers and interned nodes."""
+    """The root schema with its drafts, identifiers and interned subschemas."""
 
     def __init__(self, root: Any) -> None:
         _check_depth(root)
@@ -139,7 +139,7 @@ class Document:
         self._strict = declared_draft(top.get("$schema")) is not None
         self._raw = root
         self.id_key = "id" if self.draft <= 4 else "$id"
-        self._nodes: dict[tuple[int, str, tuple[str, ...]], Node] = {}
+        self._subschemas: dict[tuple[int, str, tuple[str, ...]], Subschema] = {}
         # What has an identifier or an anchor: its schema, the base URI around it, and its pointer.
         self._resources: dict[str, tuple[Any, str, str]] | None = None
         self._anchors: dict[tuple[str, str], tuple[Any, str, str]] = {}
@@ -150,33 +150,35 @@ class Document:
         if self.mentions(DYNAMIC_REFERENCES):
             self._index()
         self._kept: list[Any] = []
-        self.false = Node(False, "", None, "")
-        self.root = self._node(root, "", None, "", ())
+        self.false = Subschema(False, "", None, "")
+        self.root = self._subschema(root, "", None, "", ())
 
     def mentions(self, keywords: Iterable[str]) -> bool:
         """Whether an object of the document, at any depth, has one of these keywords of DYNAMIC_REFERENCES and
         UNEVALUATED."""
         return not self._mentioned.isdisjoint(keywords)
 
-    def _node(self, schema: Any, base: str, parent: Node | None, token: str, scope: tuple[str, ...]) -> Node:
+    def _subschema(
+        self, schema: Any, base: str, parent: Subschema | None, token: str, scope: tuple[str, ...]
+    ) -> Subschema:
         """base: around the schema. scope: of what leads here."""
         base = self.base_of(schema, base)
         anchors = self._dynamic.get(base)
         if anchors and not anchors <= set[str]().union(*(self._dynamic[outer] for outer in scope)):
             scope = (*scope, base)
         key = (id(schema), base, scope)
-        node = self._nodes.get(key)
-        if node is None or isinstance(schema, bool):
+        subschema = self._subschemas.get(key)
+        if subschema is None or isinstance(schema, bool):
             members = as_object(schema) if self._strict else None
             own = schema if members is None else known_keywords(members, self.draft)
-            node = Node(own, base, parent, token, scope)
+            subschema = Subschema(own, base, parent, token, scope)
             if not isinstance(schema, dict | bool):
                 raise InvalidSchema(
-                    node.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
+                    subschema.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
                 )
             if isinstance(schema, dict):
-                self._nodes[key] = node
-        return node
+                self._subschemas[key] = subschema
+        return subschema
 
     def base_of(self, schema: Any, base: str) -> str:
         """The base URI inside `schema`. Up to draft 7 a `$ref` hides the identifier beside it."""
@@ -189,52 +191,52 @@ class Document:
             raise UnsupportedSchema("", self.id_key, reason)
         return urldefrag(urljoin(base, own))[0]
 
-    def child(self, node: Node, keyword: str, *path: str | int) -> Node:
+    def child(self, subschema: Subschema, keyword: str, *path: str | int) -> Subschema:
         """The subschema under `keyword` and the given member name or index."""
-        schema = node.schema[keyword]
+        schema = subschema.schema[keyword]
         token = "/" + keyword
         for step in path:
             schema = schema[step]
             token += escape_token(str(step))
-        return self._node(schema, node.base, node, token, node.scope)
+        return self._subschema(schema, subschema.base, subschema, token, subschema.scope)
 
-    def check_negated(self, node: Node) -> None:
+    def check_negated(self, subschema: Subschema) -> None:
         """Refuse to negate what only older drafts have where no draft is named: it may mean nothing."""
-        foreign = DROPPED.intersection(node.schema) if not self._strict else ()
+        foreign = DROPPED.intersection(subschema.schema) if not self._strict else ()
         if foreign:
             reason = "under `not`, `oneOf` or `if` its meaning depends on the draft, and $schema names none"
-            raise UnsupportedSchema(node.pointer, min(foreign), reason)
+            raise UnsupportedSchema(subschema.pointer, min(foreign), reason)
 
-    def constant(self, node: Node, value: Any) -> Node:
-        """A node that is not in the document: the schema that only `value` satisfies."""
+    def constant(self, subschema: Subschema, value: Any) -> Subschema:
+        """A subschema that is not in the document: the schema that only `value` satisfies."""
         schema = {"const": value}
         self._kept.append(schema)
-        return Node(schema, node.base, node, "/const")
+        return Subschema(schema, subschema.base, subschema, "/const")
 
-    def resolve(self, node: Node, keyword: str) -> Node:
-        """The node that the reference keyword of `node` names. Raises UnsupportedSchema or InvalidSchema."""
-        ref = node.schema[keyword]
+    def resolve(self, subschema: Subschema, keyword: str) -> Subschema:
+        """The subschema that the reference keyword of `subschema` names. Raises UnsupportedSchema or InvalidSchema."""
+        ref = subschema.schema[keyword]
         if not isinstance(ref, str):
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "a reference is a string")
-        target, fragment = _target(node.base, ref)
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "a reference is a string")
+        target, fragment = _target(subschema.base, ref)
         if keyword in DYNAMIC_REFERENCES:
-            target = self._outermost(node, keyword, target, fragment)
+            target = self._outermost(subschema, keyword, target, fragment)
         if target == "" and (fragment == "" or fragment.startswith("/")):
-            return self._walk(node, keyword, (self._raw, "", ""), fragment)
+            return self._walk(subschema, keyword, (self._raw, "", ""), fragment)
         resource = self._index().get(target)
         if resource is None:
             raise UnsupportedSchema(
-                node.pointer, keyword, f"{ref[:200]!r} is outside this document, and nothing is fetched"
+                subschema.pointer, keyword, f"{ref[:200]!r} is outside this document, and nothing is fetched"
             )
         if fragment and not fragment.startswith("/"):
             found = self._anchors.get((target, fragment))
             if found is None:
                 raise InvalidSchema(
-                    f"{node.pointer}/{keyword}", f"no anchor {fragment[:100]!r} in this document"
+                    f"{subschema.pointer}/{keyword}", f"no anchor {fragment[:100]!r} in this document"
                 )
             schema, base, place = found
-            return self._node(schema, base, None, place, node.scope)
-        return self._walk(node, keyword, resource, fragment)
+            return self._subschema(schema, base, None, place, subschema.scope)
+        return self._walk(subschema, keyword, resource, fragment)
 
     def outside(self) -> Iterator[str]:
         """The URIs of the resources that references name and that are not in this document."""
@@ -245,18 +247,20 @@ class Document:
                 if isinstance(ref, str) and (target := _target(base, ref)[0]) not in index:
                     yield target
 
-    def _outermost(self, node: Node, keyword: str, target: str, fragment: str) -> str:
+    def _outermost(self, subschema: Subschema, keyword: str, target: str, fragment: str) -> str:
         """The resource that a dynamic reference to `target` means: of those on the way here, the first one that has the
         same dynamic anchor, if `target` has it."""
         anchor = _RECURSIVE if keyword == "$recursiveRef" else fragment
         if anchor not in self._dynamic.get(target, ()):
             return target
-        found = next((base for base in node.scope if anchor in self._dynamic[base]), target)
+        found = next((base for base in subschema.scope if anchor in self._dynamic[base]), target)
         if (found, anchor) in self._ambiguous:
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "its $dynamicAnchor is in one resource twice")
+            raise InvalidSchema(
+                f"{subschema.pointer}/{keyword}", "its $dynamicAnchor is in one resource twice"
+            )
         return found
 
-    def _walk(self, origin: Node, keyword: str, start: tuple[Any, str, str], pointer: str) -> Node:
+    def _walk(self, origin: Subschema, keyword: str, start: tuple[Any, str, str], pointer: str) -> Subschema:
         value, base, _ = start
         place = ""
         for raw in pointer.split("/")[1:]:
@@ -270,7 +274,7 @@ class Document:
             else:
                 raise InvalidSchema(f"{origin.pointer}/{keyword}", f"nothing is at {pointer[:200]!r}")
             place += escape_token(token)
-        return self._node(value, base, None, place, origin.scope)
+        return self._subschema(value, base, None, place, origin.scope)
 
     def _index(self) -> dict[str, tuple[Any, str, str]]:
         """Identifiers and anchors, found once, in places where a schema is expected."""

@@ -245,7 +245,7 @@ def _compared(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
 
 
 def _place(conj: Conj) -> str:
-    return conj[0].node.pointer if conj else ""
+    return conj[0].subschema.pointer if conj else ""
 
 
 def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, Expr] | None:

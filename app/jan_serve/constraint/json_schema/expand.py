@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
 from jan_serve.constraint.json_schema.assertions import Assertions
-from jan_serve.constraint.json_schema.document import Document, Node, Term, as_array, as_object
+from jan_serve.constraint.json_schema.document import Document, Subschema, Term, as_array, as_object
 from jan_serve.constraint.json_schema.ir import (
     ANY_VALUE,
     NO_VALUE,
@@ -76,7 +76,9 @@ class Expander:
         if term in self._by_term:
             known = self._by_term[term]
             if known is None:
-                raise _InProgress(term.node.pointer, "$ref", "the schema applies itself to the same value")
+                raise _InProgress(
+                    term.subschema.pointer, "$ref", "the schema applies itself to the same value"
+                )
             return known
         self._by_term[term] = None
         self._depth += 1
@@ -96,8 +98,8 @@ class Expander:
             raise GrammarTooComplex(f"more than {MAX_IN_PLACE_DEPTH} schemas apply to one value in a chain")
         spend()
         if term.positive:
-            return self._holds(term.node)
-        failed = self._fails(term.node)
+            return self._holds(term.subschema)
+        failed = self._fails(term.subschema)
         return unseen(failed) if self._tracks else failed
 
     def is_nothing(self, conj: Conj) -> bool:
@@ -138,70 +140,70 @@ class Expander:
 
     # A schema that holds
 
-    def _holds(self, node: Node) -> TypeSets:
-        schema = node.schema
+    def _holds(self, subschema: Subschema) -> TypeSets:
+        schema = subschema.schema
         if schema is False:
             return NO_VALUE
         if schema is True:
             return ANY_VALUE
-        result = self._assertions.allowed(node)
+        result = self._assertions.allowed(subschema)
         if "const" in schema:
-            result = self.algebra.intersect(result, self._assertions.constant(node, schema["const"]))
+            result = self.algebra.intersect(result, self._assertions.constant(subschema, schema["const"]))
         if "enum" in schema:
-            result = self.algebra.intersect(result, self._enum(node))
+            result = self.algebra.intersect(result, self._enum(subschema))
         if not IN_PLACE_KEYWORDS.isdisjoint(schema):
-            for part in self._in_place(node):
+            for part in self._in_place(subschema):
                 result = self.algebra.intersect(result, part)
-            for children in self._exclusive(node):
+            for children in self._exclusive(subschema):
                 result = self._one_of(children, result)
         if result.object:
-            for part in self._object_applicators(node):
+            for part in self._object_applicators(subschema):
                 result = self.algebra.intersect(result, part)
         if self._tracks:
-            result = self._unevaluated.close(node, result)
+            result = self._unevaluated.close(subschema, result)
         return result
 
-    def _enum(self, node: Node) -> TypeSets:
-        values = as_array(node.schema["enum"])
+    def _enum(self, subschema: Subschema) -> TypeSets:
+        values = as_array(subschema.schema["enum"])
         if values is None:
-            raise InvalidSchema(f"{node.pointer}/enum", "must be an array")
+            raise InvalidSchema(f"{subschema.pointer}/enum", "must be an array")
         texts = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
         result = replace(NO_VALUE, string=strings.OneOfStrings(texts)) if texts else NO_VALUE
         for value in values:
             if not isinstance(value, str):
-                result = self.algebra.unite(result, self._assertions.constant(node, value))
+                result = self.algebra.unite(result, self._assertions.constant(subschema, value))
         return result
 
-    def _children(self, node: Node, keyword: str) -> list[Node]:
-        parts = as_array(node.schema[keyword])
+    def _children(self, subschema: Subschema, keyword: str) -> list[Subschema]:
+        parts = as_array(subschema.schema[keyword])
         if parts is None:
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an array of schemas")
-        return [self._document.child(node, keyword, i) for i in range(len(parts))]
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an array of schemas")
+        return [self._document.child(subschema, keyword, i) for i in range(len(parts))]
 
-    def _in_place(self, node: Node) -> Iterator[TypeSets]:
-        schema = node.schema
+    def _in_place(self, subschema: Subschema) -> Iterator[TypeSets]:
+        schema = subschema.schema
         positive, negative = self.terms.positive, self.terms.negative
         for keyword in [name for name in REFERENCES if name in schema]:
-            yield self.expand(positive(self._document.resolve(node, keyword)))
+            yield self.expand(positive(self._document.resolve(subschema, keyword)))
         if "allOf" in schema:
-            for child in self._children(node, "allOf"):
+            for child in self._children(subschema, "allOf"):
                 conj = positive(child)
                 if not _is_one_of(conj):
                     yield self.expand(conj)
         if "anyOf" in schema:
-            yield self._any_of(self._children(node, "anyOf"))
+            yield self._any_of(self._children(subschema, "anyOf"))
         if "not" in schema:
-            yield self.expand(negative(self._document.child(node, "not")))
+            yield self.expand(negative(self._document.child(subschema, "not")))
         if "if" in schema and ("then" in schema or "else" in schema or self._tracks):
-            yield self._conditional(node)
+            yield self._conditional(subschema)
 
-    def _any_of(self, children: list[Node]) -> TypeSets:
+    def _any_of(self, children: list[Subschema]) -> TypeSets:
         conjs = list(dict.fromkeys(self.terms.positive(child) for child in children))
         if self._tracks and 1 < len(conjs) <= _MAX_SPLIT:
             return self._split(children)
         return self.algebra.unite_all([self.expand(conj) for conj in conjs])
 
-    def _split(self, children: list[Node]) -> TypeSets:
+    def _split(self, children: list[Subschema]) -> TypeSets:
         """anyOf by which branches hold exactly: all that hold add to the evaluated set."""
         result = NO_VALUE
         for mask in range(1, 1 << len(children)):
@@ -214,16 +216,16 @@ class Expander:
                 result = self.algebra.unite(result, sets)
         return result
 
-    def _exclusive(self, node: Node) -> Iterator[list[Node]]:
-        """The alternatives of each `oneOf` of a node, those that `allOf` brings included."""
-        if "oneOf" in node.schema:
-            yield self._children(node, "oneOf")
-        for child in self._children(node, "allOf") if "allOf" in node.schema else []:
+    def _exclusive(self, subschema: Subschema) -> Iterator[list[Subschema]]:
+        """The alternatives of each `oneOf` of a subschema, those that `allOf` brings included."""
+        if "oneOf" in subschema.schema:
+            yield self._children(subschema, "oneOf")
+        for child in self._children(subschema, "allOf") if "allOf" in subschema.schema else []:
             conj = self.terms.positive(child)
             if _is_one_of(conj):
-                yield self._children(conj[0].node, "oneOf")
+                yield self._children(conj[0].subschema, "oneOf")
 
-    def _one_of(self, children: list[Node], others: TypeSets) -> TypeSets:
+    def _one_of(self, children: list[Subschema], others: TypeSets) -> TypeSets:
         """What exactly one branch allows, of what all other keywords do: branches that overlap there have each other
         taken out."""
         count = len(children)
@@ -243,13 +245,13 @@ class Expander:
                 sets[i] = self.algebra.intersect(sets[i], self.expand(self.terms.negative(children[j])))
         return self.algebra.unite_all(sets)
 
-    def _conditional(self, node: Node) -> TypeSets:
-        condition = self._document.child(node, "if")
+    def _conditional(self, subschema: Subschema) -> TypeSets:
+        condition = self._document.child(subschema, "if")
 
         def branch(keyword: str, test: Conj) -> TypeSets:
-            if keyword not in node.schema:
+            if keyword not in subschema.schema:
                 return self.expand(test)
-            then = self.terms.positive(self._document.child(node, keyword))
+            then = self.terms.positive(self._document.child(subschema, keyword))
             return self.algebra.intersect(self.expand(test), self.expand(then))
 
         return self.algebra.unite(
@@ -258,14 +260,14 @@ class Expander:
 
     # Keywords of objects that apply more than their parts
 
-    def _object_applicators(self, node: Node) -> Iterator[TypeSets]:
-        schema = node.schema
+    def _object_applicators(self, subschema: Subschema) -> Iterator[TypeSets]:
+        schema = subschema.schema
         if "propertyNames" in schema:
-            names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
+            names = self.expand(self.terms.positive(self._document.child(subschema, "propertyNames"))).string
             if names != ANY_STRING:
                 rule = NameRule(strings.complement(names), self.terms.false)
                 yield replace(ANY_VALUE, object=(ObjectSpec(rules=(rule,)),))
-        for name, consequence in self._dependencies(node):
+        for name, consequence in self._dependencies(subschema):
             absent = replace(ANY_VALUE, object=(ObjectSpec({name: self.terms.false}),))
             brought = consequence()
             if self._tracks:
@@ -274,94 +276,94 @@ class Expander:
                 brought = self.algebra.intersect(brought, present)
             yield self.algebra.unite(absent, brought)
 
-    def _dependencies(self, node: Node) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
+    def _dependencies(self, subschema: Subschema) -> Iterator[tuple[str, Callable[[], TypeSets]]]:
         """(property, what its presence asks for) of all three spellings."""
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
-            members = as_object(node.schema.get(keyword, {}))
+            members = as_object(subschema.schema.get(keyword, {}))
             if members is None:
-                raise InvalidSchema(f"{node.pointer}/{keyword}", "must be an object")
+                raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must be an object")
             for name, value in members.items():
                 if isinstance(value, str) and keyword == "dependencies":
                     value = [value]
                 names = as_array(value)
                 if names is not None and keyword != "dependentSchemas":
-                    yield name, self._requires(node, keyword, names)
+                    yield name, self._requires(subschema, keyword, names)
                 else:
-                    conj = self.terms.positive(self._document.child(node, keyword, name))
+                    conj = self.terms.positive(self._document.child(subschema, keyword, name))
                     yield name, lambda conj=conj: self.expand(conj)
 
-    def _requires(self, node: Node, keyword: str, names: list[Any]) -> Callable[[], TypeSets]:
+    def _requires(self, subschema: Subschema, keyword: str, names: list[Any]) -> Callable[[], TypeSets]:
         if not all(isinstance(name, str) for name in names):
-            raise InvalidSchema(f"{node.pointer}/{keyword}", "must list property names")
+            raise InvalidSchema(f"{subschema.pointer}/{keyword}", "must list property names")
         return lambda: replace(ANY_VALUE, object=(ObjectSpec(required=tuple(dict.fromkeys(names))),))
 
     # A schema that fails
 
-    def _fails(self, node: Node) -> TypeSets:
-        schema = node.schema
+    def _fails(self, subschema: Subschema) -> TypeSets:
+        schema = subschema.schema
         if schema is False:
             return ANY_VALUE
         if schema is True:
             return NO_VALUE
-        self._document.check_negated(node)
+        self._document.check_negated(subschema)
         intersect, unite = self.algebra.intersect, self.algebra.unite
         result, held = NO_VALUE, ANY_VALUE
-        for breaks, holds in self._negation.marks(node):
+        for breaks, holds in self._negation.marks(subschema):
             result = unite(result, intersect(held, replace(NO_VALUE, object=(breaks,))))
             held = intersect(held, replace(ANY_VALUE, object=(holds,)))
-        for part in self._failing_parts(node):
+        for part in self._failing_parts(subschema):
             result = unite(result, intersect(held, part))
         return result
 
-    def _failing_parts(self, node: Node) -> Iterator[TypeSets]:
-        schema = node.schema
+    def _failing_parts(self, subschema: Subschema) -> Iterator[TypeSets]:
+        schema = subschema.schema
         positive, negative, expand = self.terms.positive, self.terms.negative, self.expand
-        yield from self._negation.parts(node)
+        yield from self._negation.parts(subschema)
         if "const" in schema:
-            yield self._negation.other_values(node, schema["const"])
+            yield self._negation.other_values(subschema, schema["const"])
         if "enum" in schema:
             result = ANY_VALUE
             for value in schema["enum"]:
-                result = self.algebra.intersect(result, self._negation.other_values(node, value))
+                result = self.algebra.intersect(result, self._negation.other_values(subschema, value))
             yield result
         for keyword in [name for name in REFERENCES if name in schema]:
-            yield expand(negative(self._document.resolve(node, keyword)))
+            yield expand(negative(self._document.resolve(subschema, keyword)))
         if "allOf" in schema:
-            for child in self._children(node, "allOf"):
+            for child in self._children(subschema, "allOf"):
                 yield expand(negative(child))
         if "anyOf" in schema:
-            yield self._none_of(self._children(node, "anyOf"))
+            yield self._none_of(self._children(subschema, "anyOf"))
         if "oneOf" in schema:
-            children = self._children(node, "oneOf")
+            children = self._children(subschema, "oneOf")
             yield self._none_of(children)
             for i, first in enumerate(children):
                 for second in children[i + 1 :]:
                     both = self.terms.conjoin(positive(first), positive(second))
                     yield expand(both)
         if "not" in schema:
-            yield expand(positive(self._document.child(node, "not")))
+            yield expand(positive(self._document.child(subschema, "not")))
         if "if" in schema:
-            yield from self._failing_conditional(node)
-        yield from self._failing_object_applicators(node)
+            yield from self._failing_conditional(subschema)
+        yield from self._failing_object_applicators(subschema)
 
-    def _failing_conditional(self, node: Node) -> Iterator[TypeSets]:
-        condition = self._document.child(node, "if")
+    def _failing_conditional(self, subschema: Subschema) -> Iterator[TypeSets]:
+        condition = self._document.child(subschema, "if")
         tests = (("then", self.terms.positive(condition)), ("else", self.terms.negative(condition)))
         for keyword, test in tests:
-            if keyword in node.schema:
-                failed = self.terms.negative(self._document.child(node, keyword))
+            if keyword in subschema.schema:
+                failed = self.terms.negative(self._document.child(subschema, keyword))
                 yield self.algebra.intersect(self.expand(test), self.expand(failed))
 
-    def _none_of(self, children: list[Node]) -> TypeSets:
+    def _none_of(self, children: list[Subschema]) -> TypeSets:
         result = ANY_VALUE
         for child in children:
             result = self.algebra.intersect(result, self.expand(self.terms.negative(child)))
         return result
 
-    def _failing_object_applicators(self, node: Node) -> Iterator[TypeSets]:
-        schema = node.schema
+    def _failing_object_applicators(self, subschema: Subschema) -> Iterator[TypeSets]:
+        schema = subschema.schema
         if "propertyNames" in schema:
-            names = self.expand(self.terms.positive(self._document.child(node, "propertyNames"))).string
+            names = self.expand(self.terms.positive(self._document.child(subschema, "propertyNames"))).string
             rule = NameRule(strings.complement(names), TRUE)
             yield replace(NO_VALUE, object=(ObjectSpec(exists=(rule,)),))
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
@@ -372,11 +374,11 @@ class Expander:
                     lacks = tuple(ObjectSpec({other: self.terms.false}) for other in names)
                     failed = replace(NO_VALUE, object=lacks)
                 else:
-                    failed = self.expand(self.terms.negative(self._document.child(node, keyword, name)))
+                    failed = self.expand(self.terms.negative(self._document.child(subschema, keyword, name)))
                 yield self.algebra.intersect(present, failed)
 
 
 def _is_one_of(conj: Conj) -> bool:
     """Whether only a `oneOf` has to hold."""
-    schema = as_object(conj[0].node.schema) if len(conj) == 1 and conj[0].positive else None
+    schema = as_object(conj[0].subschema.schema) if len(conj) == 1 and conj[0].positive else None
     return schema is not None and ASSERTIONS.intersection(schema) == frozenset({"oneOf"})

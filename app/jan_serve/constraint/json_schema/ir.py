@@ -1,8 +1,8 @@
 """The typed IR: the values that a schema allows, split by JSON type and written as unions of conjunctive specs.
 
-A `Conj` is a set of terms that all apply to one place (node must hold, or node must fail). It is the lazy unit:
-specs name their parts by `Conj`, which is expanded only when a rule for it is emitted, so recursion costs nothing
-and the number of distinct parts is finite.
+A `Conj` is a set of terms that all apply to one place (a subschema must hold, or must fail). It is the lazy unit: specs
+name their parts by `Conj`, which is expanded only when a rule for it is emitted, so recursion costs nothing and the
+number of distinct parts is finite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from jan_serve.constraint.json_schema.document import Document, Node, Term
+from jan_serve.constraint.json_schema.document import Document, Subschema, Term
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
 from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
 from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING, StringSet
@@ -33,7 +33,7 @@ def placed(conj: Conj) -> Generator[None]:
     try:
         yield
     except (GrammarTooComplex, UnsupportedSchema) as error:
-        error.place(conj[0].node.pointer if conj else "")
+        error.place(conj[0].subschema.pointer if conj else "")
         raise
 
 
@@ -120,45 +120,45 @@ class Terms:
         self.false: Conj = (document.false.positive,)
         self._targets: dict[int, Conj] = {}
 
-    def positive(self, node: Node) -> Conj:
-        """The conjunction that says that `node` holds: at most one term."""
-        schema = node.schema
+    def positive(self, subschema: Subschema) -> Conj:
+        """The conjunction that says that `subschema` holds: at most one term."""
+        schema = subschema.schema
         if schema is False:
             return self.false
-        if node.is_trivial():
+        if subschema.is_trivial():
             return TRUE
         if "$ref" in schema and len(ASSERTIONS.intersection(schema)) == 1:
-            return self._follow(node)
-        return (node.positive,)
+            return self._follow(subschema)
+        return (subschema.positive,)
 
-    def _follow(self, node: Node) -> Conj:
+    def _follow(self, subschema: Subschema) -> Conj:
         """A schema that is only a `$ref` stands for its target."""
-        start = node
+        start = subschema
         known = self._targets.get(id(start))
         if known is not None:
             return known
-        visited = {id(node)}
+        visited = {id(subschema)}
         while True:
-            node = self.document.resolve(node, "$ref")
-            if id(node) in visited:
+            subschema = self.document.resolve(subschema, "$ref")
+            if id(subschema) in visited:
                 raise UnsupportedSchema(start.pointer, "$ref", "the reference leads back to itself")
-            visited.add(id(node))
-            schema = node.schema
+            visited.add(id(subschema))
+            schema = subschema.schema
             if schema is False:
                 result = self.false
                 break
-            if node.is_trivial():
+            if subschema.is_trivial():
                 result = TRUE
                 break
             if not ("$ref" in schema and len(ASSERTIONS.intersection(schema)) == 1):
-                result = (node.positive,)
+                result = (subschema.positive,)
                 break
         self._targets[id(start)] = result
         return result
 
-    def negative(self, node: Node) -> Conj:
-        """The conjunction that says that `node` fails."""
-        conj = self.positive(node)
+    def negative(self, subschema: Subschema) -> Conj:
+        """The conjunction that says that `subschema` fails."""
+        conj = self.positive(subschema)
         if conj == TRUE:
             return self.false
         if conj == self.false:
@@ -187,9 +187,9 @@ class Terms:
     def _contradict(a: Term, b: Term) -> bool:
         if a.positive == b.positive:
             return False
-        if a.node is b.node:
+        if a.subschema is b.subschema:
             return True
-        here, there = a.node, b.node
+        here, there = a.subschema, b.subschema
         return here.base == there.base and here.scope == there.scope and _same(here.schema, there.schema)
 
 

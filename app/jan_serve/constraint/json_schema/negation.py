@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.assertions import Assertions
-from jan_serve.constraint.json_schema.document import Document, Node, as_array, as_object
+from jan_serve.constraint.json_schema.document import Document, Subschema, as_array, as_object
 from jan_serve.constraint.json_schema.ir import (
     ANY_BOOLEAN,
     ANY_VALUE,
@@ -32,34 +32,36 @@ from jan_serve.errors import UnsupportedSchema
 
 
 class Negation:
-    """Complements of the assertion keywords of a node. Applicators in place are complemented by the expander."""
+    """Complements of the assertion keywords of a subschema. Applicators in place are complemented by the expander."""
 
     def __init__(self, document: Document, terms: Terms, assertions: Assertions) -> None:
         self._document = document
         self._terms = terms
         self._assertions = assertions
 
-    def parts(self, node: Node) -> Iterator[TypeSets]:
+    def parts(self, subschema: Subschema) -> Iterator[TypeSets]:
         """One set per keyword: the values that break it; without `marks`. Raises UnsupportedSchema for what has no
         complement."""
-        schema = node.schema
+        schema = subschema.schema
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
-            raise UnsupportedSchema(node.pointer, "not", "unevaluated items or properties cannot be negated")
+            raise UnsupportedSchema(
+                subschema.pointer, "not", "unevaluated items or properties cannot be negated"
+            )
         if "type" in schema:
-            yield self._other_types(node)
-        yield self._numbers(node)
-        outside = strings.complement(self._assertions.string(node))
+            yield self._other_types(subschema)
+        yield self._numbers(subschema)
+        outside = strings.complement(self._assertions.string(subschema))
         if outside != NO_STRING:
             yield replace(NO_VALUE, string=outside)
-        arrays = tuple(self._arrays(node))
+        arrays = tuple(self._arrays(subschema))
         if arrays:
             yield replace(NO_VALUE, array=arrays)
-        objects = tuple(self._objects(node))
+        objects = tuple(self._objects(subschema))
         if objects:
             yield replace(NO_VALUE, object=objects)
 
-    def _other_types(self, node: Node) -> TypeSets:
-        allowed = self._assertions.types(node)
+    def _other_types(self, subschema: Subschema) -> TypeSets:
+        allowed = self._assertions.types(subschema)
         number = ANY_NUMBER
         if allowed.number:
             number = () if allowed.number[0].integer is None else (NumberSpec(integer=False),)
@@ -72,25 +74,25 @@ class Negation:
             () if allowed.object else ANY_VALUE.object,
         )
 
-    def other_values(self, node: Node, value: object) -> TypeSets:
+    def other_values(self, subschema: Subschema, value: object) -> TypeSets:
         """Everything but one constant."""
         if value is None:
             return replace(ANY_VALUE, null=False)
         if isinstance(value, bool):
             return replace(ANY_VALUE, boolean=FALSE_ONLY if value else TRUE_ONLY)
         if isinstance(value, int | float):
-            point = self._assertions.point(node, value)
+            point = self._assertions.point(subschema, value)
             assert point.low is not None
             return replace(ANY_VALUE, number=numbers.without(ANY_NUMBER, point.low))
         if isinstance(value, str):
             return replace(ANY_VALUE, string=strings.complement(strings.OneOfStrings((value,))))
         items = as_array(value)
         if items is not None:
-            parts = tuple((self._document.constant(node, item).positive,) for item in items)
+            parts = tuple((self._document.constant(subschema, item).positive,) for item in items)
             return replace(ANY_VALUE, array=tuple(self._other_arrays(parts)))
         members = as_object(value) or {}
         props: dict[str, Conj] = {
-            name: (self._document.constant(node, v).positive,) for name, v in members.items()
+            name: (self._document.constant(subschema, v).positive,) for name, v in members.items()
         }
         return replace(ANY_VALUE, object=tuple(self._other_objects(props)))
 
@@ -108,23 +110,23 @@ class Negation:
         others = strings.complement(strings.OneOfStrings(tuple(props)))
         yield ObjectSpec(exists=(NameRule(others, ()),))
 
-    def _numbers(self, node: Node) -> TypeSets:
+    def _numbers(self, subschema: Subschema) -> TypeSets:
         specs: list[NumberSpec] = []
-        for keyword, bound, is_open in self._assertions.bounds(node):
+        for keyword, bound, is_open in self._assertions.bounds(subschema):
             if keyword == "minimum":
                 specs.append(NumberSpec(high=bound, high_open=not is_open))
             else:
                 specs.append(NumberSpec(low=bound, low_open=not is_open))
-        multiple = self._assertions.multiple_of(node)
+        multiple = self._assertions.multiple_of(subschema)
         if multiple is not None:
             specs.append(NumberSpec(not_multiples=frozenset({multiple})))
         return replace(NO_VALUE, number=tuple(specs))
 
-    def _arrays(self, node: Node) -> Iterator[ArraySpec]:
-        schema = node.schema
+    def _arrays(self, subschema: Subschema) -> Iterator[ArraySpec]:
+        schema = subschema.schema
         if schema.get("uniqueItems") is True:
-            raise UnsupportedSchema(node.pointer, "not", "uniqueItems cannot be negated")
-        spec = self._assertions.array(node)
+            raise UnsupportedSchema(subschema.pointer, "not", "uniqueItems cannot be negated")
+        spec = self._assertions.array(subschema)
         if spec.low:
             yield ArraySpec(high=spec.low - 1)
         if spec.high is not None:
@@ -143,7 +145,7 @@ class Negation:
                 yield ArraySpec(contains=(replace(c, low=c.high + 1, high=None),), low=c.high + 1)
 
     def _fails(self, conj: Conj) -> Conj:
-        """The negation of what one node asks of a part."""
+        """The negation of what one subschema asks of a part."""
         if conj == self._terms.false:
             return ()
         assert len(conj) == 1
@@ -157,30 +159,30 @@ class Negation:
         elif conj:
             yield ObjectSpec({name: self._fails(conj)}, required=(name,))
 
-    def marks(self, node: Node) -> Iterator[tuple[ObjectSpec, ObjectSpec]]:
+    def marks(self, subschema: Subschema) -> Iterator[tuple[ObjectSpec, ObjectSpec]]:
         """The properties that are to be one of some constants, each as (objects that break it, all others).
 
         They usually tell alternatives apart, so `parts` leaves them out: the other keywords need to be broken only
         where these hold, and complements of alternatives hardly overlap.
         """
-        properties = as_object(node.schema.get("properties", {})) or {}
-        required = self._assertions.required(node)
+        properties = as_object(subschema.schema.get("properties", {})) or {}
+        required = self._assertions.required(subschema)
         for name in [name for name, schema in properties.items() if _has_constants(schema)]:
-            conj = self._terms.positive(self._document.child(node, "properties", name))
+            conj = self._terms.positive(self._document.child(subschema, "properties", name))
             for broken in self._without(name, conj, name in required):
                 yield broken, ObjectSpec({name: conj}, required=(name,) if name in required else ())
 
-    def _objects(self, node: Node) -> Iterator[ObjectSpec]:
-        schema = node.schema
+    def _objects(self, subschema: Subschema) -> Iterator[ObjectSpec]:
+        schema = subschema.schema
         false = self._terms.false
-        required = self._assertions.required(node)
+        required = self._assertions.required(subschema)
         properties = schema.get("properties", {})
         for name in required:
             if name not in properties:
                 yield ObjectSpec({name: false})
         low, high = (
-            self._assertions.count(node, "minProperties"),
-            self._assertions.count(node, "maxProperties"),
+            self._assertions.count(subschema, "minProperties"),
+            self._assertions.count(subschema, "maxProperties"),
         )
         if low:
             yield ObjectSpec(high=low - 1)
@@ -188,16 +190,16 @@ class Negation:
             yield ObjectSpec(low=high + 1)
         for name in properties:
             if not _has_constants(properties[name]):
-                conj = self._terms.positive(self._document.child(node, "properties", name))
+                conj = self._terms.positive(self._document.child(subschema, "properties", name))
                 yield from self._without(name, conj, name in required)
-        for rule in self._assertions.pattern_rules(node):
+        for rule in self._assertions.pattern_rules(subschema):
             if rule.conj:
                 yield ObjectSpec(exists=(NameRule(rule.names, self._fails(rule.conj)),))
         if "additionalProperties" in schema:
-            conj = self._terms.positive(self._document.child(node, "additionalProperties"))
+            conj = self._terms.positive(self._document.child(subschema, "additionalProperties"))
             if conj:
                 listed = strings.complement(strings.OneOfStrings(tuple(properties)))
-                names = strings.intersect(listed, self._assertions.additional_names(node))
+                names = strings.intersect(listed, self._assertions.additional_names(subschema))
                 yield ObjectSpec(exists=(NameRule(names, self._fails(conj)),))
 
 

@@ -190,7 +190,7 @@ class _Locations:
         self._pointer, self._keyword, self._what = "", "patternProperties", "of names that may run out"
         if self._unique:
             items = next(iter(self._unique)).rest
-            self._pointer = items[0].node.pointer if items else ""
+            self._pointer = items[0].subschema.pointer if items else ""
             self._keyword, self._what = "uniqueItems", "of large sets"
         self._texts: list[ItemTexts] = []
         self._names: list[Dfa] = []
@@ -306,7 +306,7 @@ class _Locations:
 
 def _described(spec: ArraySpec) -> str:
     conj = next((conj for conj in (*spec.prefix, spec.rest) if conj), None)
-    return "one of any items" if conj is None else f"one of items as at {conj[0].node.pointer or '/'}"
+    return "one of any items" if conj is None else f"one of items as at {conj[0].subschema.pointer or '/'}"
 
 
 def _is_closed(terms: Terms, spec: ObjectSpec) -> bool:

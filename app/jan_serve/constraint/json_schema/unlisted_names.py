@@ -54,7 +54,7 @@ def every_name_has_a_value(expander: Expander, rules: Iterable[NameRule]) -> boo
 
 
 def _undecided(spec: ObjectSpec, what: str) -> UnsupportedSchema:
-    place = next((rule.conj[0].node.pointer for rule in spec.rules if rule.conj), "")
+    place = next((rule.conj[0].subschema.pointer for rule in spec.rules if rule.conj), "")
     return UnsupportedSchema(place, "patternProperties", f"of names that may run out, {what}")
 
 
