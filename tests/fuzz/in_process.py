@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 
 import psutil
 
+from jan_serve.chat.template import render_prompt
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, TemplateError
 from jan_serve.helpers.work.compiling import compiled
 from jan_serve.helpers.work.media import decoded
-from jan_serve.helpers.work.rendering import rendered
 
 _CPU_LIMIT_S: Final = 8.0
 """More than the processes have, as code that counts coverage is slower."""
@@ -53,7 +53,7 @@ def compilers() -> Helpers:
 
 
 def renderers() -> Helpers:
-    return InProcess(rendered, TemplateError("too much work"))
+    return InProcess(render_prompt, TemplateError("too much work"))
 
 
 def decoders() -> Helpers:

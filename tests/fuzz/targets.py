@@ -24,8 +24,8 @@ from jan_serve.core.constraint import (
     JsonSchemaConstraint,
     RegexConstraint,
 )
-from jan_serve.core.messages import Message, TemplateFacts
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.messages import Message
+from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
 from jan_serve.dialects.openai.transcriptions import transcription_form
 from jan_serve.errors import InvalidState, JanServeError, PeerFailed, ProtocolError
@@ -36,7 +36,6 @@ from jan_serve.helpers.kinds import (
     CompileConstraint,
     DecodeAudio,
     DecodeImage,
-    RenderRequest,
 )
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.http.multipart import form_fields
@@ -173,13 +172,17 @@ async def templates(opened: Opener = _renderers) -> AsyncGenerator[Fuzz]:
             messages=tuple(Message(role=role, content=text) for role, text in seeds.MESSAGES),
             template_kwargs=cast(dict[str, Any], kwargs) if isinstance(kwargs, dict) else {},
         )
-        facts = TemplateFacts(source=source, bos_token="<s>", eos_token="</s>")
+        request = RenderRequest(
+            prompt=prompt,
+            template=source,
+            bos_token="<s>",
+            eos_token="</s>",
+            now=datetime(2026, 1, 2, tzinfo=UTC),
+        )
         data = f"{source}\n{kwargs!r}".encode("utf-8", "surrogatepass")
         try:
             with judging(data):
-                await pool.ask(
-                    RenderRequest(prompt=prompt, facts=facts, now=datetime(2026, 1, 2, tzinfo=UTC))
-                )
+                await pool.ask(request)
         except JanServeError as error:
             return error.code
         return "rendered"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from jan_serve.helpers.kinds import RENDERING, RenderRequest
-from jan_serve.helpers.work.rendering import rendered
+from jan_serve.chat.template import render_prompt
+from jan_serve.core.request import RenderRequest
+from jan_serve.helpers.kinds import RENDERING
 
 
 async def render_inline(request: RenderRequest) -> str:
     """A TemplateRenderer. Only for templates written by tests: nothing ends a runaway template."""
-    return rendered(RENDERING.decode_request(RENDERING.encode_request(request)))
+    return render_prompt(RENDERING.decode_request(RENDERING.encode_request(request)))

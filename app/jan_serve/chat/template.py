@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -29,8 +27,8 @@ from jan_serve.chat.template_values import (
     text_of,
     thinking_values,
 )
-from jan_serve.core.messages import FunctionCall, Message, TemplateFacts, ToolCall
-from jan_serve.core.request import THINKING_SWITCH, ChatPrompt
+from jan_serve.core.messages import FunctionCall, Message, ToolCall
+from jan_serve.core.request import THINKING_SWITCH, RenderRequest
 
 
 class SetApart(msgspec.Struct, frozen=True):
@@ -101,22 +99,22 @@ def _as_written(text: str, opening: str, chat_format: ChatFormat) -> str:
     return text if is_token or text.endswith("\n") else f"{text}\n"
 
 
-def render_prompt(prompt: ChatPrompt, facts: TemplateFacts, now: Callable[[], datetime]) -> str:
+def render_prompt(request: RenderRequest) -> str:
     """The prompt as text, up to the start of the answer; a final assistant message is continued.
 
     Time and memory depend on the template: see `template_sandbox`. Raises UnsupportedContent, and TemplateError,
     with the template's own message if it rejects the messages.
     """
-    source = facts.source or CHATML
-    chat_format = detect_format(facts.source)
+    prompt, source = request.prompt, request.template or CHATML
+    chat_format = detect_format(request.template)
     traits = traits_of(source)
     messages, tools = shown_history(
         prompt.messages,
         prompt.tools,
         traits,
         chat_format,
-        knows_tools=knows_tools(facts.source),
-        writes_calls=writes_calls(facts.source),
+        knows_tools=knows_tools(request.template),
+        writes_calls=writes_calls(request.template),
     )
     messages, partial = _split_partial_answer(messages) if prompt.continues_answer else (messages, None)
     messages, texts = (messages, []) if traits.call_opening is None else set_apart(messages)
@@ -126,7 +124,8 @@ def render_prompt(prompt: ChatPrompt, facts: TemplateFacts, now: Callable[[], da
     prompt = msgspec.structs.replace(
         prompt, messages=messages, tools=tools, opens_answer=opens, template_kwargs=kwargs
     )
-    text = rendered(compiled(source), _values(prompt, source, chat_format, facts, now))
+    values = _values(msgspec.structs.replace(request, prompt=prompt), source, chat_format)
+    text = rendered(compiled(source), values)
     text = with_texts(text, texts, traits.call_opening or "", chat_format)
     return text if partial is None else text + _partial_answer(partial, chat_format, text)
 
@@ -168,20 +167,14 @@ def _partial_answer(message: Message, chat_format: ChatFormat, text: str) -> str
     return "".join([*pieces, chat_format.text_opens, content])
 
 
-def _values(
-    prompt: ChatPrompt,
-    source: str,
-    chat_format: ChatFormat,
-    facts: TemplateFacts,
-    now: Callable[[], datetime],
-) -> dict[str, Any]:
-    traits = traits_of(source)
+def _values(request: RenderRequest, source: str, chat_format: ChatFormat) -> dict[str, Any]:
+    prompt, traits = request.prompt, traits_of(source)
     tools = template_tools(prompt.tools, traits)
     if tools is None and not traits.no_tools:
         tools = []
 
     def strftime_now(date_format: str) -> str:
-        return now().strftime(date_format)
+        return request.now.strftime(date_format)
 
     kwargs = dict(prompt.template_kwargs)
     if "reasoning_effort" in kwargs:
@@ -196,8 +189,8 @@ def _values(
         "messages": template_messages(prompt.messages, traits, chat_format.thought_field),
         "tools": tools,
         "tool_choice": template_tool_choice(prompt.tool_choice),
-        "bos_token": facts.bos_token,
-        "eos_token": facts.eos_token,
+        "bos_token": request.bos_token,
+        "eos_token": request.eos_token,
         "add_generation_prompt": prompt.opens_answer,
         "strftime_now": strftime_now,
     }

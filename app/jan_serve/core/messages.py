@@ -1,4 +1,4 @@
-"""Chat messages and tools are independent of a dialect's wire types; TemplateFacts are what a template needs."""
+"""Chat messages and tools are independent of a dialect's wire types."""
 
 from __future__ import annotations
 
@@ -81,11 +81,3 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
     mode: Literal["none", "auto", "required", "named"] = "auto"
     name: str | None = None
-
-
-class TemplateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """source: None if the GGUF has no template."""
-
-    source: str | None
-    bos_token: str = ""
-    eos_token: str = ""

@@ -1,7 +1,8 @@
-"""GenerationRequest, which dialects produce and `generation` consumes."""
+"""GenerationRequest, which dialects produce and `generation` consumes, and its prompts."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -93,6 +94,16 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     def thinks(self) -> bool:
         """Whether the model may think: unless the request switches it off."""
         return self.asks_for_thoughts is not False
+
+
+class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat to render. template: None if the model has none. now: the local time, for templates that print it."""
+
+    prompt: ChatPrompt
+    template: str | None
+    bos_token: str = ""
+    eos_token: str = ""
+    now: datetime
 
 
 Prompt = TextPrompt | PartsPrompt | TokenPrompt | InfillPrompt | ChatPrompt

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia, RenderRequest
+from jan_serve.core.request import RenderRequest
+from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,

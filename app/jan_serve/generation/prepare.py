@@ -12,13 +12,14 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
-from jan_serve.core.messages import TemplateFacts, Tool
+from jan_serve.core.messages import Tool
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
     GenerationRequest,
     InfillPrompt,
     PartsPrompt,
+    RenderRequest,
     TextPrompt,
     TokenPrompt,
 )
@@ -43,7 +44,6 @@ from jan_serve.generation.media_reader import (
 )
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import Profiles, TemplateOverride, no_profiles, template_of, with_defaults
-from jan_serve.helpers.kinds import RenderRequest
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 
 logger = logging.getLogger(__name__)
@@ -263,13 +263,16 @@ class RequestPreparer:
     async def _render(self, plan: ChatPlan, client: EngineClient) -> tuple[MarkedMessages, str]:
         """The template sees only the tools that may be called, and markers in place of images and sounds."""
         facts, prompt = client.facts, plan.prompt
-        template_facts = TemplateFacts(
-            source=plan.template, bos_token=_text_of(facts, "bos"), eos_token=_text_of(facts, "eos")
-        )
         marked = await self._media.marked(prompt.messages, client)
         tools = tuple(_without_dialect(tool) for tool in plan.tools)
         seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
-        render = RenderRequest(prompt=seen, facts=template_facts, now=self._now())
+        render = RenderRequest(
+            prompt=seen,
+            template=plan.template,
+            bos_token=_text_of(facts, "bos"),
+            eos_token=_text_of(facts, "eos"),
+            now=self._now(),
+        )
         return marked, await self._renderer(render)
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
@@ -27,9 +26,8 @@ from jan_serve.core.constraint import (
     ToolGrammar,
     Whitespace,
 )
-from jan_serve.core.messages import TemplateFacts
 from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.request import RenderRequest
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidAudio,
@@ -135,14 +133,6 @@ class HelperKind(Generic[Q, A]):
 def framed(body: bytes) -> bytes:
     """The body after its length, a u32 in little-endian order."""
     return LENGTH.pack(len(body)) + body
-
-
-class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Render a chat. now: the local time, for templates that print the date."""
-
-    prompt: ChatPrompt
-    facts: TemplateFacts
-    now: datetime
 
 
 def _rendering_too_much(_: RenderRequest) -> TemplateError:

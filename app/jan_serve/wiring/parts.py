@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
-from jan_serve.helpers.kinds import HEADERS, RenderRequest
+from jan_serve.core.request import RenderRequest
+from jan_serve.helpers.kinds import HEADERS
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue

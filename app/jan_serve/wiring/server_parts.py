@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jan_serve.config import Settings
+from jan_serve.core.request import RenderRequest
 from jan_serve.generation.profiles import Profiles
-from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia, RenderRequest
+from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.store.library import ModelLibrary
 from jan_serve.supervisor.models.model_manager import ModelManager

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.messages import ImagePart, Message, TemplateFacts
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.messages import ImagePart, Message
+from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.errors import (
     EngineCrashed,
     ProtocolError,
@@ -20,7 +20,7 @@ from jan_serve.errors import (
     Unavailable,
     UnsupportedContent,
 )
-from jan_serve.helpers.kinds import RENDERING, RenderRequest
+from jan_serve.helpers.kinds import RENDERING
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.supervisor.workers.child_process import own_command
 from tests.support.helper_pools import helper_pool
@@ -35,7 +35,7 @@ SHOW = "{{ messages[0].content }}"
 
 def request(source: str | None, messages: tuple[Message, ...] = HI, **fields: object) -> RenderRequest:
     prompt = ChatPrompt(messages=messages, **fields)  # pyright: ignore[reportArgumentType]: tests pass what they name
-    return RenderRequest(prompt=prompt, facts=TemplateFacts(source=source, bos_token="<s>"), now=NOW)
+    return RenderRequest(prompt=prompt, template=source, bos_token="<s>", now=NOW)
 
 
 def renderers(

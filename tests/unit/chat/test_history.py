@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from jan_serve.chat.chat_format import nine_characters
 from jan_serve.chat.history import with_results_at_their_calls
 from jan_serve.chat.template import render_prompt
-from jan_serve.core.messages import FunctionCall, Message, TemplateFacts, Tool, ToolCall
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.request import ChatPrompt, RenderRequest
 from tests.unit.chat.drawn_histories import History, histories
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 
@@ -46,9 +46,13 @@ draws = settings(
 
 def render(template: RealTemplate, messages: list[Message], tools: tuple[Tool, ...] = TOOLS) -> str:
     return render_prompt(
-        ChatPrompt(messages=tuple(messages), tools=tools),
-        TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>"),
-        lambda: datetime(2026, 1, 2, tzinfo=UTC),
+        RenderRequest(
+            prompt=ChatPrompt(messages=tuple(messages), tools=tools),
+            template=template.source,
+            bos_token="<s>",
+            eos_token="</s>",
+            now=datetime(2026, 1, 2, tzinfo=UTC),
+        )
     )
 
 

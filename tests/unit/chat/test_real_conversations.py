@@ -14,8 +14,8 @@ from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import render_prompt
 from jan_serve.core.events import TextDelta, ToolCallDelta
-from jan_serve.core.messages import FunctionCall, Message, TemplateFacts, Tool, ToolCall
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.request import ChatPrompt, RenderRequest
 from tests.unit.chat.formats.real_templates import RealTemplate, templates
 
 TOOLS = (
@@ -54,10 +54,18 @@ real = pytest.mark.parametrize(
 
 
 def render(template: RealTemplate, messages: tuple[Message, ...], tools: tuple[Tool, ...] = ()) -> str:
+    return rendered(template, messages=messages, tools=tools)
+
+
+def rendered(template: RealTemplate, **prompt: Any) -> str:
     return render_prompt(
-        ChatPrompt(messages=messages, tools=tools),
-        TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>"),
-        lambda: TODAY,
+        RenderRequest(
+            prompt=ChatPrompt(**prompt),
+            template=template.source,
+            bos_token="<s>",
+            eos_token="</s>",
+            now=TODAY,
+        )
     )
 
 
@@ -99,8 +107,7 @@ OFF_WHERE_ABSENT = (
 
 def closes_thought(template: RealTemplate, **prompt: Any) -> bool:
     """Whether the prompt ends with a thought that is closed already: the model does not think."""
-    facts = TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>")
-    text = render_prompt(ChatPrompt(messages=(ASK,), **prompt), facts, lambda: TODAY).rstrip()
+    text = rendered(template, messages=(ASK,), **prompt).rstrip()
     thought = detect_format(template.source).thought
     return thought is not None and any(text.endswith(mark.strip()) for mark in thought.closes)
 
@@ -117,8 +124,7 @@ def test_a_model_thinks_unless_the_request_says_otherwise(template: RealTemplate
 @real
 def test_every_spelling_of_the_switch_is_one_switch(template: RealTemplate) -> None:
     def shown(**prompt: Any) -> str:
-        facts = TemplateFacts(source=template.source, bos_token="<s>", eos_token="</s>")
-        return render_prompt(ChatPrompt(messages=(ASK,), **prompt), facts, lambda: TODAY)
+        return rendered(template, messages=(ASK,), **prompt)
 
     off = shown(template_kwargs={"enable_thinking": False})
     assert shown(reasoning_budget=0) == shown(template_kwargs={"thinking": False}) == off

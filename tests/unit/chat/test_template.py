@@ -11,11 +11,10 @@ from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import (
     FunctionCall,
     Message,
-    TemplateFacts,
     Tool,
     ToolCall,
 )
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.errors import TemplateError
 from models.recipe.chat_template import CHAT_TEMPLATE
 
@@ -23,9 +22,14 @@ USER = (Message(role="user", content="Hi"),)
 
 
 def render(source: str | None, messages: tuple[Message, ...] = USER, **prompt: Any) -> str:
-    facts = TemplateFacts(source=source, bos_token="<s>", eos_token="</s>")
     return render_prompt(
-        ChatPrompt(messages=messages, **prompt), facts, lambda: datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+        RenderRequest(
+            prompt=ChatPrompt(messages=messages, **prompt),
+            template=source,
+            bos_token="<s>",
+            eos_token="</s>",
+            now=datetime(2026, 3, 4, 5, 6, tzinfo=UTC),
+        )
     )
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from jan_serve.chat.template import TemplateFacts, render_prompt
+from jan_serve.chat.template import render_prompt
 from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
-from jan_serve.core.request import ChatPrompt
+from jan_serve.core.request import ChatPrompt, RenderRequest
 from models.recipe.chat_template import CHAT_TEMPLATE
 from models.recipe.corpus import facts, identity, mixture, small_talk
 from models.recipe.corpus.conversation import Conversation, Infill, Turn
@@ -132,7 +132,7 @@ def test_template_in_the_gguf_renders_what_training_saw() -> None:
             tools=tuple(tool_of(tool) for tool in example.tools),
             template_kwargs={"enable_thinking": True} if example.thinking else {},
         )
-        rendered = render_prompt(prompt, TemplateFacts(source=CHAT_TEMPLATE), lambda: datetime.now(UTC))
+        rendered = render_prompt(RenderRequest(prompt=prompt, template=CHAT_TEMPLATE, now=datetime.now(UTC)))
         assert rendered == example.prompt()
         compared += 1
     assert compared > 300
@@ -146,6 +146,6 @@ def test_thought_of_earlier_answers_is_left_out() -> None:
             Message(role="user", content="two"),
         )
     )
-    rendered = render_prompt(prompt, TemplateFacts(source=CHAT_TEMPLATE), lambda: datetime.now(UTC))
+    rendered = render_prompt(RenderRequest(prompt=prompt, template=CHAT_TEMPLATE, now=datetime.now(UTC)))
     assert "hidden" not in rendered
     assert "<|im_start|>assistant\nshown<|im_end|>\n" in rendered

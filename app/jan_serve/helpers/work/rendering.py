@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from jan_serve.chat.template import render_prompt
 from jan_serve.helpers.child import serve
-from jan_serve.helpers.kinds import RENDERING, RenderRequest
+from jan_serve.helpers.kinds import RENDERING
 
 
 def main() -> int:
     """Serve requests until the pipe closes."""
-    return serve(RENDERING, rendered)
-
-
-def rendered(request: RenderRequest) -> str:
-    """The prompt's text. Raises as `render_prompt`."""
-    return render_prompt(request.prompt, request.facts, lambda: request.now)
+    return serve(RENDERING, render_prompt)
