@@ -139,7 +139,7 @@ class Document:
         self._strict = declared_draft(top.get("$schema")) is not None
         self._raw = root
         self.id_key = "id" if self.draft <= 4 else "$id"
-        self._subschemas: dict[tuple[int, str, tuple[str, ...]], Subschema] = {}
+        self._interned: dict[tuple[int, str, tuple[str, ...]], Subschema] = {}
         # What has an identifier or an anchor: its schema, the base URI around it, and its pointer.
         self._resources: dict[str, tuple[Any, str, str]] | None = None
         self._anchors: dict[tuple[str, str], tuple[Any, str, str]] = {}
@@ -167,7 +167,7 @@ class Document:
         if anchors and not anchors <= set[str]().union(*(self._dynamic[outer] for outer in scope)):
             scope = (*scope, base)
         key = (id(schema), base, scope)
-        subschema = self._subschemas.get(key)
+        subschema = self._interned.get(key)
         if subschema is None or isinstance(schema, bool):
             members = as_object(schema) if self._strict else None
             own = schema if members is None else known_keywords(members, self.draft)
@@ -177,7 +177,7 @@ class Document:
                     subschema.pointer, f"a schema is an object or a boolean, not {kind_of(schema)}"
                 )
             if isinstance(schema, dict):
-                self._subschemas[key] = subschema
+                self._interned[key] = subschema
         return subschema
 
     def base_of(self, schema: Any, base: str) -> str:
