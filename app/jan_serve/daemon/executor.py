@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.daemon.plan import Command, Plan, UnitFile
+from jan_serve.daemon.plan import Command, ServicePlan, UnitFile
 from jan_serve.store.files.small_files import write_atomically
 
 _TIMEOUT_S: Final = 120.0
@@ -51,7 +51,7 @@ def run_command(words: Sequence[str]) -> CommandResult:
     return CommandResult(done.returncode, output.decode(errors="replace"))
 
 
-def apply(plan: Plan, run: Run = run_command) -> list[Path]:
+def apply(plan: ServicePlan, run: Run = run_command) -> list[Path]:
     """Execute a plan; returns the files written or removed. Raises ServiceFailed."""
     changed = [file for file in plan.files if _differs(file)]
     removed = [Path(path) for path in plan.removed if os.path.lexists(path)]
@@ -88,7 +88,7 @@ def run_all(commands: Sequence[Command], run: Run = run_command) -> None:
             raise ServiceFailed(f"`{' '.join(command.words)}` failed: {reason}")
 
 
-def installed_files(plan: Plan) -> list[Path]:
+def installed_files(plan: ServicePlan) -> list[Path]:
     """The files of an uninstall plan that exist."""
     return [Path(path) for path in plan.removed if os.path.lexists(path)]
 

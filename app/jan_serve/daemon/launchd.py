@@ -10,7 +10,7 @@ import re
 from pathlib import PurePath, PurePosixPath
 from typing import Any, Final, Literal
 
-from jan_serve.daemon.plan import NAME, Command, Plan, ServiceSpec, ServiceState, UnitFile
+from jan_serve.daemon.plan import NAME, Command, ServicePlan, ServiceSpec, ServiceStatus, UnitFile
 
 LABEL: Final = "ai.jan.serve"
 SOCKET_KEY: Final = "Listener"
@@ -59,9 +59,9 @@ def property_list(spec: ServiceSpec) -> str:
 class Launchd:
     name = "launchd"
 
-    def install(self, spec: ServiceSpec) -> Plan:
+    def install(self, spec: ServiceSpec) -> ServicePlan:
         path = _path(spec)
-        return Plan(
+        return ServicePlan(
             folders=(spec.data_dir / "logs",),
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
             files=(UnitFile(path, property_list(spec)), *spec.unless_chosen(_INITIAL_CONFIG)),
@@ -73,8 +73,8 @@ class Launchd:
             ),
         )
 
-    def uninstall(self, spec: ServiceSpec) -> Plan:
-        return Plan(
+    def uninstall(self, spec: ServiceSpec) -> ServicePlan:
+        return ServicePlan(
             before=(_launchctl("bootout", _target(spec), may_fail=True),),
             removed=(_path(spec), spec.data_dir / "logs" / "service.err"),
             withdrawn=spec.unless_chosen(_INITIAL_CONFIG),
@@ -92,14 +92,14 @@ class Launchd:
     def query(self, spec: ServiceSpec) -> Command:
         return _launchctl("print", _target(spec), may_fail=True)
 
-    def state(self, status: int, output: str) -> ServiceState | None:
+    def state(self, status: int, output: str) -> ServiceStatus | None:
         """launchctl(1) calls this output unstable, so only its two oldest lines are read."""
         if status != 0:
             return None
         state = re.search(r"(?m)^\tstate = (.+)$", output)
         pid = re.search(r"(?m)^\tpid = (\d+)$", output)
         detail = state[1] if state else "loaded"
-        return ServiceState(True, pid is not None, int(pid[1]) if pid else None, detail)
+        return ServiceStatus(True, pid is not None, int(pid[1]) if pid else None, detail)
 
 
 def _path(spec: ServiceSpec) -> PurePath:

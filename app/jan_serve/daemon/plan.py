@@ -66,7 +66,7 @@ class Command(msgspec.Struct, frozen=True):
     may_fail: bool = False
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ServicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Steps, in this order: `before`, folders, `protect`, files, removed and withdrawn files, `after`.
 
     before: runs only if a file changes or is removed. protect: sets the rights of the folders, which must not be links.
@@ -82,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[Command, ...] = ()
 
 
-class ServiceState(msgspec.Struct, frozen=True):
+class ServiceStatus(msgspec.Struct, frozen=True):
     """The state that the service manager reports. pid: of the front process, if it runs."""
 
     enabled: bool
@@ -96,11 +96,11 @@ class ServiceManager(Protocol):
 
     name: str
 
-    def install(self, spec: ServiceSpec) -> Plan:
+    def install(self, spec: ServiceSpec) -> ServicePlan:
         """Install or update, enable and start. Executing the plan again changes nothing."""
         ...
 
-    def uninstall(self, spec: ServiceSpec) -> Plan:
+    def uninstall(self, spec: ServiceSpec) -> ServicePlan:
         """Stop, disable and remove everything that `install` writes, for both kinds of start."""
         ...
 
@@ -116,6 +116,6 @@ class ServiceManager(Protocol):
         """The command whose output `state` parses."""
         ...
 
-    def state(self, status: int, output: str) -> ServiceState | None:
+    def state(self, status: int, output: str) -> ServiceStatus | None:
         """Parse the exit status and output of `query`; None if the service is not installed."""
         ...

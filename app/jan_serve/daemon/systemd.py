@@ -9,7 +9,7 @@ import re
 from pathlib import PurePath, PurePosixPath
 from typing import Final, Literal
 
-from jan_serve.daemon.plan import NAME, TITLE, Command, Plan, ServiceSpec, ServiceState, UnitFile
+from jan_serve.daemon.plan import NAME, TITLE, Command, ServicePlan, ServiceSpec, ServiceStatus, UnitFile
 
 SERVICE: Final = f"{NAME}.service"
 SOCKET: Final = f"{NAME}.socket"
@@ -128,7 +128,7 @@ def socket_unit(spec: ServiceSpec) -> str:
 class Systemd:
     name = "systemd"
 
-    def install(self, spec: ServiceSpec) -> Plan:
+    def install(self, spec: ServiceSpec) -> ServicePlan:
         folder = _folder(spec)
         files = [UnitFile(folder / SERVICE, service_unit(spec))]
         removed: tuple[PurePath, ...] = ()
@@ -138,16 +138,16 @@ class Systemd:
             removed = (folder / SOCKET,)
         files += spec.unless_chosen(INITIAL_CONFIG)
         started = SOCKET if spec.start == "on-demand" else SERVICE
-        return Plan(
+        return ServicePlan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
             files=tuple(files),
             removed=removed,
             after=(_systemctl(spec, "daemon-reload"), _systemctl(spec, "enable", "--now", started)),
         )
 
-    def uninstall(self, spec: ServiceSpec) -> Plan:
+    def uninstall(self, spec: ServiceSpec) -> ServicePlan:
         folder = _folder(spec)
-        return Plan(
+        return ServicePlan(
             before=(_systemctl(spec, "disable", "--now", SOCKET, SERVICE, may_fail=True),),
             removed=(folder / SERVICE, folder / SOCKET),
             withdrawn=spec.unless_chosen(INITIAL_CONFIG),
@@ -171,7 +171,7 @@ class Systemd:
         shown = f"--property={','.join(_PROPERTIES)}"
         return _systemctl(spec, "show", shown, SERVICE, SOCKET, may_fail=True)
 
-    def state(self, status: int, output: str) -> ServiceState | None:
+    def state(self, status: int, output: str) -> ServiceStatus | None:
         """The output has one block of KEY=VALUE lines per unit."""
         blocks = [dict(re.findall(r"(?m)^(\w+)=(.*)$", block)) for block in output.strip().split("\n\n")]
         if status != 0 or len(blocks) != 2 or blocks[0].get("LoadState") != "loaded":
@@ -182,7 +182,7 @@ class Systemd:
         if socket.get("ActiveState") == "active":
             detail += ", its socket listens"
         enabled = "enabled" in (service.get("UnitFileState"), socket.get("UnitFileState"))
-        return ServiceState(enabled, service.get("ActiveState") == "active", pid, detail)
+        return ServiceStatus(enabled, service.get("ActiveState") == "active", pid, detail)
 
 
 def quoted(word: str) -> str:

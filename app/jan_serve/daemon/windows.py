@@ -21,9 +21,9 @@ from jan_serve.daemon.plan import (
     STOP_MARGIN_S,
     TITLE,
     Command,
-    Plan,
+    ServicePlan,
     ServiceSpec,
-    ServiceState,
+    ServiceStatus,
     UnitFile,
 )
 
@@ -84,9 +84,9 @@ class WindowsTask:
 
     name = "Task Scheduler"
 
-    def install(self, spec: ServiceSpec) -> Plan:
+    def install(self, spec: ServiceSpec) -> ServicePlan:
         path = _task_file(spec)
-        return Plan(
+        return ServicePlan(
             before=(Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),),
             files=(UnitFile(path, task_xml(spec), encoding="utf-16"),),
             after=(
@@ -95,8 +95,8 @@ class WindowsTask:
             ),
         )
 
-    def uninstall(self, spec: ServiceSpec) -> Plan:
-        return Plan(
+    def uninstall(self, spec: ServiceSpec) -> ServicePlan:
+        return ServicePlan(
             before=(
                 Command(("schtasks.exe", "/End", "/TN", NAME), may_fail=True),
                 Command(("schtasks.exe", "/Delete", "/TN", NAME, "/F"), may_fail=True),
@@ -118,13 +118,13 @@ class WindowsTask:
         script = f"(Get-ScheduledTask -TaskName '{NAME}' -ErrorAction Stop).State.value__"
         return Command(("powershell.exe", "-NoProfile", "-Command", script), may_fail=True)
 
-    def state(self, status: int, output: str) -> ServiceState | None:
+    def state(self, status: int, output: str) -> ServiceStatus | None:
         number = output.strip()
         if status != 0 or not number.isdigit():
             return None
         running = number == _TASK_RUNNING
         enabled = number != "1"
-        return ServiceState(
+        return ServiceStatus(
             enabled, running, None, "running" if running else "not running" if enabled else "disabled"
         )
 
@@ -134,11 +134,11 @@ class WindowsService:
 
     name = "Windows services"
 
-    def install(self, spec: ServiceSpec) -> Plan:
+    def install(self, spec: ServiceSpec) -> ServicePlan:
         folder = str(spec.data_dir)
         options = ("binPath=", _command_line(spec), "start=", "auto", "obj=", LOCAL_SERVICE)
         restart = "restart/2000/restart/10000/restart/60000"
-        return Plan(
+        return ServicePlan(
             folders=(spec.data_dir,),
             protect=_protection(spec) if _is_ours(spec) else (),
             files=_config(spec),
@@ -153,8 +153,8 @@ class WindowsService:
             ),
         )
 
-    def uninstall(self, spec: ServiceSpec) -> Plan:
-        return Plan(
+    def uninstall(self, spec: ServiceSpec) -> ServicePlan:
+        return ServicePlan(
             withdrawn=_config(spec),
             after=(_sc("stop", NAME, may_fail=True), _sc("delete", NAME, may_fail=True)),
         )
@@ -171,7 +171,7 @@ class WindowsService:
     def query(self, spec: ServiceSpec) -> Command:
         return _sc("queryex", NAME, may_fail=True)
 
-    def state(self, status: int, output: str) -> ServiceState | None:
+    def state(self, status: int, output: str) -> ServiceStatus | None:
         """Windows translates the lines, but not their order and numbers."""
         numbers = re.findall(r"(?m)^[ \t]*\S[^:\n]*:[ \t]*(\d+)", output)
         if status != 0 or len(numbers) < 2:
@@ -179,7 +179,7 @@ class WindowsService:
         running = numbers[1] == _SERVICE_RUNNING
         pid = int(numbers[-1]) if running and len(numbers) > 3 else None
         detail = "running" if running else "stopped" if numbers[1] == _SERVICE_STOPPED else "changing"
-        return ServiceState(True, running, pid or None, detail)
+        return ServiceStatus(True, running, pid or None, detail)
 
 
 def _config(spec: ServiceSpec) -> tuple[UnitFile, ...]:

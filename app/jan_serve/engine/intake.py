@@ -20,7 +20,7 @@ from jan_serve.engine.constraint.guide import GuidedExecutor
 from jan_serve.engine.constraint.token_tables import EarlyTables
 from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
-from jan_serve.engine.media.media_reader import MediaReader, PromptPart
+from jan_serve.engine.media.media_layout import MediaLayout, PromptPart
 from jan_serve.engine.prompt_media import PromptMedia
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceText
@@ -47,7 +47,7 @@ class Intake:
         n_ctx: int,
         shelf: StateShelf | None = None,
         mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
-        media: MediaReader | None = None,
+        media: MediaLayout | None = None,
         early: EarlyTables | None = None,
         tokenizer: TextTokenizer | None = None,
     ) -> None:
@@ -55,7 +55,7 @@ class Intake:
 
         early: see TokenTables.
         """
-        self._media = media or MediaReader(None)
+        self._media = media or MediaLayout(None)
         self._vocab = vocab
         self.tokenizer = tokenizer or TextTokenizer(vocab)
         self._settings = settings

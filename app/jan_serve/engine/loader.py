@@ -34,7 +34,7 @@ from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.llama.thread_pool import ThreadPool, default_threads
 from jan_serve.engine.load_trial import try_out
-from jan_serve.engine.media.media_reader import MediaReader
+from jan_serve.engine.media.media_layout import MediaLayout
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.engine.step_batch import InterruptibleDecode
 from jan_serve.engine.tokenizing import TextTokenizer
@@ -67,7 +67,7 @@ class LoadedModel(msgspec.Struct):
     decode: InterruptibleDecode
     draft_model: DraftModel | None = None
     projector: Projector | None = None
-    media: MediaReader | None = None
+    media: MediaLayout | None = None
 
 
 def resolved(settings: EngineSettings, facts: ModelFacts, cache_sequences: int) -> EngineSettings:
@@ -231,7 +231,7 @@ def _assemble(
         )
         if opened.projector is not None:
             identity = state_key([Path(settings.projector or "")])
-            media = MediaReader(opened.projector, identity, most_together=context.n_ubatch)
+            media = MediaLayout(opened.projector, identity, most_together=context.n_ubatch)
     return LoadedModel(
         model=model,
         context=context,
@@ -273,7 +273,7 @@ def _check_memory(settings: EngineSettings, plan: DevicePlan, beside: int) -> No
     """Raises InsufficientMemory, before reading the weights, if they exceed all usable memory."""
     weights = settings.parts.weights + beside
     memory = psutil.virtual_memory().total + sum(
-        part.memory for part in plan.placed if part.kind in ("gpu", "rpc")
+        part.memory for part in plan.shares if part.kind in ("gpu", "rpc")
     )
     if weights > memory:
         raise InsufficientMemory(
@@ -355,7 +355,7 @@ def _context(
 
 def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, load_seconds: float) -> ModelFacts:
     model, placed, projector, pooling = opened.model, plan.placed, opened.projector, opened.pooling
-    used = [part.device for part in placed.placed if part.kind != "cpu"] or placed.llama.devices
+    used = [part.device for part in placed.shares if part.kind != "cpu"] or placed.llama.devices
     return ModelFacts(
         description=model.description,
         architecture=model.architecture,
@@ -387,6 +387,6 @@ def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, load_seconds: float) 
         modalities=projector.modalities if projector is not None else (),
         audio_rate=projector.audio_rate if projector is not None else 0,
         projector_fault=opened.projector_fault,
-        placement=placed.placed,
+        placement=placed.shares,
         placement_warning=placed.warning,
     )

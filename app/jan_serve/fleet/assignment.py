@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Final
 
 from jan_serve.fleet.node import Node
-from jan_serve.fleet.prefixes import PrefixIndex, PromptKeys
+from jan_serve.fleet.prefixes import FleetPrefixIndex, PromptKeys
 
 _MIN_GUESS: Final = 256.0
 """Tokens: shorter guesses say nothing about a cache."""
@@ -31,7 +31,7 @@ class Assignment:
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, keys: PromptKeys, index: PrefixIndex, now: float, *, streamed: bool
+        self, node: Node, keys: PromptKeys, index: FleetPrefixIndex, now: float, *, streamed: bool
     ) -> None:
         """guess: tokens of the prompt that the node should have cached. expected_s: until the answer begins, if it is
         timed: whole answers begin with their end, and a node without measurements may load its model first."""

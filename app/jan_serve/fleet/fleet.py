@@ -11,7 +11,7 @@ from jan_serve.fleet.assignment import Assignment
 from jan_serve.fleet.breaker import Breaker
 from jan_serve.fleet.node import Node, Role, State, WorkRate
 from jan_serve.fleet.pool import Pool
-from jan_serve.fleet.prefixes import NO_KEYS, PrefixIndex, PromptKeys
+from jan_serve.fleet.prefixes import NO_KEYS, FleetPrefixIndex, PromptKeys
 from jan_serve.fleet.strategies import Candidates, Strategy, StrategyName, strategy
 
 MAX_NODES: Final = 10_000
@@ -27,8 +27,8 @@ class FleetFull(Unavailable):
 class Fleet:
     """Event loop only. `now` is seconds of a monotonic clock."""
 
-    def __init__(self, name: StrategyName, rng: Random, index: PrefixIndex | None = None) -> None:
-        self.index = PrefixIndex() if index is None else index
+    def __init__(self, name: StrategyName, rng: Random, index: FleetPrefixIndex | None = None) -> None:
+        self.index = FleetPrefixIndex() if index is None else index
         self._rng = rng
         self._choose = strategy(name, self.index)
         self._average = WorkRate()

@@ -77,7 +77,7 @@ _Holders = CacheEpoch | dict[CacheEpoch, None]
 """Most prefixes have one holder; more are in the order of their last use."""
 
 
-class PrefixIndex:
+class FleetPrefixIndex:
     """Keys of prefixes and the caches that hold them."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:

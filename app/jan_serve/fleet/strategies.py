@@ -11,7 +11,7 @@ import msgspec
 
 from jan_serve.fleet.node import Node
 from jan_serve.fleet.pool import Pool
-from jan_serve.fleet.prefixes import PrefixIndex, PromptKeys
+from jan_serve.fleet.prefixes import FleetPrefixIndex, PromptKeys
 
 StrategyName = Literal["prefix", "min_expected_latency", "min_observed_latency", "random"]
 STRATEGIES: Final[tuple[StrategyName, ...]] = get_args(StrategyName)
@@ -93,7 +93,7 @@ class LeastTimeToFirstToken:
     than computing the prompt anew.
     """
 
-    def __init__(self, index: PrefixIndex) -> None:
+    def __init__(self, index: FleetPrefixIndex) -> None:
         self._index = index
 
     def __call__(self, candidates: Candidates) -> Node | None:
@@ -158,7 +158,7 @@ def expected_wait_s(
     return work / node.rate.tokens_per_s + node.silent_s(now)
 
 
-def strategy(name: StrategyName, index: PrefixIndex) -> Strategy:
+def strategy(name: StrategyName, index: FleetPrefixIndex) -> Strategy:
     """index: filled with what nodes compute, for `prefix`."""
     table: dict[StrategyName, Strategy] = {
         "prefix": LeastTimeToFirstToken(index),

@@ -12,12 +12,12 @@ import msgspec
 
 from jan_serve.core.context_size import BYTES_PER_ELEMENT, MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo
-from jan_serve.core.models.placement import LlamaPlacement, PlacedPart, PlacementOptions
+from jan_serve.core.models.placement import DeviceShare, LlamaPlacement, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.beside_model import states_of_sequence
 from jan_serve.placement.planner import Device, Plan, Planner
-from jan_serve.placement.report import MAIN_MEMORY, gib, placed_parts
+from jan_serve.placement.report import MAIN_MEMORY, device_shares, gib
 from jan_serve.placement.workload import ContextSizes, Workload
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class DevicePlan(msgspec.Struct, frozen=True):
 
     llama: LlamaPlacement
     n_ctx: int | None
-    placed: tuple[PlacedPart, ...]
+    shares: tuple[DeviceShare, ...]
     local: str | None = None
     warning: str = ""
 
@@ -119,7 +119,7 @@ def _result(
     return DevicePlan(
         llama=llama_placement(plan, planner, work, settings.placement),
         n_ctx=length if plan.runs else settings.n_ctx,
-        placed=placed_parts(plan, planner, work, main_total),
+        shares=device_shares(plan, planner, work, main_total),
         local=local[-1] if local else None,
     )
 

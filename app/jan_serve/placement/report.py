@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jan_serve.core.models.placement import PlacedPart
+from jan_serve.core.models.placement import DeviceShare
 from jan_serve.placement.planner import Plan, Planner
 from jan_serve.placement.workload import Workload
 
@@ -13,12 +13,12 @@ MAIN_MEMORY: Final = "CPU"
 _WORTH_SAYING: Final = 64 << 20
 
 
-def placed_parts(plan: Plan, planner: Planner, work: Workload, main_total: int) -> tuple[PlacedPart, ...]:
+def device_shares(plan: Plan, planner: Planner, work: Workload, main_total: int) -> tuple[DeviceShare, ...]:
     """Main memory first, then the devices in llama.cpp's order."""
     parts = work.parts
     pinned = dict(parts.pinned)
     on_devices = 0
-    placed: list[PlacedPart] = []
+    shares: list[DeviceShare] = []
     start = plan.runs[0].first if plan.runs else work.n_units
     for run in plan.runs:
         blocks = range(run.first, min(run.end, work.n_blocks))
@@ -26,8 +26,8 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_total: int) 
         experts = [layer for layer in experts if parts.layers[layer].experts]
         own = pinned.get(run.device.name, 0)
         on_devices += own
-        placed.append(
-            PlacedPart(
+        shares.append(
+            DeviceShare(
                 device=run.device.name,
                 kind=run.device.kind,
                 memory=run.device.free,
@@ -55,7 +55,7 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_total: int) 
     weights += work.experts(0, start) + sum(work.experts(run.first, run.experts) for run in plan.runs)
     if parts.tied_output and not plan.runs:
         weights -= parts.output_bytes
-    here = PlacedPart(
+    here = DeviceShare(
         device=MAIN_MEMORY,
         kind="cpu",
         memory=main_total,
@@ -68,24 +68,24 @@ def placed_parts(plan: Plan, planner: Planner, work: Workload, main_total: int) 
         experts_first=left[0] if left else None,
         experts_last=left[-1] if left else None,
     )
-    return (here, *placed)
+    return (here, *shares)
 
 
-def lines(placed: Sequence[PlacedPart]) -> list[str]:
+def lines(shares: Sequence[DeviceShare]) -> list[str]:
     """One line for each device."""
-    mixture = any(part.experts_first is not None for part in placed)
-    return [f"{_name(part)}: {_content(part, mixture)}" for part in placed]
+    mixture = any(part.experts_first is not None for part in shares)
+    return [f"{_name(part)}: {_content(part, mixture)}" for part in shares]
 
 
-def advice(placed: Sequence[PlacedPart], warning: str = "") -> list[str]:
+def advice(shares: Sequence[DeviceShare], warning: str = "") -> list[str]:
     """What would make the model faster, as sentences, after the plan's warning.
 
     Without a warning empty if all of it is on accelerators or there is none.
     """
     found: list[str] = [warning] if warning else []
-    if len(placed) < 2:
+    if len(shares) < 2:
         return found
-    main, devices = placed[0], placed[1:]
+    main, devices = shares[0], shares[1:]
     n_left = 0 if main.first is None or main.last is None else main.last - main.first + 1
     experts_left = main.experts_first is not None
     if n_left:
@@ -115,7 +115,7 @@ def gib(n_bytes: int) -> str:
     return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 1 << 30 else f"{n_bytes / 2**20:.0f} MiB"
 
 
-def _name(part: PlacedPart) -> str:
+def _name(part: DeviceShare) -> str:
     return "main memory" if part.kind == "cpu" else part.device
 
 
@@ -123,7 +123,7 @@ def _blocks(first: int | None, last: int | None) -> str:
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
-def _content(part: PlacedPart, mixture: bool) -> str:
+def _content(part: DeviceShare, mixture: bool) -> str:
     what: list[str] = []
     here = (part.experts_first, part.experts_last)
     if part.first is not None:
@@ -141,7 +141,7 @@ def _content(part: PlacedPart, mixture: bool) -> str:
     return f"{names} ({sizes}: {gib(part.total)}{_limit(part)})"
 
 
-def _limit(part: PlacedPart) -> str:
+def _limit(part: DeviceShare) -> str:
     """What the device has, at the end of its sizes."""
     if part.kind == "cpu":
         return ""

@@ -88,7 +88,7 @@ def ours(plan: DevicePlan | None, layers: int) -> str:
     """`-`: refused. `all`: everything on devices. Else blocks of each device, and those with their experts there."""
     if plan is None:
         return "-"
-    parts = [part for part in plan.placed if part.kind != "cpu"]
+    parts = [part for part in plan.shares if part.kind != "cpu"]
     if not parts:
         return "cpu"
     left = {int(number) for pattern, _ in plan.llama.overrides for number in re.findall(r"\d+", pattern)}
@@ -129,7 +129,7 @@ def counted(fit: Fit, path: Path, plan: DevicePlan, free: Sequence[int]) -> list
     patterns = [pattern for pattern, _ in plan.llama.overrides]
     answer = fit(path, free, min(plan.n_gpu_layers, ALL_LAYERS), ",".join(map(str, split)), *patterns)
     found: list[float] = []
-    for part in plan.placed:
+    for part in plan.shares:
         if part.kind == "cpu":
             continue
         there = answer["counted"][int(part.device.removeprefix("GPU"))]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from jan_serve.daemon.launchd import Launchd
-from jan_serve.daemon.plan import Plan, Scope, ServiceManager, ServiceSpec, Start
+from jan_serve.daemon.plan import Scope, ServiceManager, ServicePlan, ServiceSpec, Start
 from jan_serve.daemon.systemd import Systemd
 from jan_serve.daemon.windows import WindowsService, WindowsTask
 
@@ -100,7 +100,7 @@ PLANS: dict[str, tuple[ServiceManager, ServiceSpec]] = {
 }
 
 
-def plan_text(title: str, plan: Plan) -> str:
+def plan_text(title: str, plan: ServicePlan) -> str:
     """A plan as a person would carry it out."""
     lines = [f"=== {title}"]
     lines += [f"folder {folder}" for folder in plan.folders]

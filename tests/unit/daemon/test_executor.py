@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains
-from jan_serve.daemon.plan import Command, Plan, UnitFile
+from jan_serve.daemon.plan import Command, ServicePlan, UnitFile
 
 
 class Recorder:
@@ -29,9 +29,9 @@ class Recorder:
         )
 
 
-def plan(folder: Path, content: str = "unit\n") -> Plan:
+def plan(folder: Path, content: str = "unit\n") -> ServicePlan:
     """A service of one unit and a configuration file."""
-    return Plan(
+    return ServicePlan(
         folders=(folder / "data",),
         before=(Command(("stop",), may_fail=True),),
         files=(
@@ -43,9 +43,9 @@ def plan(folder: Path, content: str = "unit\n") -> Plan:
     )
 
 
-def uninstall(folder: Path) -> Plan:
+def uninstall(folder: Path) -> ServicePlan:
     """The end of that service."""
-    return Plan(
+    return ServicePlan(
         removed=(folder / "units" / "a.service",),
         withdrawn=(UnitFile(folder / "etc" / "config.toml", "port = 1\n", keep=True),),
     )
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
-    apply(Plan(files=(UnitFile(tmp_path / "task.xml", "<a/>\n", encoding="utf-16"),)), Recorder())
+    apply(ServicePlan(files=(UnitFile(tmp_path / "task.xml", "<a/>\n", encoding="utf-16"),)), Recorder())
     raw = (tmp_path / "task.xml").read_bytes()
     assert raw.decode("utf-16") == "<a/>\r\n"
     assert raw[:2] in (b"\xff\xfe", b"\xfe\xff")

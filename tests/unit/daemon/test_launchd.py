@@ -5,7 +5,7 @@ from __future__ import annotations
 import plistlib
 
 from jan_serve.daemon.launchd import Launchd, property_list
-from jan_serve.daemon.plan import ServiceState
+from jan_serve.daemon.plan import ServiceStatus
 from tests.unit.daemon.specs import mac
 
 
@@ -36,7 +36,7 @@ gui/501/ai.jan.serve = {
 
 
 def test_launchd_states_are_parsed() -> None:
-    assert Launchd().state(0, LAUNCHD_RUNNING) == ServiceState(True, True, 812, "running")
+    assert Launchd().state(0, LAUNCHD_RUNNING) == ServiceStatus(True, True, 812, "running")
     waiting = LAUNCHD_RUNNING.replace("running", "waiting").replace("\tpid = 812\n", "")
-    assert Launchd().state(0, waiting) == ServiceState(True, False, None, "waiting")
+    assert Launchd().state(0, waiting) == ServiceStatus(True, False, None, "waiting")
     assert Launchd().state(113, 'Could not find service "ai.jan.serve"') is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.daemon.plan import ServiceState
+from jan_serve.daemon.plan import ServiceStatus
 from jan_serve.daemon.systemd import Systemd, quoted
 from tests.unit.daemon.specs import linux, plan_text
 
@@ -59,14 +59,14 @@ SYSTEMD_ABSENT = SYSTEMD_RUNNING.replace("LoadState=loaded", "LoadState=not-foun
 @pytest.mark.parametrize(
     ("output", "state"),
     [
-        (SYSTEMD_RUNNING, ServiceState(True, True, 4711, "active (running)")),
-        (SYSTEMD_WAITING, ServiceState(True, False, None, "inactive (dead), its socket listens")),
+        (SYSTEMD_RUNNING, ServiceStatus(True, True, 4711, "active (running)")),
+        (SYSTEMD_WAITING, ServiceStatus(True, False, None, "inactive (dead), its socket listens")),
         (SYSTEMD_ABSENT, None),
         ("Failed to connect to bus: No medium found", None),
         ("", None),
     ],
 )
-def test_systemd_states_are_parsed(output: str, state: ServiceState | None) -> None:
+def test_systemd_states_are_parsed(output: str, state: ServiceStatus | None) -> None:
     assert Systemd().state(0, output) == state
 
 

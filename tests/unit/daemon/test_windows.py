@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jan_serve.daemon.executor import ServiceFailed
-from jan_serve.daemon.plan import ServiceState
+from jan_serve.daemon.plan import ServiceStatus
 from jan_serve.daemon.windows import StopRelay, WindowsService, WindowsTask, host_service, task_xml
 from tests.unit.daemon.specs import windows
 
@@ -59,13 +59,13 @@ SC_TRANSLATED = SC_RUNNING.replace("STATE ", "STATUS").replace("TYPE", "TYP ")
 
 def test_windows_states_are_parsed() -> None:
     service = WindowsService()
-    assert service.state(0, SC_RUNNING) == ServiceState(True, True, 5120, "running")
-    assert service.state(0, SC_TRANSLATED) == ServiceState(True, True, 5120, "running")
-    assert service.state(0, SC_STOPPED) == ServiceState(True, False, None, "stopped")
+    assert service.state(0, SC_RUNNING) == ServiceStatus(True, True, 5120, "running")
+    assert service.state(0, SC_TRANSLATED) == ServiceStatus(True, True, 5120, "running")
+    assert service.state(0, SC_STOPPED) == ServiceStatus(True, False, None, "stopped")
     assert service.state(1060, "[SC] EnumQueryServicesStatus:OpenService FAILED 1060:") is None
     task = WindowsTask()
-    assert task.state(0, "4\r\n") == ServiceState(True, True, None, "running")
-    assert task.state(0, "3\r\n") == ServiceState(True, False, None, "not running")
+    assert task.state(0, "4\r\n") == ServiceStatus(True, True, None, "running")
+    assert task.state(0, "3\r\n") == ServiceStatus(True, False, None, "not running")
     assert task.state(1, "Get-ScheduledTask : No MSFT_ScheduledTask objects found") is None
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.fleet.prefixes import BLOCK_BYTES, MAX_BLOCKS, MAX_HOLDERS, MAX_PARTS, PrefixIndex, prompt_keys
+from jan_serve.fleet.prefixes import (
+    BLOCK_BYTES,
+    MAX_BLOCKS,
+    MAX_HOLDERS,
+    MAX_PARTS,
+    FleetPrefixIndex,
+    prompt_keys,
+)
 from tests.unit.fleet.support import node
 
 SALT = b"salt"
@@ -41,7 +48,7 @@ def test_keys_are_bounded_and_long_conversations_still_grow() -> None:
 
 
 def test_the_index_finds_the_longest_prefix_and_each_nodes_own() -> None:
-    index, first, second = PrefixIndex(), node(1), node(2)
+    index, first, second = FleetPrefixIndex(), node(1), node(2)
     index.record((1, 2), first)
     index.record((1, 2, 3), second)
     assert index.longest((1, 2, 3, 4)) == [second]
@@ -51,7 +58,7 @@ def test_the_index_finds_the_longest_prefix_and_each_nodes_own() -> None:
 
 
 def test_a_restart_makes_entries_void_and_forgetting_takes_one_prompt_back() -> None:
-    index, first, second = PrefixIndex(), node(1), node(2)
+    index, first, second = FleetPrefixIndex(), node(1), node(2)
     index.record((1,), first)
     index.record((1,), second)
     first.forget_cache()
@@ -64,7 +71,7 @@ def test_a_restart_makes_entries_void_and_forgetting_takes_one_prompt_back() -> 
 
 
 def test_the_index_is_bounded_in_entries_and_holders() -> None:
-    index = PrefixIndex(max_entries=100)
+    index = FleetPrefixIndex(max_entries=100)
     first = node()
     for key in range(1000):
         index.record((key, 5000), first)

@@ -112,7 +112,7 @@ def test_experts_are_left_in_main_memory_by_an_override() -> None:
     ((pattern, device),) = found.llama.overrides
     assert device == "CPU"
     assert pattern == r"^blk\.(0|1|2)\.ffn_(up|down|gate|gate_up)_(ch)?exps"
-    main, held = found.placed
+    main, held = found.shares
     assert (held.first, held.last, held.experts_first, held.experts_last) == (0, 3, 3, 3)
     assert (main.experts_first, main.experts_last, main.first) == (0, 2, None)
     assert main.weights + held.weights == MIXTURE.weights
@@ -152,7 +152,7 @@ def test_parts_of_other_machines_are_not_for_projectors_and_drafts() -> None:
 @pytest.mark.parametrize("device", ["cpu", "CPU"])
 def test_the_cpu_alone(device: str) -> None:
     found = plan(DENSE, [gpu(PLENTY)], device=device)
-    assert (found.n_gpu_layers, found.llama.devices, len(found.placed)) == (0, (), 1)
+    assert (found.n_gpu_layers, found.llama.devices, len(found.shares)) == (0, (), 1)
 
 
 def test_an_unknown_device_is_named_with_the_known_ones() -> None:
@@ -197,7 +197,7 @@ def test_memory_of_an_integrated_device_counts_once(kind: str, beside: int, pinn
         return
     found = plan(parts, [device], main=4_900 * MIB, beside=beside, n_ctx=512)
     assert found.n_gpu_layers == 5
-    main, held = found.placed
+    main, held = found.shares
     assert held.memory == device.free_bytes - (beside if kind != "rpc" else 0)
     assert main.memory == 4_900 * MIB - (beside if kind != "gpu" else 0)
     assert main.total + held.total < (4_900 * MIB if kind == "igpu" else PLENTY)

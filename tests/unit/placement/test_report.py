@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from jan_serve.core.models.placement import PlacedPart
+from jan_serve.core.models.placement import DeviceShare
 from jan_serve.placement.report import advice, lines
 
 GIB = 1 << 30
 
 
-def part(device: str, kind: str, **values: int | bool | None) -> PlacedPart:
+def part(device: str, kind: str, **values: int | bool | None) -> DeviceShare:
     sizes = {"memory": 12 * GIB, "weights": 4 * GIB, "cache": GIB, "compute": 300 << 20}
-    return PlacedPart(device=device, kind=kind, **(sizes | values))  # pyright: ignore[reportArgumentType]
+    return DeviceShare(device=device, kind=kind, **(sizes | values))  # pyright: ignore[reportArgumentType]
 
 
 MIXED = (

@@ -25,7 +25,7 @@ from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
 from jan_serve.config import LoadedSettings, server_address
 from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
-from jan_serve.daemon.plan import NAME, Plan, Scope, ServiceManager, ServiceSpec, ServiceState, Start
+from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServicePlan, ServiceSpec, ServiceStatus, Start
 from jan_serve.resources import builtin_model
 from jan_serve.store.self_checks import SelfChecks
 
@@ -59,13 +59,13 @@ class Installation:
         """The flag of commands on this service."""
         return " --system" if self.scope == "system" else ""
 
-    def state(self) -> ServiceState | None:
+    def state(self) -> ServiceStatus | None:
         """None if the service is not installed."""
         with _explained(self):
             done = run_command(self.manager.query(self.spec).words)
         return self.manager.state(done.status, done.output)
 
-    def require_installed(self) -> ServiceState:
+    def require_installed(self) -> ServiceStatus:
         """Raises CommandError if the service is not installed."""
         state = self.state()
         if state is None:
@@ -212,7 +212,7 @@ def status(system: SystemOption = False, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _facts(installation: Installation, state: ServiceState | None) -> dict[str, Any]:
+def _facts(installation: Installation, state: ServiceStatus | None) -> dict[str, Any]:
     settings = installation.loaded.settings
     health: dict[str, Any] = {}
     address = server_address(installation.loaded)
@@ -321,7 +321,7 @@ def _check_port(installation: Installation) -> None:
         raise CommandError(f"jan-serve is {running}.", "Stop it first: the service needs its port.") from None
 
 
-def _show(plan: Plan, output: Output) -> None:
+def _show(plan: ServicePlan, output: Output) -> None:
     for command in plan.protect:
         output.data(" ".join(command.words))
     for file in plan.files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jan_serve.core.models.placement import PlacedPart
+from jan_serve.core.models.placement import DeviceShare
 
 
 class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,5 +73,5 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     modalities: tuple[str, ...] = ()
     audio_rate: int = 0
     projector_fault: str = ""
-    placement: tuple[PlacedPart, ...] = ()
+    placement: tuple[DeviceShare, ...] = ()
     placement_warning: str = ""

@@ -110,7 +110,7 @@ class LlamaPlacement(msgspec.Struct, frozen=True):
     overrides: tuple[tuple[str, str], ...] = ()
 
 
-class PlacedPart(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceShare(msgspec.Struct, frozen=True, kw_only=True):
     """What one device holds. Sizes in bytes.
 
     kind: gpu, igpu, rpc or cpu (main memory). memory: of an accelerator what is free; of main memory all of it, with

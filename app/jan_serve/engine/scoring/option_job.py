@@ -24,7 +24,7 @@ PREFIX: Final = BRANCHES + PATHS
 N_SEQUENCES: Final = PREFIX + 1
 
 
-class Question(NamedTuple):
+class TokenisedQuestion(NamedTuple):
     """row: the tokens of the whole prompt."""
 
     row: list[int]
@@ -42,7 +42,7 @@ class OptionJob(msgspec.Struct, eq=False):
     request_id: int
     adapters: tuple[AdapterUse, ...]
     key: str
-    questions: Sequence[Question]
+    questions: Sequence[TokenisedQuestion]
     num_shared: int
     num_shared_read: int | None = None
     num_cached: int = 0
@@ -143,7 +143,12 @@ class OptionScorer:
             self._kept = _Kept(job.key, np.concatenate((self._kept.tokens, tokens)))
 
     def _read_questions(
-        self, job: OptionJob, group: Sequence[Question], context: LlamaContext, room: int, decode: Decode
+        self,
+        job: OptionJob,
+        group: Sequence[TokenisedQuestion],
+        context: LlamaContext,
+        room: int,
+        decode: Decode,
     ) -> None:
         if job.num_read == 0 and job.num_shared:
             for seq_id in range(len(group)):
@@ -164,7 +169,12 @@ class OptionScorer:
             group[seq_id].tree.add_logits((), context.logits(index))
 
     def _follow_paths(
-        self, job: OptionJob, group: Sequence[Question], context: LlamaContext, room: int, decode: Decode
+        self,
+        job: OptionJob,
+        group: Sequence[TokenisedQuestion],
+        context: LlamaContext,
+        room: int,
+        decode: Decode,
     ) -> None:
         """Compute paths of options, each in a branch of its question. Without any left, the group is answered."""
         taken: list[tuple[OptionTree, list[Path], int]] = []
@@ -193,7 +203,7 @@ class OptionScorer:
                 tree.add_logits(path, context.logits(first + offset))
             context.remove(BRANCHES + branch)
 
-    def _finish(self, job: OptionJob, group: Sequence[Question], context: LlamaContext) -> None:
+    def _finish(self, job: OptionJob, group: Sequence[TokenisedQuestion], context: LlamaContext) -> None:
         for seq_id, question in enumerate(group):
             masses, is_exact = question.tree.result()
             job.answers.append(

@@ -16,7 +16,7 @@ from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
-from jan_serve.engine.scoring.option_job import N_SEQUENCES, OptionJob, OptionScorer, Question
+from jan_serve.engine.scoring.option_job import N_SEQUENCES, OptionJob, OptionScorer, TokenisedQuestion
 from jan_serve.engine.scoring.option_tree import OptionTree, SpelledOption
 from jan_serve.engine.scoring.pair_tokens import pair_rows
 from jan_serve.engine.stats import PhaseClock
@@ -111,9 +111,11 @@ class ScoringIntake:
     ) -> Work[OptionJob]:
         if not self._pieces:
             self._pieces = yield from self._tokenizer.aside(self._text_pieces)
-        questions: list[Question] = []
+        questions: list[TokenisedQuestion] = []
         for row, spelled in zip(rows, options, strict=True):
-            questions.append(Question(row, OptionTree(spelled, self._pieces, canonical_only=canonical_only)))
+            questions.append(
+                TokenisedQuestion(row, OptionTree(spelled, self._pieces, canonical_only=canonical_only))
+            )
             yield None
         return OptionJob(
             request.id,

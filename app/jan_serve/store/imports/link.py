@@ -27,7 +27,7 @@ from jan_serve.store.model_names import canonical_name
 NAME_TAKEN: Final = "another file has its name here"
 
 
-class ImportState(Enum):
+class ImportStatus(Enum):
     """The result of assessing a found model."""
 
     NEW = "new"
@@ -40,7 +40,7 @@ class Assessment(msgspec.Struct, frozen=True):
 
     found: FoundModel
     name: str
-    state: ImportState
+    state: ImportStatus
     reason: str = ""
     facts: HeaderFacts | None = None
 
@@ -50,25 +50,25 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
     name = canonical_name(PurePosixPath(found.files[0].name))
     files = (*found.files, *((found.projector,) if found.projector else ()))
     if not all(is_safe_file(file.name) for file in files):
-        return Assessment(found, name, ImportState.UNUSABLE, "its name cannot be used here")
+        return Assessment(found, name, ImportStatus.UNUSABLE, "its name cannot be used here")
     if found.problem:
-        return Assessment(found, name, ImportState.UNUSABLE, found.problem)
+        return Assessment(found, name, ImportStatus.UNUSABLE, found.problem)
     missing = [file for file in found.files if not file.path.is_file()]
     if missing:
-        return Assessment(found, name, ImportState.UNUSABLE, f"{missing[0].path.name} is missing")
+        return Assessment(found, name, ImportStatus.UNUSABLE, f"{missing[0].path.name} is missing")
     targets = [(file, models_dir / file.name) for file in found.files]
     if all(_is_same(file.path, target) for file, target in targets):
-        return Assessment(found, name, ImportState.HERE)
+        return Assessment(found, name, ImportStatus.HERE)
     taken = [
         target for file, target in targets if os.path.lexists(target) and not _is_same(file.path, target)
     ]
     if taken and not all(_is_dangling(target) for target in taken):
-        return Assessment(found, name, ImportState.UNUSABLE, NAME_TAKEN)
+        return Assessment(found, name, ImportStatus.UNUSABLE, NAME_TAKEN)
     try:
         facts = read_model_file(found.files[0].path).facts()
     except JanServeError as error:
-        return Assessment(found, name, ImportState.UNUSABLE, error.message)
-    return Assessment(found, name, ImportState.NEW, facts=facts)
+        return Assessment(found, name, ImportStatus.UNUSABLE, error.message)
+    return Assessment(found, name, ImportStatus.NEW, facts=facts)
 
 
 def take_over(assessment: Assessment, models_dir: Path, index: ModelIndex) -> ModelRecord:

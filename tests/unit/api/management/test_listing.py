@@ -17,7 +17,7 @@ from jan_serve.api.management.pulls import PullProgress
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
-from jan_serve.core.models.placement import PlacedPart
+from jan_serve.core.models.placement import DeviceShare
 from jan_serve.errors import InvalidModel
 from tests.support.fake_client import fake_facts
 from tests.support.processes import until
@@ -114,10 +114,10 @@ def test_downloads_follow_the_models_unless_they_replace_one() -> None:
 
 
 def test_where_the_parts_of_a_model_are() -> None:
-    main = PlacedPart(
+    main = DeviceShare(
         device="CPU", kind="cpu", memory=9, weights=4, cache=0, compute=1, experts_first=0, experts_last=2
     )
-    held = PlacedPart(
+    held = DeviceShare(
         device="CUDA0",
         kind="gpu",
         memory=9,

@@ -16,7 +16,7 @@ from jan_serve.engine.scoring.option_job import (
     PREFIX,
     OptionJob,
     OptionScorer,
-    Question,
+    TokenisedQuestion,
 )
 from jan_serve.engine.scoring.option_tree import OptionTree, Path, SpelledOption
 from jan_serve.engine.tokens import shared_prefix
@@ -64,11 +64,11 @@ def job_of(
     canonical_only: bool = False,
 ) -> OptionJob:
     """Its questions have the same options, or each in turn those of OPTIONS."""
-    questions: list[Question] = []
+    questions: list[TokenisedQuestion] = []
     for number, row in enumerate(rows):
         texts = OPTIONS[number % len(OPTIONS)] if options is None else options
         spelled = [SpelledOption((text,), canonical(text)) for text in texts]
-        questions.append(Question(row, OptionTree(spelled, PIECES, canonical_only=canonical_only)))
+        questions.append(TokenisedQuestion(row, OptionTree(spelled, PIECES, canonical_only=canonical_only)))
     return OptionJob(1, (), key, questions, shared_prefix(rows))
 
 

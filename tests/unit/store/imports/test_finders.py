@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jan_serve.store.imports.finders import find, lmstudio_folders
-from jan_serve.store.imports.link import ImportState, assess
+from jan_serve.store.imports.link import ImportStatus, assess
 from tests.unit.store.imports.support import COMMIT, DIGEST, MODEL, by_label, ollama_model, write
 
 
@@ -47,7 +47,7 @@ def test_ollama_models_with_adapters_are_shown_with_the_reason(ollama: Path, tmp
     ollama_model(ollama, "registry.ollama.ai/library/tuned/latest", *layers)
     looked_at = assess(by_label(find("ollama", [ollama]))["tuned:latest"], tmp_path / "models")
     assert (looked_at.state, looked_at.reason) == (
-        ImportState.UNUSABLE,
+        ImportStatus.UNUSABLE,
         "it has an adapter, which would be lost",
     )
 

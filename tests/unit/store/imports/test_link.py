@@ -10,7 +10,7 @@ import pytest
 
 from jan_serve.errors import StoreError
 from jan_serve.store.imports.finders import find
-from jan_serve.store.imports.link import ImportState, assess, take_over
+from jan_serve.store.imports.link import ImportStatus, assess, take_over
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
 from tests.unit.store.gguf_builder import GgufBytes, uint_key
@@ -27,10 +27,10 @@ def test_taking_over_links_and_records(cache: Path, ollama: Path, tmp_path: Path
     }
     for model in found:
         looked_at = assess(model, models)
-        assert looked_at.state is ImportState.NEW, looked_at.reason
+        assert looked_at.state is ImportStatus.NEW, looked_at.reason
         record = take_over(looked_at, models, index)
         assert (models / record.files[0].path).samefile(model.files[0].path)
-        assert assess(model, models).state is ImportState.HERE
+        assert assess(model, models).state is ImportStatus.HERE
     assert before == {path: path.stat().st_mtime_ns for path in before}
     resolver = ModelResolver(models, index=index)
     assert resolver.resolve("llama3.2:1b").name == "ollama/llama3.2-1b"
@@ -64,7 +64,7 @@ def test_hard_links_survive_and_symbolic_ones_are_the_fallback(
     (tmp_path / "moved").rename(model.files[0].path)
     target.unlink()
     target.symlink_to(tmp_path / "nowhere")
-    assert assess(model, models).state is ImportState.NEW
+    assert assess(model, models).state is ImportStatus.NEW
     take_over(assess(model, models), models, index)
     assert target.samefile(model.files[0].path)
 

@@ -8,7 +8,7 @@ import pytest
 
 from jan_serve.core.engine_stats import EngineStats
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.core.models.placement import PlacedPart
+from jan_serve.core.models.placement import DeviceShare
 from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
@@ -70,8 +70,8 @@ def test_memory_when_loaded(facts: dict[str, Any], mapped: bool, expected: Memor
 def test_parts_on_an_integrated_device_are_in_main_memory(kind: str, expected: MemoryUse) -> None:
     size = Footprint(weights=100, context=40, least_context=10, working=20, mapped=True)
     parts = (
-        PlacedPart(device="CPU", kind="cpu", memory=999, weights=20, cache=0, compute=1),
-        PlacedPart(device="X0", kind=kind, memory=500, weights=80, cache=40, compute=1, first=0, last=2),
+        DeviceShare(device="CPU", kind="cpu", memory=999, weights=20, cache=0, compute=1),
+        DeviceShare(device="X0", kind=kind, memory=500, weights=80, cache=40, compute=1, first=0, last=2),
     )
     facts = fake_facts(n_layer=3, n_gpu_layers=4, size_bytes=100, kv_bytes=40, placement=parts)
     assert memory_when_loaded(size, facts) == expected

@@ -14,7 +14,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
 from jan_serve.store.imports.finders import FINDERS, TITLES, find, lmstudio_folders
-from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportState, assess, take_over
+from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportStatus, assess, take_over
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.paths import user_path
 
@@ -95,7 +95,7 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
     if everything:
         by_name: dict[str, Assessment] = {}
         for item in found:
-            if item.state is ImportState.NEW:
+            if item.state is ImportStatus.NEW:
                 by_name.setdefault(item.name, item)
         return list(by_name.values())
     selected: list[Assessment] = []
@@ -110,10 +110,10 @@ def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool)
         if len(matches) > 1 and len({item.name for item in matches}) > 1:
             options = ", ".join(item.name for item in matches)
             raise CommandError(f"`{name}` is ambiguous: {options}.", "Use one of these names.", WRONG_USE)
-        usable = [item for item in matches if item.state is not ImportState.UNUSABLE]
+        usable = [item for item in matches if item.state is not ImportStatus.UNUSABLE]
         if not usable:
             raise CommandError(f"`{name}` cannot be imported: {matches[0].reason}.")
-        if all(item.state is ImportState.NEW for item in usable):
+        if all(item.state is ImportStatus.NEW for item in usable):
             selected.append(usable[0])
     return selected
 
@@ -137,8 +137,8 @@ def _row(item: Assessment, failures: dict[str, str], selected: Sequence[Assessme
         state, reason = "failed", failures[item.name]
     elif any(item is other for other in selected):
         state = "imported"
-    elif item.state is ImportState.NEW and any(item.name == other.name for other in selected):
-        state, reason = ImportState.UNUSABLE.value, NAME_TAKEN
+    elif item.state is ImportStatus.NEW and any(item.name == other.name for other in selected):
+        state, reason = ImportStatus.UNUSABLE.value, NAME_TAKEN
     return {
         "name": item.name,
         "from": _SHOWN_KIND.get(item.found.kind, item.found.kind),
@@ -172,7 +172,7 @@ def _print(
         ],
         optional=("from", "size"),
     )
-    if hint and any(row["state"] == ImportState.NEW.value for row in rows):
+    if hint and any(row["state"] == ImportStatus.NEW.value for row in rows):
         output.note(
             "`jan-serve import NAME` links one model, `jan-serve import --all` every new one. Nothing is copied."
         )

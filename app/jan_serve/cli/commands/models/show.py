@@ -50,13 +50,13 @@ def show_fit(
             {
                 "n_ctx": plan.n_ctx,
                 "n_gpu_layers": plan.n_gpu_layers,
-                "parts": [msgspec.to_builtins(part) | {"total": part.total} for part in plan.placed],
-                "text": lines(plan.placed),
-                "advice": advice(plan.placed, plan.warning),
+                "parts": [msgspec.to_builtins(part) | {"total": part.total} for part in plan.shares],
+                "text": lines(plan.shares),
+                "advice": advice(plan.shares, plan.warning),
             }
         )
         return
-    for line in (*lines(plan.placed), *advice(plan.placed, plan.warning)):
+    for line in (*lines(plan.shares), *advice(plan.shares, plan.warning)):
         output.data(line)
 
 

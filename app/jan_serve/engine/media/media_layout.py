@@ -14,17 +14,17 @@ from jan_serve.engine.tokens import Tokens
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
-class PlacedPart(msgspec.Struct, frozen=True):
+class LaidOutPart(msgspec.Struct, frozen=True):
     """A media part of a piece of the prompt."""
 
     piece: MediaPiece
     part: MediaPart
 
 
-PromptPart = list[int] | PlacedPart
+PromptPart = list[int] | LaidOutPart
 
 
-class MediaReader:
+class MediaLayout:
     """What a model's projector makes of images and sound. Any thread. projector: None for a model without one."""
 
     def __init__(self, projector: Projector | None, identity: str = "", *, most_together: int = 0) -> None:
@@ -62,7 +62,7 @@ class MediaReader:
                 param=param,
             )
         return [
-            list(part.tokens) if isinstance(part, MarkupPart) else PlacedPart(piece, part) for part in layout
+            list(part.tokens) if isinstance(part, MarkupPart) else LaidOutPart(piece, part) for part in layout
         ]
 
     def assemble(self, parts: Iterable[PromptPart], salt: str = "") -> tuple[Tokens, PromptMedia]:
@@ -74,7 +74,7 @@ class MediaReader:
         chunks: list[MediaChunk] = []
         length = position = 0
         for part in parts:
-            if isinstance(part, PlacedPart):
+            if isinstance(part, LaidOutPart):
                 chunk = self._chunk(part, length, position, salt)
                 chunks.append(chunk)
                 ids.append(placeholders(chunk.key, chunk.num_cells))
@@ -85,8 +85,8 @@ class MediaReader:
                 position += len(part)
         return np.concatenate(ids) if ids else np.empty(0, np.int32), PromptMedia(chunks)
 
-    def _chunk(self, placed: PlacedPart, start: int, position: int, salt: str) -> MediaChunk:
-        piece, part = placed.piece, placed.part
+    def _chunk(self, laid_out: LaidOutPart, start: int, position: int, salt: str) -> MediaChunk:
+        piece, part = laid_out.piece, laid_out.part
         shape = (
             f"{piece.width}x{piece.height}" if isinstance(piece, ImagePiece) else f"{piece.frames} samples"
         )

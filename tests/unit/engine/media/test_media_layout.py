@@ -1,4 +1,4 @@
-"""MediaReader: what images and sound are in a prompt, over a projector that lays them out by their size."""
+"""MediaLayout: what images and sound are in a prompt, over a projector that lays them out by their size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
-from jan_serve.engine.media.media_reader import MediaReader, PlacedPart, PromptPart
+from jan_serve.engine.media.media_layout import LaidOutPart, MediaLayout, PromptPart
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 OPEN, CLOSE = 1000, 1001
@@ -63,25 +63,25 @@ def test_what_a_model_cannot_read_is_refused(
     projector: Projector | None, piece: MediaPiece, words: str
 ) -> None:
     with pytest.raises(UnsupportedContent, match=f"^messages: this model {words}$") as refused:
-        MediaReader(projector).parts(piece, "messages")
+        MediaLayout(projector).parts(piece, "messages")
     assert refused.value.param == "messages"
 
 
 @pytest.mark.parametrize("size", [(0, 5), (5, 0), (-1, 5)])
 def test_an_image_has_pixels(size: tuple[int, int]) -> None:
     with pytest.raises(InvalidRequest, match="prompt: an image has no pixels") as refused:
-        MediaReader(Tiles()).parts(image("a", *size), "prompt")
+        MediaLayout(Tiles()).parts(image("a", *size), "prompt")
     assert refused.value.param == "prompt"
 
 
 def test_a_sound_has_samples() -> None:
     with pytest.raises(InvalidRequest, match="prompt: a sound has no samples"):
-        MediaReader(Tiles()).parts(AudioPiece(digest="s"), "prompt")
+        MediaLayout(Tiles()).parts(AudioPiece(digest="s"), "prompt")
 
 
 def test_parts_are_tokens_and_what_is_encoded() -> None:
     piece = image(height=2)
-    parts = MediaReader(Tiles()).parts(piece, "messages")
+    parts = MediaLayout(Tiles()).parts(piece, "messages")
     assert [part if isinstance(part, list) else part.part.num_cells for part in parts] == [
         [OPEN],
         3,
@@ -89,18 +89,18 @@ def test_parts_are_tokens_and_what_is_encoded() -> None:
         12,
         [CLOSE, CLOSE],
     ]
-    assert all(part.piece is piece for part in parts if isinstance(part, PlacedPart))
+    assert all(part.piece is piece for part in parts if isinstance(part, LaidOutPart))
 
 
 def test_cells_that_attend_to_each_other_are_together() -> None:
     whole = Tiles(is_causal=False)
-    assert len(MediaReader(whole, most_together=12).parts(image(), "messages")) == 4
+    assert len(MediaLayout(whole, most_together=12).parts(image(), "messages")) == 4
     with pytest.raises(InvalidRequest, match="a part of it takes 12 tokens at once, and 11 is the most"):
-        MediaReader(whole, most_together=11).parts(image(), "messages")
-    assert MediaReader(Tiles(), most_together=0).parts(image(), "messages")
+        MediaLayout(whole, most_together=11).parts(image(), "messages")
+    assert MediaLayout(Tiles(), most_together=0).parts(image(), "messages")
 
 
-def prompt(reader: MediaReader, *pieces: list[int] | MediaPiece) -> list[PromptPart]:
+def prompt(reader: MediaLayout, *pieces: list[int] | MediaPiece) -> list[PromptPart]:
     parts: list[PromptPart] = []
     for piece in pieces:
         parts += [piece] if isinstance(piece, list) else reader.parts(piece, "prompt")
@@ -108,7 +108,7 @@ def prompt(reader: MediaReader, *pieces: list[int] | MediaPiece) -> list[PromptP
 
 
 def test_a_prompt_has_placeholders_and_positions() -> None:
-    reader = MediaReader(Tiles(is_causal=False), most_together=99)
+    reader = MediaLayout(Tiles(is_causal=False), most_together=99)
     ids, media = reader.assemble(prompt(reader, [7, 8], image(), [9], SOUND))
     tile, overview, sound = media.chunks
     assert [(chunk.start, chunk.end) for chunk in media.chunks] == [(3, 6), (6, 18), (21, 31)]
@@ -125,25 +125,25 @@ def test_a_prompt_has_placeholders_and_positions() -> None:
 
 @pytest.mark.parametrize("parts", [[], [[]], [[3, 4]]])
 def test_a_prompt_without_images(parts: list[PromptPart]) -> None:
-    ids, media = MediaReader(None).assemble(parts)
+    ids, media = MediaLayout(None).assemble(parts)
     assert ids.tolist() == [token for part in parts if isinstance(part, list) for token in part]
     assert ids.dtype == np.int32 and not media
 
 
-def keys(reader: MediaReader, piece: MediaPiece) -> list[bytes]:
+def keys(reader: MediaLayout, piece: MediaPiece) -> list[bytes]:
     _, media = reader.assemble(prompt(reader, [1], piece))
     return [chunk.key for chunk in media.chunks]
 
 
 def test_equal_images_have_equal_placeholders() -> None:
-    reader = MediaReader(Tiles(), "mmproj")
+    reader = MediaLayout(Tiles(), "mmproj")
     first, second = (reader.assemble(prompt(reader, start, image()))[0] for start in ([1], [1, 2, 3]))
     # The overview is long enough to be recognised; the tile is not.
     assert first[5:17].tolist() == second[7:19].tolist()
 
 
 def test_embeddings_are_shared_under_one_salt_only() -> None:
-    reader = MediaReader(Tiles(), "mmproj")
+    reader = MediaLayout(Tiles(), "mmproj")
     keys_of = [
         tuple(chunk.key for chunk in reader.assemble(prompt(reader, [1], image()), salt)[1].chunks)
         for salt in ("", "a", "a", "b")
@@ -153,14 +153,14 @@ def test_embeddings_are_shared_under_one_salt_only() -> None:
 
 
 def test_what_is_encoded_in_another_way_has_another_key() -> None:
-    reader = MediaReader(Tiles(), "mmproj")
+    reader = MediaLayout(Tiles(), "mmproj")
     found = [
         keys(reader, image()),
         keys(reader, image("b")),
         keys(reader, image(width=6)),
         keys(reader, image(height=2)),
         keys(reader, SOUND),
-        keys(MediaReader(Tiles(), "other"), image()),
+        keys(MediaLayout(Tiles(), "other"), image()),
     ]
     flat = [key for each in found for key in each]
     assert len(set(flat)) == len(flat)
