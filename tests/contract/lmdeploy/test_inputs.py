@@ -66,7 +66,7 @@ async def test_embeddings() -> None:
         floats.append(vector)
     assert floats == [pytest.approx([0.6, 0.8, 0.0, 0.0])] * 3
     status, reply = await call("/lmdeploy/v1/embeddings", {"model": "fake", "input": "a", "dimensions": 0})
-    assert (status, reply["message"]) == (400, "dimensions: must be 1 or more, got 0")
+    assert (status, reply["message"]) == (400, "dimensions: must be from 1 to 2147483647, got 0")
 
 
 @pytest.mark.parametrize("prefix", ["", "/lmdeploy"])

@@ -33,6 +33,7 @@ from jan_serve.dialects.decisions.wire import (
 )
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
+from jan_serve.dialects.shared.answers import count_tokens, on_model
 from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.scoring import decisions
@@ -41,7 +42,6 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
-from jan_serve.http.request_record import record_of
 
 _HALF: Final = 0.5
 
@@ -220,8 +220,7 @@ def _decide_routes(router: APIRouter, service: GenerationService, store: ModelSt
             instructions=body.instructions,
             canonical=body.tokenisations == "canonical",
         )
-        decided = await while_connected(request, service.with_model(body.model, work))
-        _record(request, decided)
+        decided = await on_model(request, service, body.model, work)
         calibration = await _calibration_of(store, decided) if body.calibrated else None
         return json_reply(decide_reply(body, asked, decided, calibration))
 
@@ -235,8 +234,7 @@ def _decide_routes(router: APIRouter, service: GenerationService, store: ModelSt
         asked = system_one_questions(body)
         questions = [question for one in asked.values() for question in one.questions]
         work = partial(decisions.decide, state=rendered(body.state), questions=questions)
-        decided = await while_connected(request, service.with_model(body.model, work))
-        _record(request, decided)
+        decided = await on_model(request, service, body.model, work)
         calibration = await _calibration_of(store, decided) if body.calibrated else None
         return json_reply(system_one_reply(body, asked, decided, calibration))
 
@@ -258,7 +256,7 @@ def _calibration_routes(router: APIRouter, service: GenerationService, store: Mo
             canonical=body.tokenisations == "canonical",
         )
         fitted = await while_connected(request, work)
-        _record(request, fitted.decided)
+        count_tokens(request, fitted.decided)
         _check_whole(fitted.decided)
         name = await kept.keep_calibration(fitted.decided.model, fitted.calibration)
         return json_reply(calibration_reply(name, fitted.calibration))
@@ -271,11 +269,6 @@ def _calibration_routes(router: APIRouter, service: GenerationService, store: Mo
     @router.delete(path, summary="Forget a calibration", response_model=CalibrationReply, responses=_WRITES)
     async def forget(model: str | None = None) -> Response:
         return json_reply(calibration_reply(await _kept(store).keep_calibration(model, None), None))
-
-
-def _record(request: Request, decided: Decided) -> None:
-    found = record_of(request.scope)
-    found.model, found.prompt_tokens = decided.model, decided.prompt_tokens
 
 
 def _kept(store: ModelStore | None) -> ModelStore:

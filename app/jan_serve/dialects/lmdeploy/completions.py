@@ -14,29 +14,24 @@ import msgspec
 from typing_extensions import TypedDict
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo
-from jan_serve.core.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
+from jan_serve.core.request import GenerationRequest, TextPrompt, TokenPrompt
 from jan_serve.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
-    constraint_of,
-    explicit_sampling,
-    sampling_params,
+    request_of,
     stop_conditions,
     token_limit,
 )
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, text_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.wire_types import Int, TextsOrTokens
+from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 
 
 class CompletionRequest(SamplingFields):
     """Texts or token ids to continue. `echo` and `suffix` have no effect, as in LMDeploy."""
 
-    prompt: Annotated[
-        str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("prompt", limits.MAX_CHOICES, limits.MAX_PROMPT_TOKENS),
-    ]
+    prompt: Annotated[Inputs, TextsOrTokens("prompt", limits.MAX_CHOICES, limits.MAX_PROMPT_TOKENS)]
     max_tokens: Int | None = 16
     logprobs: Int | None = None
     echo: bool | None = False
@@ -74,39 +69,18 @@ class CompletionReply(TypedDict):
 
 
 def completion_requests(body: CompletionRequest) -> list[GenerationRequest]:
-    prompts = _prompts(body)
+    prompts = [TextPrompt(item) if isinstance(item, str) else TokenPrompt(item) for item in body.prompt]
     n = choice_count(body.n, len(prompts))
-    sampling = sampling_params(body, temperature=body.temperature, top_k=body.top_k, seed=body.seed)
-    stopping = stop_conditions(body, max_tokens=token_limit(body.max_completion_tokens, body.max_tokens))
-    return [
-        GenerationRequest(
-            model=body.model,
-            prompt=prompt,
-            n=n,
-            best_of=n,
-            sampling=sampling,
-            stopping=stopping,
-            constraint=constraint_of(body.response_format),
-            logprobs=candidates(body.logprobs, "logprobs"),
-            return_tokens=True,
-            skip_special_tokens=body.skip_special_tokens is not False,
-            given=explicit_sampling(body),
-        )
-        for prompt in prompts
-    ]
-
-
-def _prompts(body: CompletionRequest) -> list[Prompt]:
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        return [TextPrompt(prompt)]
-    if prompt and isinstance(prompt[0], int):
-        return [TokenPrompt(tuple(item for item in prompt if isinstance(item, int)))]
-    return [
-        TextPrompt(item) if isinstance(item, str) else TokenPrompt(tuple(item))
-        for item in prompt
-        if not isinstance(item, int)
-    ]
+    request = request_of(
+        body,
+        prompts[0],
+        stop_conditions(body, max_tokens=token_limit(body.max_completion_tokens, body.max_tokens)),
+        model=body.model,
+        n=n,
+        best_of=n,
+        logprobs=candidates(body.logprobs, "logprobs"),
+    )
+    return [msgspec.structs.replace(request, prompt=prompt) for prompt in prompts]
 
 
 class CompletionForm(msgspec.Struct, frozen=True, kw_only=True):

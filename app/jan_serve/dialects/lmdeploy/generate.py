@@ -15,13 +15,7 @@ from jan_serve.core.events import Finished, GenerationEvent, TextDelta, TokenInf
 from jan_serve.core.events import FinishReason as CoreReason
 from jan_serve.core.messages import ContentPart, ImagePart, TextPart
 from jan_serve.core.request import GenerationRequest, PartsPrompt, Prompt, TextPrompt, TokenPrompt
-from jan_serve.dialects.lmdeploy.parse_common import (
-    constraint_of,
-    explicit_sampling,
-    requested_session,
-    sampling_params,
-    stop_conditions,
-)
+from jan_serve.dialects.lmdeploy.parse_common import request_of, requested_session, stop_conditions
 from jan_serve.dialects.lmdeploy.render_common import Answer, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields
 from jan_serve.dialects.shared import limits
@@ -50,8 +44,6 @@ class GenerateRequest(GenerationFields):
     return_routed_experts: bool | None = False
     max_tokens: Int = 128
     stop_token_ids: Annotated[Ints | None, AtMost(limits.MAX_STOP_TOKENS, "stop_token_ids")] = None
-    temperature: float = 1.0
-    top_k: Int = 0
 
 
 class FinishReason(TypedDict):
@@ -92,19 +84,12 @@ def generate_request(body: GenerateRequest) -> GenerationRequest:
             f"The max_tokens {str(body.max_tokens)[:20]} must be a positive integer.", param="max_tokens"
         )
     requested_session(body.session_id)
-    return GenerationRequest(
-        prompt=_single_prompt(body),
-        sampling=sampling_params(body, temperature=body.temperature, top_k=body.top_k),
-        stopping=stop_conditions(
-            body,
-            max_tokens=body.max_tokens,
-            stop_token_ids=_token_ids("stop_token_ids", body.stop_token_ids or ()),
-        ),
-        constraint=constraint_of(body.response_format),
+    stops = _token_ids("stop_token_ids", body.stop_token_ids or ())
+    return request_of(
+        body,
+        _single_prompt(body),
+        stop_conditions(body, max_tokens=body.max_tokens, stop_token_ids=stops),
         logprobs=0 if body.return_logprob else None,
-        return_tokens=True,
-        skip_special_tokens=body.skip_special_tokens is not False,
-        given=explicit_sampling(body),
     )
 
 

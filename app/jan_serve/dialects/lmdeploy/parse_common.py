@@ -6,9 +6,10 @@ All functions raise InvalidRequest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSchemaConstraint, RegexConstraint
+from jan_serve.core.request import GenerationRequest, Prompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
 from jan_serve.dialects.shared import limits
@@ -25,18 +26,36 @@ _SERVER_CHOOSES: Final = (-1, 0)
 """Session ids that ask the server to choose one."""
 
 
-def sampling_params(
+def request_of(
     body: GenerationFields,
+    prompt: Prompt,
+    stopping: StopConditions,
     *,
-    temperature: float | None,
-    top_k: int | None,
-    seed: int | None = None,
     logit_bias: Mapping[int, float] | None = None,
-) -> SamplingParams:
+    **more: Any,
+) -> GenerationRequest:
+    """The request to the model, from the fields that all of LMDeploy's have. It returns tokens: the API counts them.
+
+    more: its other fields.
+    """
+    return GenerationRequest(
+        prompt=prompt,
+        sampling=sampling_params(body, logit_bias),
+        stopping=stopping,
+        constraint=constraint_of(body.response_format),
+        return_tokens=True,
+        skip_special_tokens=body.skip_special_tokens is not False,
+        given=explicit_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens"),
+        **more,
+    )
+
+
+def sampling_params(body: GenerationFields, logit_bias: Mapping[int, float] | None = None) -> SamplingParams:
     """Null turns a sampler off; a penalty of 0 or less and a seed of 0 count as absent."""
+    seed = body.seed if isinstance(body, SamplingFields) else None
     top_p = 1.0 if body.top_p is None else body.top_p
-    top_k = 0 if top_k is None else top_k
-    temperature = 1.0 if temperature is None else temperature
+    top_k = 0 if body.top_k is None else body.top_k
+    temperature = 1.0 if body.temperature is None else body.temperature
     penalty = 1.0 if body.repetition_penalty is None else body.repetition_penalty
     if not 0 < top_p <= 1:
         raise InvalidRequest(f"The top_p {top_p} must be in (0, 1].", param="top_p")
@@ -61,11 +80,6 @@ def sampling_params(
         seed=seed % limits.SEEDS if seed else None,
         logit_bias=dict(logit_bias or {}),
     )
-
-
-def explicit_sampling(body: GenerationFields) -> frozenset[str]:
-    """Sampling and stopping fields that the caller set."""
-    return explicit_fields(body, repetition_penalty="repeat_penalty", max_completion_tokens="max_tokens")
 
 
 def wants_usage(body: SamplingFields) -> bool:

@@ -35,6 +35,8 @@ class ResponseFormat(LaxModel):
 class GenerationFields(MigrationFields):
     """Sampling, stopping and presentation. The parser checks ranges, with LMDeploy's messages."""
 
+    temperature: float | None = 1.0
+    top_k: Int | None = 0
     top_p: float | None = 1.0
     min_p: float = 0.0
     repetition_penalty: float | None = 1.0

@@ -16,6 +16,7 @@ from jan_serve.dialects.ollama.parse_common import model_name, parse_options
 from jan_serve.dialects.ollama.serving import Serving
 from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.answers import count_tokens
 from jan_serve.dialects.shared.embedding_list import embedding_list
 from jan_serve.dialects.shared.keep_alive import KeepAlive, ttl_s
 from jan_serve.dialects.shared.wire_types import Between, Int, check_count
@@ -23,7 +24,6 @@ from jan_serve.errors import ContextLengthExceeded, InvalidRequest
 from jan_serve.generation.embeddings import Embeddings, embed
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
-from jan_serve.http.request_record import record_of
 
 
 def _texts(value: Any) -> Any:
@@ -89,8 +89,7 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
         if body.input:
             work = _embed(serving, name, body.input, body.dimensions or None, keep, cut=body.truncate is True)
             result, load_ns = await while_connected(request, work)
-            record = record_of(request.scope)
-            record.model, record.prompt_tokens = result.model, result.prompt_tokens
+            count_tokens(request, result)
             vectors = [item.embedding for item in await embedding_list(result.vectors, as_base64=False)]
             count = result.prompt_tokens
         else:
@@ -115,8 +114,7 @@ def add_embedding_routes(router: APIRouter, serving: Serving) -> None:
             return json_reply({"embedding": []})
         work = _embed(serving, name, [body.prompt], None, keep, cut=False)
         result, _ = await while_connected(request, work)
-        record = record_of(request.scope)
-        record.model, record.prompt_tokens = result.model, result.prompt_tokens
+        count_tokens(request, result)
         [item] = await embedding_list(result.vectors, as_base64=False)
         return json_reply({"embedding": item.embedding})
 

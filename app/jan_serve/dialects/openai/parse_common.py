@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jan_serve.core.request import AdapterChoice
+from jan_serve.core.request import AdapterChoice, GenerationRequest, Prompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.wire_common import (
     Adapter,
     ChoiceFields,
@@ -18,9 +19,39 @@ from jan_serve.dialects.openai.wire_common import (
     TemplateFields,
 )
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, explicit_fields, stop_texts
+from jan_serve.dialects.shared.generation_fields import (
+    REASONING_BUDGETS,
+    explicit_fields,
+    out_of_range,
+    require,
+    stop_texts,
+)
+from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
+
+
+def request_of(
+    body: SamplingFields, prompt: Prompt, stopping: StopConditions, **more: Any
+) -> GenerationRequest:
+    """The request to the model, from the fields that all of OpenAI's requests have. more: its other fields.
+
+    Raises InvalidRequest.
+    """
+    requested = constraint_of(body)
+    return GenerationRequest(
+        model=body.model or None,
+        prompt=prompt,
+        sampling=sampling_params(body),
+        logit_bias_text=bias_by_text(body),
+        stopping=stopping,
+        constraint=requested.constraint,
+        constraint_field=requested.field,
+        given=explicit_sampling(body),
+        adapters=adapter_choices(body.lora),
+        ttl_s=ttl_s(body.keep_alive),
+        **more,
+    )
 
 
 def explicit_sampling(body: SamplingFields) -> frozenset[str]:
@@ -48,17 +79,6 @@ def choice_counts(n: int | None, best_of: int | None, prompts: int) -> tuple[int
             param="prompt" if prompts > 1 else "n",
         )
     return n, best_of
-
-
-def require(field: str, value: float, low: float, high: float) -> None:
-    """Raises InvalidRequest for a value outside the closed range."""
-    if not low <= value <= high:
-        raise out_of_range(field, value, f"from {low:.10g} to {high:.10g}")
-
-
-def out_of_range(field: str, value: float, words: str) -> InvalidRequest:
-    shown = f", got {value}" if len(str(value)) <= 40 else ""
-    return InvalidRequest(f"{field}: must be {words}{shown}", param=field)
 
 
 def adapter_choices(lora: Sequence[str | Adapter] | None) -> tuple[AdapterChoice, ...] | None:

@@ -22,10 +22,10 @@ from jan_serve.core.messages import AudioPart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.openai.parse_common import require
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_error_body import error_body
+from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidAudio, InvalidRequest
 from jan_serve.generation.media_reader import of_field
 from jan_serve.generation.service import GenerationService

@@ -16,16 +16,15 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.rerank.outline import COHERE, PLAIN
+from jan_serve.dialects.shared.answers import on_model
 from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.scoring.ranking import Ranked, probability, rank
 from jan_serve.generation.service import GenerationService
-from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
-from jan_serve.http.request_record import record_of
 
 
 class DocumentObject(WireModel):
@@ -266,10 +265,7 @@ def rerank_router(services: Services) -> APIRouter:
             max_document_tokens=job.max_document_tokens,
             truncate=job.truncate,
         )
-        result = await while_connected(request, service.with_model(job.model, work))
-        record = record_of(request.scope)
-        record.model, record.prompt_tokens = result.model, result.prompt_tokens
-        return result
+        return await on_model(request, service, job.model, work)
 
     async def rerank(request: Request, body: RerankRequest) -> Response:
         """Score documents by how well they answer a query. A list of scores if the body has `texts`."""

@@ -1,15 +1,20 @@
-"""Sends an answer, whole or as a stream, from the same events. The dialect's renderer decides its form."""
+"""Sends an answer, whole or as a stream, from the same events. The dialect's renderer decides its form.
+
+What needs a model and generates nothing has `on_model`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent, Started
+from jan_serve.generation.leased_model import LeasedModel
+from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import Problem
 from jan_serve.http.replies import frame, json_reply
@@ -17,6 +22,37 @@ from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import DONE, EventStream, StreamSettings, frames_of
 
 Events = AsyncGenerator[GenerationEvent]
+
+
+class Measured(Protocol):
+    """What was made of prompts. model: its canonical name."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+async def on_model(
+    request: Request,
+    service: GenerationService,
+    model: str | None,
+    work: Callable[[LeasedModel], Awaitable[M]],
+    ttl_s: float | None = None,
+) -> M:
+    """See GenerationService.with_model. Counts the tokens, and raises ClientGone."""
+    result = await while_connected(request, service.with_model(model or None, work, ttl_s))
+    count_tokens(request, result)
+    return result
+
+
+def count_tokens(request: Request, result: Measured) -> None:
+    """Name the model and the tokens in the log line and the metrics."""
+    record = record_of(request.scope)
+    record.model, record.prompt_tokens = result.model, result.prompt_tokens
 
 
 class WholeRenderer(Protocol):

@@ -1,6 +1,6 @@
 """Fields of generation requests that several dialects share:
 
-which ones a request sets, stop strings, efforts of reasoning. Pure.
+which ones a request sets, ranges, stop strings, efforts of reasoning. Pure.
 """
 
 from __future__ import annotations
@@ -20,6 +20,17 @@ def explicit_fields(body: BaseModel, **names: str) -> frozenset[str]:
     """
     present = (name for name in body.model_fields_set if getattr(body, name) is not None)
     return frozenset(names.get(name, name) for name in present)
+
+
+def require(field: str, value: float, low: float, high: float) -> None:
+    """Raises InvalidRequest for a value outside the closed range."""
+    if not low <= value <= high:
+        raise out_of_range(field, value, f"from {low:.10g} to {high:.10g}")
+
+
+def out_of_range(field: str, value: float, words: str) -> InvalidRequest:
+    shown = f", got {value}" if len(str(value)) <= 40 else ""
+    return InvalidRequest(f"{field}: must be {words}{shown}", param=field)
 
 
 MAX_STOP_CHARS: Final = 1_024

@@ -126,8 +126,12 @@ def check_count(value: Sized, limit: int, field: str) -> None:
         raise InvalidRequest(f"{field}: has {len(value)} items, the limit is {limit}", param=field)
 
 
+Inputs = list[str | tuple[int, ...]]
+"""Each is a text or token ids."""
+
+
 class TextsOrTokens(msgspec.Struct, frozen=True):
-    """A text, a list of texts, token ids, or a list of token id lists, as in OpenAI's `prompt` and `input`.
+    """Reads a text, a list of texts, token ids, or a list of token id lists, as in OpenAI's `prompt`, as `Inputs`.
 
     Checks every item once and reports one error. An empty list, or one beyond the caps, raises InvalidRequest.
     texts, tokens: caps on the items of the outer list and of an id list.
@@ -138,25 +142,26 @@ class TextsOrTokens(msgspec.Struct, frozen=True):
     tokens: int
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        form = handler(source)
-        return core_schema.no_info_plain_validator_function(self._check, json_schema_input_schema=form)
+        form = handler.generate_schema(str | list[str] | list[int] | list[list[int]])
+        return core_schema.no_info_plain_validator_function(self.read, json_schema_input_schema=form)
 
-    def _check(self, value: object) -> object:
+    def read(self, value: object) -> Inputs:
+        """Raises PydanticCustomError for any other value."""
         if isinstance(value, str):
-            return value
+            return [value]
         if not isinstance(value, list):
             raise self._wrong_type()
         items = cast(list[object], value)
         self._refuse_empty(items)
         if all(isinstance(item, str) for item in items):
             check_count(items, self.texts, self.field)
-            return items
+            return cast(Inputs, items)
         if isinstance(items[0], list):
             check_count(items, self.texts, self.field)
             return [self._ids(item) for item in items]
-        return self._ids(items)
+        return [self._ids(items)]
 
-    def _ids(self, value: object) -> list[int]:
+    def _ids(self, value: object) -> tuple[int, ...]:
         if not isinstance(value, list):
             raise self._wrong_type()
         items = cast(list[object], value)
@@ -167,9 +172,9 @@ class TextsOrTokens(msgspec.Struct, frozen=True):
             if not isinstance(item, int) or isinstance(item, bool):
                 raise self._wrong_type()
             if not 0 <= item <= MAX_INT:
-                raise InvalidRequest(f"{self.field}: {item} is not a token id", param=self.field)
+                raise InvalidRequest(f"{self.field}: {str(item)[:20]} is not a token id", param=self.field)
             ids.append(item)
-        return ids
+        return tuple(ids)
 
     def _refuse_empty(self, items: list[object]) -> None:
         if not items:

@@ -3,11 +3,10 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from typing import Any
 
 import pytest
 
-from jan_serve.dialects.shared.embedding_list import embedding_inputs, embedding_list
+from jan_serve.dialects.shared.embedding_list import embedding_list
 
 pytestmark = pytest.mark.anyio
 
@@ -20,17 +19,3 @@ async def test_vectors_as_numbers_and_as_base64() -> None:
     assert [json.loads(bytes(item.embedding)) for item in numbers[:2]] == [[0.0, -0.5], [1.0, -0.5]]
     encoded = await embedding_list(VECTORS, as_base64=True)
     assert [base64.b64decode(json.loads(bytes(item.embedding))) for item in encoded] == VECTORS
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("a", ["a"]),
-        (["a", "b"], ["a", "b"]),
-        ([1, 2], [(1, 2)]),
-        ([[1], [2, 3]], [(1,), (2, 3)]),
-        ([], []),
-    ],
-)
-def test_inputs_are_texts_or_token_ids(value: Any, expected: list[Any]) -> None:
-    assert embedding_inputs(value) == expected

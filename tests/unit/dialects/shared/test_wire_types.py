@@ -11,6 +11,7 @@ from jan_serve.dialects.shared.wire_types import (
     MAX_INT,
     AtMost,
     Between,
+    Inputs,
     Int,
     Ints,
     Strings,
@@ -18,8 +19,6 @@ from jan_serve.dialects.shared.wire_types import (
     WireModel,
 )
 from jan_serve.errors import InvalidRequest
-
-Prompt = Annotated[str | list[str] | list[int] | list[list[int]], TextsOrTokens("prompt", texts=2, tokens=3)]
 
 
 class Body(WireModel):
@@ -29,7 +28,7 @@ class Body(WireModel):
     names: Annotated[Strings | None, AtMost(2, "names")] = None
     ids: Ints | None = None
     flag: bool = False
-    prompt: Prompt = ""
+    prompt: Annotated[Inputs | None, TextsOrTokens("prompt", texts=2, tokens=3)] = None
 
 
 def errors(**values: Any) -> list[str]:
@@ -95,7 +94,13 @@ def test_a_cap_comes_before_any_other_check() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("a", "a"), ("", ""), (["a", "b"], ["a", "b"]), ([1, 2.0], [1, 2]), ([[1], [2, 3]], [[1], [2, 3]])],
+    [
+        ("a", ["a"]),
+        ("", [""]),
+        (["a", "b"], ["a", "b"]),
+        ([1, 2.0], [(1, 2)]),
+        ([[1], [2, 3]], [(1,), (2, 3)]),
+    ],
 )
 def test_texts_or_tokens(value: Any, expected: Any) -> None:
     assert Body.model_validate({"prompt": value}).prompt == expected

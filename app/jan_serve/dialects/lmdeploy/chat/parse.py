@@ -13,10 +13,8 @@ from jan_serve.dialects.lmdeploy.chat import wire
 from jan_serve.dialects.lmdeploy.parse_common import (
     candidates,
     choice_count,
-    constraint_of,
-    explicit_sampling,
     logit_bias,
-    sampling_params,
+    request_of,
     stop_conditions,
     token_limit,
 )
@@ -38,31 +36,18 @@ _PART: Final[TypeAdapter[wire.TextPart | wire.ImagePart]] = TypeAdapter(wire.Tex
 
 
 def chat_request(body: wire.ChatRequest) -> GenerationRequest:
-    """Always returns tokens: the API counts the shown ones."""
-    logprobs = _logprobs(body)
-    return GenerationRequest(
+    logprobs, n = _logprobs(body), choice_count(body.n)
+    limit = token_limit(body.max_completion_tokens, body.max_tokens)
+    return request_of(
+        body,
+        _prompt(body),
+        stop_conditions(body, max_tokens=limit, min_tokens=body.min_new_tokens),
+        logit_bias=logit_bias(body.logit_bias),
         model=body.model,
-        prompt=_prompt(body),
-        n=(n := choice_count(body.n)),
+        n=n,
         best_of=n,
-        sampling=sampling_params(
-            body,
-            temperature=body.temperature,
-            top_k=body.top_k,
-            seed=body.seed,
-            logit_bias=logit_bias(body.logit_bias),
-        ),
-        stopping=stop_conditions(
-            body,
-            max_tokens=token_limit(body.max_completion_tokens, body.max_tokens),
-            min_tokens=body.min_new_tokens,
-        ),
-        constraint=constraint_of(body.response_format),
         logprobs=logprobs,
-        return_tokens=True,
         vocabulary_entries=logprobs is not None,
-        skip_special_tokens=body.skip_special_tokens is not False,
-        given=explicit_sampling(body),
     )
 
 

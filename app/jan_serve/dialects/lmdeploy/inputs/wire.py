@@ -8,7 +8,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel, Strings, TextsOrTokens
+from jan_serve.dialects.shared.embedding_list import EmbeddingFields, EmbeddingUsage
+from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel, Strings
 
 
 class EncodeRequest(LaxModel):
@@ -26,40 +27,14 @@ class EncodeReply(TypedDict):
     length: int | list[int]
 
 
-class EmbeddingsRequest(LaxModel):
+class EmbeddingsRequest(EmbeddingFields, LaxModel):
     """Texts or token ids to embed."""
 
     model: str
-    input: Annotated[
-        str | list[str] | list[int] | list[list[int]],
-        TextsOrTokens("input", limits.MAX_EMBEDDING_INPUTS, limits.MAX_PROMPT_TOKENS),
-        Field(description="A text, token ids, or a list of these."),
-    ]
-    encoding_format: Annotated[
-        Literal["float", "base64"] | None, Field(description="base64 encodes little-endian float32.")
-    ] = None
-    dimensions: Annotated[
-        Int | None, Field(description="Keep only the first dimensions, scaled to unit length.")
-    ] = None
-    user: str | None = None
-
-
-class EmbeddingUsage(TypedDict):
-    prompt_tokens: int
-    total_tokens: int
 
 
 class PoolingUsage(EmbeddingUsage):
     completion_tokens: int
-
-
-class EmbeddingsReply(TypedDict):
-    """Vectors in the order of the inputs."""
-
-    object: Literal["list"]
-    data: list[dict[str, Any]]
-    model: str
-    usage: EmbeddingUsage
 
 
 class PoolingRequest(LaxModel):

@@ -19,20 +19,15 @@ from jan_serve.core.messages import (
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.chat import wire
 from jan_serve.dialects.openai.parse_common import (
-    adapter_choices,
-    bias_by_text,
     choice_counts,
-    explicit_sampling,
     reasoning_budget,
-    require,
-    sampling_params,
+    request_of,
     stop_conditions,
     template_kwargs,
 )
-from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 UNLIMITED = -1
@@ -40,10 +35,9 @@ UNLIMITED = -1
 
 def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
     n, _ = choice_counts(body.n, None, 1)
-    requested = constraint_of(body)
-    return GenerationRequest(
-        model=body.model or None,
-        prompt=ChatPrompt(
+    return request_of(
+        body,
+        ChatPrompt(
             messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
             tools=_tools(body),
             tool_choice=_tool_choice(body),
@@ -54,17 +48,10 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
             continues_answer=_continues(body),
             template_kwargs=template_kwargs(body, body.reasoning_effort),
         ),
-        sampling=sampling_params(body),
-        logit_bias_text=bias_by_text(body),
-        stopping=stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
-        constraint=requested.constraint,
-        constraint_field=requested.field,
+        stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
         n=n,
         best_of=n,
         logprobs=_logprobs(body),
-        given=explicit_sampling(body),
-        adapters=adapter_choices(body.lora),
-        ttl_s=ttl_s(body.keep_alive),
     )
 
 

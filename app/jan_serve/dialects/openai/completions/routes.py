@@ -30,22 +30,12 @@ from jan_serve.dialects.openai.completions.wire import (
     CreateCompletionRequest,
     CreateCompletionResponse,
 )
-from jan_serve.dialects.openai.parse_common import (
-    adapter_choices,
-    bias_by_text,
-    choice_counts,
-    explicit_sampling,
-    require,
-    sampling_params,
-    stop_conditions,
-    wants_usage,
-)
-from jan_serve.dialects.openai.parse_constraint import constraint_of
+from jan_serve.dialects.openai.parse_common import choice_counts, request_of, stop_conditions, wants_usage
 from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, ReplyFacts, usage_of
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
@@ -56,44 +46,20 @@ from jan_serve.http.sse import SSE_RESPONSE
 
 def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest]:
     """In the order of the prompts. Raises InvalidRequest."""
-    prompts = [_prompt(item, body.suffix) for item in prompt_items(body)]
+    prompts = [_prompt(item, body.suffix) for item in body.prompt]
     n, best_of = choice_counts(body.n, body.best_of, len(prompts))
     if body.logprobs is not None:
         require("logprobs", body.logprobs, 0, limits.MAX_LOGPROBS)
-    sampling = sampling_params(body)
-    bias = bias_by_text(body)
-    stopping = stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None)
-    requested = constraint_of(body)
-    given, adapters, keep = explicit_sampling(body), adapter_choices(body.lora), ttl_s(body.keep_alive)
-    return [
-        GenerationRequest(
-            model=body.model or None,
-            prompt=prompt,
-            sampling=sampling,
-            logit_bias_text=bias,
-            stopping=stopping,
-            constraint=requested.constraint,
-            constraint_field=requested.field,
-            n=n,
-            best_of=best_of,
-            logprobs=body.logprobs,
-            prompt_logprobs=body.logprobs if body.echo else None,
-            given=given,
-            adapters=adapters,
-            ttl_s=keep,
-        )
-        for prompt in prompts
-    ]
-
-
-def prompt_items(body: CreateCompletionRequest) -> list[str | tuple[int, ...]]:
-    """Each prompt is a text or token ids."""
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        return [prompt]
-    if prompt and isinstance(prompt[0], int):
-        return [tuple(item for item in prompt if isinstance(item, int))]
-    return [item if isinstance(item, str) else tuple(item) for item in prompt if not isinstance(item, int)]
+    request = request_of(
+        body,
+        prompts[0],
+        stop_conditions(body, body.max_tokens if body.echo else body.max_tokens or None),
+        n=n,
+        best_of=best_of,
+        logprobs=body.logprobs,
+        prompt_logprobs=body.logprobs if body.echo else None,
+    )
+    return [msgspec.structs.replace(request, prompt=prompt) for prompt in prompts]
 
 
 def _prompt(item: str | tuple[int, ...], suffix: str | None) -> Prompt:
@@ -245,7 +211,7 @@ def add_completion_route(router: APIRouter, services: Services, service: Generat
         requests = completion_requests(body)
         head = ReplyFacts(f"cmpl-{uuid.uuid4()}", int(time.time()), body.model)
         prompts: list[str] = []
-        for item in prompt_items(body) if body.echo or body.logprobs is not None else ():
+        for item in body.prompt if body.echo or body.logprobs is not None else ():
             if isinstance(item, tuple):
                 work = service.with_model(requests[0].model, partial(LeasedModel.detokenize, tokens=item))
                 item = await while_connected(request, work)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -8,17 +8,17 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.openai.chat.wire import Usage
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.wire_types import Int, TextsOrTokens
+from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 
 
 class CreateCompletionRequest(ChoiceFields):
     """Texts or token ids to continue."""
 
     prompt: Annotated[
-        str | list[str] | list[int] | list[list[int]],
+        Inputs,
         TextsOrTokens("prompt", limits.MAX_CHOICES, limits.MAX_PROMPT_TOKENS),
-        Field(description="A text, token ids, or a list of these."),
-    ] = ""
+        Field(description="A text, token ids, or a list of these.", validate_default=True),
+    ] = cast(Any, "")
     suffix: Annotated[str | None, Field(description="Text that follows what is generated.")] = None
     max_tokens: Annotated[
         Count | None,

@@ -12,15 +12,11 @@ from jan_serve.core import messages as core
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.parse_common import (
-    adapter_choices,
-    bias_by_text,
-    explicit_sampling,
     reasoning_budget,
-    sampling_params,
+    request_of,
     stop_conditions,
     template_kwargs,
 )
-from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.openai.responses.tools import ToolBook, flat_name
 from jan_serve.dialects.openai.responses.wire import (
@@ -41,7 +37,6 @@ from jan_serve.dialects.openai.responses.wire import (
     TextPart,
 )
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.packed_thoughts import unpacked_thought
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -224,16 +219,15 @@ def response_request(
         raise InvalidRequest("input: at least one message is needed", param="input")
     book = ToolBook(body.tools)
     tools, choice = book.chosen(body.tool_choice)
-    requested = constraint_of(body)
     warnings = (*history.warnings, *book.warnings)
     if body.truncation == "auto":
         warnings = (
             *warnings,
             "truncation: nothing is left out of a conversation that is too long; it is refused",
         )
-    generation = GenerationRequest(
-        model=body.model or None,
-        prompt=ChatPrompt(
+    generation = request_of(
+        body,
+        ChatPrompt(
             messages=messages,
             tools=tools,
             tool_choice=choice,
@@ -241,15 +235,8 @@ def response_request(
             reasoning_budget=reasoning_budget(body, body.reasoning.effort),
             template_kwargs=template_kwargs(body, body.reasoning.effort),
         ),
-        sampling=sampling_params(body),
-        logit_bias_text=bias_by_text(body),
-        stopping=stop_conditions(body, body.max_output_tokens),
-        constraint=requested.constraint,
-        constraint_field=requested.field,
+        stop_conditions(body, body.max_output_tokens),
         logprobs=_logprobs(body),
-        given=explicit_sampling(body),
-        adapters=adapter_choices(body.lora),
-        ttl_s=ttl_s(body.keep_alive),
         warnings=warnings,
     )
     return ParsedResponse(generation, book)
