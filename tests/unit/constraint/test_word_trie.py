@@ -1,4 +1,4 @@
-"""Tries of words, and of all words but some, against sets of words."""
+"""Words, and all words but some, against sets of words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.regex.language import full_regex, regex_dfa
 from jan_serve.constraint.text_form import JsonText, PlainText
 from jan_serve.constraint.transform import prune
-from jan_serve.constraint.word_trie import OtherWords, words_expr
+from jan_serve.constraint.word_trie import other_words_expr, words_expr
 from tests.unit.constraint.matching import texts
 from tests.unit.constraint.recognizer import Recognizer
 
@@ -58,7 +58,7 @@ def test_words_of_one_beginning_share_its_rules() -> None:
 @given(WORDS.filter(bool), st.sampled_from(sorted(LANGUAGES)))
 def test_other_words(words: list[str], pattern: str) -> None:
     language, rules = LANGUAGES[pattern], RuleBuilder()
-    expr = OtherWords(PlainText(), rules).expr(tuple(words), language, "name")
+    expr = other_words_expr(tuple(words), language, PlainText(), rules, "name")
     grammar = _grammar(expr, rules)
     recognizer = None if grammar is None else Recognizer(grammar)
     for text in texts("abc", 5):
@@ -66,25 +66,11 @@ def test_other_words(words: list[str], pattern: str) -> None:
         assert (recognizer is not None and recognizer.matches(text)) is expected, text
 
 
-@given(st.lists(st.tuples(WORDS.filter(bool), st.sampled_from(sorted(LANGUAGES))), min_size=2, max_size=3))
-def test_sets_that_share_rules_stay_apart(sets: list[tuple[list[str], str]]) -> None:
-    rules = RuleBuilder()
-    others = OtherWords(PlainText(), rules)
-    exprs = [others.expr(tuple(words), LANGUAGES[pattern], "name") for words, pattern in sets]
-    for (words, pattern), expr in zip(sets, exprs, strict=True):
-        own = rules.reserve("own")
-        rules.fill(own, expr)
-        grammar = prune(rules.grammar(own), rules.complete)
-        for text in texts("ab", 4):
-            expected = LANGUAGES[pattern].matches(text) and text not in words
-            assert (grammar is not None and Recognizer(grammar).matches(text)) is expected, text
-
-
 @pytest.mark.parametrize("word", ["x" * 500, "a", ""])
 def test_other_words_of_any_length(word: str) -> None:
     rules = RuleBuilder()
     anything: Dfa = of_length(0, None)
-    grammar = _grammar(OtherWords(JsonText(rules), rules).expr((word,), anything, "name"), rules)
+    grammar = _grammar(other_words_expr((word,), anything, JsonText(rules), rules, "name"), rules)
     assert grammar is not None
     recognizer = Recognizer(grammar)
     assert not recognizer.matches(f'{word}"')

@@ -40,7 +40,7 @@ from jan_serve.constraint.json_schema.numbers import NumberSpec
 from jan_serve.constraint.json_schema.strings import StringSet
 from jan_serve.constraint.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.constraint.translation import Mode
-from jan_serve.constraint.word_trie import OtherWords
+from jan_serve.constraint.word_trie import other_words_expr
 from jan_serve.core.constraint import Whitespace
 from jan_serve.core.uniqueness import ItemTexts
 from jan_serve.errors import UnsupportedSchema
@@ -75,7 +75,6 @@ class Emitter(ABC):
         self._keys: dict[str, Expr] = {}
         self._numbers: dict[NumberSpec, Expr] = {}
         self.rules.reserve("root")
-        self.other_words = OtherWords(self.name_text, self.rules)
 
     @abstractmethod
     def value(self, conj: Conj, hint: str) -> Expr:
@@ -108,7 +107,7 @@ class Emitter(ABC):
         if self.mode is Mode.ENFORCED and automata.longest_word(language) is None:
             others = Except(self.name(allowed, hint), tuple([self.key(word) for word in words]))
             return Terminal(others, lark_only=True)
-        body = self.other_words.expr(words, language, f"{hint}-name")
+        body = other_words_expr(words, language, self.name_text, self.rules, f"{hint}-name")
         return terminal(sequence([Literal('"'), body]))
 
     def key(self, name: str) -> Expr:

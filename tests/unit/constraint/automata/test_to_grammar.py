@@ -1,4 +1,4 @@
-"""Automata as rules: the same words, one alternative per character, and counts as repetitions."""
+"""Automata as rules: the same words, one alternative per character."""
 
 from __future__ import annotations
 
@@ -81,41 +81,6 @@ def test_one_alternative_applies_at_every_character(dfa: Dfa) -> None:
         todo += part.items if isinstance(part, Sequence | Choice) else ()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "counts"),
-    [("[xy]{0,255}", [(0, 255)]), ("[xy]{255}", [(255, 255)]), ("a{200}b{0,30}", [(200, 200), (0, 30)])],
-)
-def test_counting_is_a_repetition(pattern: str, counts: list[tuple[int, int]]) -> None:
-    expr, rules = written(regex_dfa(full_regex(pattern)))
-    parts = expr.items if isinstance(expr, Sequence) else (expr,)
-    assert [(part.low, part.high) for part in parts if isinstance(part, Repeat)] == counts
-    assert list(rules.rules) == ["root"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "counts"),
-    [
-        ("c|[ab][abc]{0,77}", [(0, 77)]),
-        ("a[ab]{0,30}c?", [(0, 30)]),
-        ("a[ab]{0,9}|b[ab]{0,5}", [(0, 5), (0, 9)]),
-        ("(a|b{5}c)a{0,6}", [(0, 6), (0, 6), (4, 4)]),
-    ],
-)
-def test_characters_that_may_follow_are_counted_wherever_words_enter(
-    pattern: str, counts: list[tuple[int, int]]
-) -> None:
-    expr, rules = written(regex_dfa(full_regex(pattern)))
-    found: list[tuple[int, int | None]] = []
-    todo = [expr]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Repeat):
-            found.append((part.low, part.high))
-        todo += part.items if isinstance(part, Sequence | Choice) else ()
-    assert sorted(found) == counts
-    assert list(rules.rules) == ["root"]
-
-
 @given(*(st.integers(0, 4) for _ in range(4)), st.sampled_from(["", "c?", "(b|)", "a{0,2}", "(ca{0,3})?"]))
 def test_counted_words_stay(first: int, second: int, third: int, fourth: int, then: str) -> None:
     dfa = regex_dfa(
@@ -123,15 +88,6 @@ def test_counted_words_stay(first: int, second: int, third: int, fourth: int, th
     )
     recognizer = Recognizer(written(dfa)[1].grammar("root"))
     for text in texts("abc", 6):
-        assert recognizer.matches(text) is dfa.matches(text), text
-
-
-@pytest.mark.parametrize("accepting", [(0, 1), (0, 1, 2), (1,)])
-def test_states_that_lead_to_one_another_count_nothing(accepting: tuple[int, ...]) -> None:
-    """Such automata are not minimal."""
-    dfa = _dfa([(1, 2, 4), (0, 2, 4), (4, 4, 4), (4, 4, 4), (4, 4, 4)], frozenset(accepting))
-    recognizer = Recognizer(written(dfa)[1].grammar("root"))
-    for text in texts("abc", 5):
         assert recognizer.matches(text) is dfa.matches(text), text
 
 
@@ -154,23 +110,6 @@ def test_every_word_ends_with_the_tail() -> None:
         *[True] * 3,
         *[False] * 3,
     ]
-
-
-def test_a_writer_writes_the_states_that_were_asked_for() -> None:
-    rules = RuleBuilder()
-    dfa = regex_dfa(full_regex("a(b|cd)*"))
-    writer = DfaWriter(dfa, PlainText(), rules, "rest")
-    after = dfa.step(0, "a")
-    ref = writer.reference(after)
-    assert isinstance(ref, RuleRef)
-    assert writer.reference(after) == ref
-    writer.finish()
-    assert writer.is_accepting(after)
-    assert not writer.is_accepting(0)
-    recognizer = Recognizer(rules.grammar(ref.name))
-    assert recognizer.matches("bcdb")
-    assert not recognizer.matches("ab")
-    assert rules.complete == set(rules.rules)
 
 
 @pytest.mark.parametrize(
