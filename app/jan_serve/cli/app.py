@@ -17,99 +17,139 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 
 
 class Entry(NamedTuple):
-    """target: `module:attribute` in `cli.commands`, a function or a typer.Typer. summary: the start of its help."""
+    """target: `module:attribute` in `cli.commands`, a function or a typer.Typer. summary: the start of its help.
+
+    panel: where the list of commands has it; None hides it.
+    """
 
     target: str
     summary: str
+    panel: str | None = None
 
 
 COMMANDS: Final = {
-    "serve": Entry(
-        "serve:serve_command",
-        "Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once.",
-    ),
-    "proxy": Entry(
-        "proxy:proxy", "One address for many servers: a request goes to the one that would answer first."
-    ),
-    "nodes": Entry(
-        "nodes:nodes",
-        "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
-    ),
-    "cluster": Entry(
-        "cluster:cluster_app", "Servers of one proxy that Ray places, restarts and scales (Linux)."
-    ),
-    "rpc-server": Entry(
-        "rpc_server:rpc_server",
-        "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
-    ),
     "pull": Entry(
         "models.pull:pull",
         "Download a model. Without a quantisation, choose the best one that fits this machine.",
+        "Models",
+    ),
+    "ls": Entry("models.ls:ls", "List the local models with the names that requests use.", "Models"),
+    "show": Entry(
+        "models.show:show", "Show the files, source, digests, names and header of a model.", "Models"
+    ),
+    "use": Entry(
+        "models.use:use",
+        "Make a model the default: of requests and commands that name none. Without NAME, show the default.",
+        "Models",
+    ),
+    "rm": Entry(
+        "models.rm:rm",
+        "Delete models. Asks before deleting files that were not pulled or imported.",
+        "Models",
     ),
     "import": Entry(
         "models.import_:import_",
         "Link models of other programs into the models folder. Without NAME or --all, list them.",
+        "Models",
     ),
-    "ls": Entry("models.ls:ls", "List the local models with the names that requests use."),
-    "show": Entry("models.show:show", "Show the files, source, digests, names and header of a model."),
-    "rm": Entry(
-        "models.rm:rm", "Delete models. Asks before deleting files that were not pulled or imported."
-    ),
-    "run": Entry(
-        "run:run",
-        "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
+    "load": Entry(
+        "models.load:load", "Load models on the running server. Ctrl-C stops the current load.", "Models"
     ),
     "ps": Entry(
         "models.ps:ps",
         "List the loaded models of the running server. The exit status is 3 if no server runs.",
+        "Models",
     ),
-    "load": Entry("models.load:load", "Load models on the running server. Ctrl-C stops the current load."),
     "stop": Entry(
         "models.stop:stop",
         "Unload models; the server keeps running. The next request for a model loads it again.",
+        "Models",
     ),
-    "logs": Entry("logs:logs", "Show the log of the running server. It never contains prompts or answers."),
+    "run": Entry(
+        "run:run",
+        "Answer a prompt, or chat if there is none. Starts a server if none runs, and stops it at the end.",
+        "Ask a model",
+    ),
     "embed": Entry(
         "embed:embed",
         "Print the embeddings of texts, in a pipe one vector per line. Starts a server if none runs.",
+        "Ask a model",
     ),
     "rerank": Entry(
         "rerank:rerank",
         "Sort documents by how well they answer a query, the best one first. Starts a server if none runs.",
+        "Ask a model",
     ),
     "decide": Entry(
-        "decide:decide", "Choose among options, with the probability of each. Starts a server if none runs."
+        "decide:decide",
+        "Choose among options, with the probability of each. Starts a server if none runs.",
+        "Ask a model",
     ),
     "tokenize": Entry(
         "tokenize:tokenize",
         "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",
-    ),
-    "doctor": Entry(
-        "doctor:doctor",
-        "Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work.",
-    ),
-    "selfcheck": Entry(
-        "selfcheck:selfcheck",
-        "Compare answers, speed and devices with the last version here. The exit status is 1 if any is worse.",
+        "Ask a model",
     ),
     "grammar": Entry(
         "grammar:grammar",
         "Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it.",
+        "Ask a model",
     ),
-    "config": Entry("config:config_app", "Show the settings and the sources of their values."),
-    "completion": Entry(
-        "completion:completion",
-        "Print the script that completes commands, flags and model names with the Tab key.",
+    "serve": Entry(
+        "serve:serve_command",
+        "Serve models over HTTP, as `jan-serve` without a command does. Ctrl-C lets running requests finish.",
+        "Server",
+    ),
+    "service": Entry("service:service_app", "Run jan-serve in the background.", "Server"),
+    "logs": Entry(
+        "logs:logs", "Show the log of the running server. It never contains prompts or answers.", "Server"
+    ),
+    "config": Entry("config:config_app", "Show the settings and the sources of their values.", "Server"),
+    "doctor": Entry(
+        "doctor:doctor",
+        "Check llama.cpp, devices, memory and folders. The exit status is 1 if the server cannot work.",
+        "Server",
+    ),
+    "selfcheck": Entry(
+        "selfcheck:selfcheck",
+        "Compare answers, speed and devices with the last version here. The exit status is 1 if any is worse.",
+        "Server",
     ),
     "connect": Entry(
         "connect:connect",
         "Show the settings with which a program uses this server. Without PROGRAM, list the programs.",
+        "Other programs",
     ),
     "launch": Entry(
         "launch:launch",
         "Start a program that uses this server. Starts a server if none runs, and stops it at the end.",
+        "Other programs",
     ),
-    "service": Entry("service:service_app", "Run jan-serve in the background."),
+    "completion": Entry(
+        "completion:completion",
+        "Print the script that completes commands, flags and model names with the Tab key.",
+        "Other programs",
+    ),
+    "proxy": Entry(
+        "proxy:proxy",
+        "One address for many servers: a request goes to the one that would answer first.",
+        "Many machines",
+    ),
+    "nodes": Entry(
+        "nodes:nodes",
+        "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
+        "Many machines",
+    ),
+    "cluster": Entry(
+        "cluster:cluster_app",
+        "Servers of one proxy that Ray places, restarts and scales (Linux).",
+        "Many machines",
+    ),
+    "rpc-server": Entry(
+        "rpc_server:rpc_server",
+        "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
+        "Many machines",
+    ),
     "own-server": Entry(
         "own_server:own_server",
         "Serve on a free local port until the end of standard input. The first line of output is the address.",
@@ -120,7 +160,22 @@ COMMANDS: Final = {
     ),
 }
 """By name, in the order of the help."""
-_HIDDEN: Final = frozenset({"own-server", "cluster-replica"})
+
+HABITS: Final = {
+    "list": "ls",
+    "models": "ls",
+    "status": "ps",
+    "info": "show",
+    "get": "pull",
+    "download": "pull",
+    "search": "pull --list",
+    "remove": "rm",
+    "delete": "rm",
+    "unload": "stop",
+    "chat": "run",
+    "start": "serve",
+}
+"""What other programs call a command."""
 
 
 def add_command(app: typer.Typer, name: str) -> None:
@@ -129,7 +184,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:
-        app.command(name, hidden=name in _HIDDEN)(command)
+        app.command(name, hidden=COMMANDS[name].panel is None)(command)
 
 
 def add_summary(app: typer.Typer, name: str) -> None:
@@ -138,11 +193,12 @@ def add_summary(app: typer.Typer, name: str) -> None:
     def command() -> None:
         raise AssertionError(f"{name} is only listed")
 
-    app.command(name, hidden=name in _HIDDEN, help=COMMANDS[name].summary)(command)
+    entry = COMMANDS[name]
+    app.command(name, hidden=entry.panel is None, help=entry.summary, rich_help_panel=entry.panel)(command)
 
 
-_HELP_FLAGS = frozenset({"--help", "-h"})
-_GLOBAL_FLAGS = _HELP_FLAGS | {"--version"}
+_CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
+_GLOBAL_FLAGS: Final = frozenset({"--help", "-h", "--version"})
 
 
 def _root(
@@ -158,7 +214,7 @@ def build_app(names: Sequence[str] | None = None, *, summaries: bool = False) ->
         add_completion=False,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_CONTEXT,
     )
     app.callback()(_root)
     for name in COMMANDS if names is None else names:
@@ -169,11 +225,16 @@ def build_app(names: Sequence[str] | None = None, *, summaries: bool = False) ->
 def with_default_command(arguments: Sequence[str]) -> list[str]:
     """Prepend `serve` where the arguments begin with no command: `jan-serve --port 1` is `jan-serve serve --port 1`.
 
-    Raises CommandError if they begin with an option of another command, and its name follows.
+    A command by the name that another program has for it becomes ours. Raises CommandError if the arguments begin
+    with an option of another command, and its name follows.
     """
     if not arguments:
         return ["serve"]
-    flag = arguments[0]
+    flag, *others = arguments
+    if flag == "help":
+        return [*with_default_command(others), "--help"] if others else ["--help"]
+    if flag in HABITS:
+        return [*HABITS[flag].split(), *others]
     if not flag.startswith("-") or flag in _GLOBAL_FLAGS:
         return list(arguments)
     command = next((word for word in arguments[1:] if word in COMMANDS), None)
@@ -198,5 +259,16 @@ def command_for(words: Sequence[str]) -> Any:
         enable_completion()
         return typer.main.get_command(build_app())
     if words[0] in COMMANDS:
-        return typer.main.get_command(build_app(words[:1]))
-    return typer.main.get_command(build_app(summaries=True))
+        return _without_switch_types(typer.main.get_command(build_app(words[:1])))
+    return _without_switch_types(typer.main.get_command(build_app(summaries=True)))
+
+
+def _without_switch_types(command: Any) -> Any:
+    """The command and those below it, whose help shows `--json` and not `--json <bool>`, which takes no value."""
+    context = typer.Context(command, **_CONTEXT)
+    for parameter in (*command.params, command.get_help_option(context)):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = parameter.metavar or ""
+    for each in getattr(command, "commands", {}).values():
+        _without_switch_types(each)
+    return command

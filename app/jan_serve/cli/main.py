@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
-        if arguments[:1] == ["--version"]:
+        if arguments[:1] in (["--version"], ["version"]):
             sys.stdout.write(f"jan-serve {__version__}\n")
             sys.exit()
         with interrupts_end_at_once(), quick_imports():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -85,6 +85,21 @@ def running_server(config: Path | None, url: str | None) -> ServerClient:
     return ServerClient(server_address(load_settings(config_file=config), url))
 
 
+_COMMON: Final = frozenset(
+    "host port api_keys no_auth model n_ctx parallel ttl_s n_gpu_layers device threads max_models memory_budget"
+    " models_dir data_dir log_level".split()
+)
+"""Settings whose flags `--help` shows; `--help-all` shows the others too."""
+
+
+def _show_all(context: typer.Context, is_wanted: bool) -> None:
+    if is_wanted:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        context.get_help()  # prints it: rich does
+        raise typer.Exit
+
+
 def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., None]:
     """A command with --config and a flag for every setting; the result of `run` is its exit status.
 
@@ -93,9 +108,14 @@ def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., No
 
     def command(**values: Any) -> None:
         config_file: Path | None = values.pop("config")
+        values.pop("help_all")
         raise typer.Exit(run(load_settings(values, config_file)))
 
-    parameters = [_parameter("config", ConfigOption)]
+    help_all = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all flags and exit.")
+    parameters = [
+        _parameter("config", ConfigOption),
+        _parameter("help_all", Annotated[bool, help_all], default=False),
+    ]
     parameters += [_parameter(option.field, _annotation(option)) for option in setting_options()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -104,15 +124,16 @@ def with_setting_flags(run: Callable[[LoadedSettings], int]) -> Callable[..., No
     return command
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _annotation(option: Option) -> Any:
     details = typer.Option(
         option.flag,
         help=_help(option),
-        metavar=None if option.is_switch else option.metavar,
+        metavar="" if option.is_switch else option.metavar,
+        hidden=option.field not in _COMMON,
         rich_help_panel=option.panel,
         show_default=False,
     )

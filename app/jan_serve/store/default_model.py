@@ -44,6 +44,27 @@ class LastModel:
                 self._file.write_bytes(os.fsencode(name))
 
 
+class ChosenModel:
+    """The default of one models folder, as a user chose it for this and later servers. Methods block on the disk."""
+
+    def __init__(self, models_dir: Path) -> None:
+        self._file = models_dir / STATE_FOLDER / "default-model"
+
+    def name(self) -> str | None:
+        """Its canonical name. None if there is none; the model may be gone."""
+        with contextlib.suppress(OSError), self._file.open("rb") as file:
+            return os.fsdecode(file.read(_MAX_BYTES))
+        return None
+
+    def choose(self, name: str | None) -> None:
+        """None leaves the choice to the program. Raises OSError."""
+        if name is None:
+            self._file.unlink(missing_ok=True)
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_bytes(os.fsencode(name))
+
+
 _CHATS: Final = 0
 _CONTINUES: Final = 1
 _POOLS: Final = 2

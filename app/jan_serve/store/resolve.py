@@ -14,14 +14,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from jan_serve.core.models.listed_model import HeaderFacts, Variant
 from jan_serve.errors import InvalidModel, InvalidRequest, ModelNotFound, SettingsError
+from jan_serve.store.default_model import ChosenModel, LastModel, likeliest
+from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
 from jan_serve.store.index import DefaultModel, FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_folder import ModelFolder, SharedScan, entry_of_file
@@ -38,9 +39,6 @@ from jan_serve.store.model_names import (
 from jan_serve.store.paths import user_path
 from jan_serve.store.projectors import ProjectorFaults, ProjectorFile, projectors_for, read_projector
 from jan_serve.store.variants import VariantIndex, is_named
-
-if TYPE_CHECKING:
-    from jan_serve.store.default_model import LastModel
 
 MAX_NAME_LENGTH: Final = 255
 _MAX_CACHED_HEADERS: Final = 64
@@ -86,6 +84,7 @@ class ModelResolver:
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
         self._projector_faults = ProjectorFaults(models_dir)
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
+        self._chosen, self._last = ChosenModel(models_dir), LastModel(models_dir)
         self._folder = ModelFolder(models_dir, index)
         self._scan = SharedScan(self._scan_entries)
         self._lock = threading.Lock()
@@ -183,6 +182,10 @@ class ModelResolver:
         if self._default_name is not None:
             return DefaultModel(self.resolve(self._default_name), "as configured", is_expected=True)
         entries = self.entries()
+        chosen_name = self._chosen.name()
+        for entry in entries:
+            if entry.name == chosen_name:
+                return DefaultModel(entry, "chosen with `jan-serve use`", is_expected=True)
         own = [entry for entry in entries if entry.origin != "built in"]
         if len(own) == 1:
             return DefaultModel(own[0], "the only model in the models folder")
@@ -197,15 +200,18 @@ class ModelResolver:
         return DefaultModel(built_in, "the models folder has no model", is_expected=built_in is not None)
 
     def _likeliest(self, entries: Sequence[ModelEntry]) -> DefaultModel | None:
-        from jan_serve.store.default_model import likeliest  # not needed where there is one model
-
         return likeliest(entries, self._last.name, self.effective_facts)
 
-    @cached_property
-    def _last(self) -> LastModel:
-        from jan_serve.store.default_model import LastModel
+    def choose_default(self, name: str | None) -> None:
+        """Make a model the default, here and in other processes of the folder; None: as if none had been chosen.
 
-        return LastModel(self._models_dir)
+        Blocks on the disk. Raises as `resolve`, and StoreError if the folder cannot be written.
+        """
+        entry = self.resolve(name) if name is not None else None
+        try:
+            self._chosen.choose(entry.name if entry is not None else None)
+        except OSError as error:
+            raise storage_error(error, self._models_dir) from error
 
     def note_use(self, entry: ModelEntry) -> None:
         """The model was loaded to write text. The built-in one leaves the default to another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve import __version__
-from jan_serve.cli.app import COMMANDS, build_app, with_default_command
+from jan_serve.cli.app import COMMANDS, HABITS, build_app, with_default_command
 from jan_serve.cli.main import main
 from jan_serve.cli.options import setting_options
 
@@ -24,9 +24,14 @@ pytestmark = pytest.mark.usefixtures("own_folders")
         (["--help"], ["--help"]),
         (["-h"], ["-h"]),
         (["nonsense"], ["nonsense"]),
+        (["list", "--json"], ["ls", "--json"]),
+        (["unload", "x"], ["stop", "x"]),
+        (["search"], ["pull", "--list"]),
+        (["help"], ["--help"]),
+        (["help", "chat"], ["run", "--help"]),
     ],
 )
-def test_serve_is_the_default_command(words: list[str], meant: list[str]) -> None:
+def test_what_a_command_line_means(words: list[str], meant: list[str]) -> None:
     assert with_default_command(words) == meant
 
 
@@ -48,18 +53,32 @@ def test_an_option_before_the_command(
     assert says in capsys.readouterr().err
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
+def test_habits_lead_to_commands() -> None:
+    assert not HABITS.keys() & COMMANDS.keys()
+    assert {command.split()[0] for command in HABITS.values()} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("word", ["--version", "version"])
+def test_version(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word]) == 0
     assert capsys.readouterr().out == f"jan-serve {__version__}\n"
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["serve", "--help"]) == 0
+    assert main(["serve", "--help-all"]) == 0
     text = capsys.readouterr().out
     for option in setting_options():
         assert option.flag.split("/")[0] in text
     assert "Default: 1337." in text
+    assert "bool" not in text
+
+
+def test_help_shows_the_common_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--help-all" in text and "--n-ctx" in text and "--override-tensor" not in text
+    assert text.count("\n") < 100
 
 
 @pytest.mark.parametrize(

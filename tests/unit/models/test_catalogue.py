@@ -35,7 +35,7 @@ def entries() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["name"])
 def test_entry_is_complete(entry: dict[str, Any]) -> None:
-    assert entry.keys() - {"mmproj"} == REQUIRED.keys()
+    assert entry.keys() - {"mmproj", "known_as"} == REQUIRED.keys()
     for field, kind in REQUIRED.items():
         assert type(entry[field]) is kind, field
     assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", entry["name"])
@@ -58,6 +58,7 @@ def test_sizes_agree_with_each_other(entry: dict[str, Any]) -> None:
 def test_names_are_unique_and_every_need_is_met() -> None:
     found = entries()
     names = [entry["name"] for entry in found]
+    names += [name for entry in found for name in entry.get("known_as", ())]
     assert len(names) == len(set(names)) >= 15
     assert {kind for entry in found for kind in entry["kinds"]} == KINDS
     assert any(entry["memory_gb"] <= 2 and "chat" in entry["kinds"] for entry in found)

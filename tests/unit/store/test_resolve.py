@@ -268,6 +268,28 @@ def test_the_default_of_a_server_stays_whatever_it_loads(tmp_path: Path, builtin
             resolver.note_use(resolver.resolve(name))
 
 
+def test_a_chosen_model_is_the_default_of_each_process(tmp_path: Path, builtin: tuple[str, Path]) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for age, name in enumerate(("a", "b", "c")):
+        (models / f"{name}.gguf").write_bytes(CHATS.build())
+        os.utime(models / f"{name}.gguf", ns=(age * 10**9, age * 10**9))
+    running, other = (ModelResolver(models, builtin=builtin) for _ in range(2))
+    assert running.resolve(None).name == "c"
+    other.choose_default("b.gguf")
+    running.note_use(running.resolve("a"))
+    assert [each.default().reason for each in (running, other)] == ["chosen with `jan-serve use`"] * 2
+    assert running.resolve(None).name == "b"
+    (models / "b.gguf").unlink()
+    assert ModelResolver(models, builtin=builtin).resolve(None).name == "a"
+    other.choose_default("jan-tiny")
+    assert ModelResolver(models, builtin=builtin).resolve(None).name == "jan-tiny"
+    other.choose_default(None)
+    assert ModelResolver(models, builtin=builtin).resolve(None).name == "a"
+    with pytest.raises(ModelNotFound):
+        other.choose_default("nothing")
+
+
 def test_models_of_the_same_age_have_one_default(tmp_path: Path, builtin: tuple[str, Path]) -> None:
     models = tmp_path / "models"
     models.mkdir()
@@ -300,7 +322,8 @@ def test_a_damaged_note_of_the_last_model_chooses_nothing(
     for age, name in enumerate(("a", "b")):
         (models / f"{name}.gguf").write_bytes(CHATS.build())
         os.utime(models / f"{name}.gguf", ns=(age * 10**9, age * 10**9))
-    (models / STATE_FOLDER / "last-model").write_bytes(content)
+    for note in ("last-model", "default-model"):
+        (models / STATE_FOLDER / note).write_bytes(content)
     assert ModelResolver(models, builtin=builtin).resolve(None).name == "b"
 
 

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 
 def serve(loaded: LoadedSettings) -> int:
-    """Serve models over HTTP. Ctrl-C or SIGTERM lets running requests finish; the second one stops at once.
+    """Serve models over HTTP, as `jan-serve` without a command does. Ctrl-C lets running requests finish.
+
+    A second Ctrl-C, or a second SIGTERM, stops at once.
 
     If another jan-serve has the port, the command says so. Its exit status is 0, or 2 with flags other than --port,
     which that server does not have.

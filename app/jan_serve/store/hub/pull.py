@@ -116,7 +116,9 @@ class Puller:
         projector = (
             best_projector(repository, model, entry.mmproj if entry else None) if with_projector else None
         )
-        aliases = (entry.name,) if entry is not None and model.files[0].path == entry.file else ()
+        aliases = (
+            (entry.name, *entry.known_as) if entry is not None and model.files[0].path == entry.file else ()
+        )
         return PullPlan(
             canonical_name(first), reference, repository.commit, model, projector, aliases, reason
         )

@@ -171,7 +171,7 @@ def _shown(text: str) -> str:
 class CatalogueEntry(msgspec.Struct, frozen=True):
     """A suggested model. Sizes in 10^9 bytes, parameters in billions, context in tokens.
 
-    mmproj: its projector. memory_gb: memory to run it with 8,192 tokens.
+    mmproj: its projector. memory_gb: memory to run it with 8,192 tokens. known_as: names that Ollama has for it.
     """
 
     name: str
@@ -187,6 +187,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True):
     licence: str
     note: str
     mmproj: str | None = None
+    known_as: tuple[str, ...] = ()
 
 
 class Catalogue:
@@ -194,6 +195,7 @@ class Catalogue:
 
     def __init__(self, entries: tuple[CatalogueEntry, ...] = ()) -> None:
         self._entries = {entry.name.casefold(): entry for entry in entries}
+        self._known_as = {name: entry for entry in entries for name in entry.known_as}
 
     @classmethod
     def read(cls, path: Path | None) -> Catalogue:
@@ -209,15 +211,19 @@ class Catalogue:
 
     def find(self, name: str) -> CatalogueEntry | None:
         """name: upper and lower case are the same."""
-        return self._entries.get(name.casefold())
+        name = name.casefold()
+        return self._entries.get(name) or self._known_as.get(name.removesuffix(":latest"))
 
     def has(self, text: str) -> bool:
-        return self.find(text.partition(":")[0]) is not None
+        return self.find(text) is not None or self.find(text.partition(":")[0]) is not None
 
     def reference(self, text: str) -> tuple[HubReference, CatalogueEntry]:
-        """Resolve `name` or `name:QUANT`. Raises HubNotFound with similar names."""
-        name, _, tag = text.partition(":")
-        entry = self.find(name)
+        """Resolve `name`, `name:QUANT` or a name that Ollama has. Raises HubNotFound with similar names."""
+        name, tag = text, ""
+        entry = self.find(text)
+        if entry is None:
+            name, _, tag = text.partition(":")
+            entry = self.find(name)
         if entry is None:
             near = difflib.get_close_matches(name.casefold(), list(self._entries), n=3, cutoff=0.5)
             near = near or [known for known in self._entries if name.casefold() in known][:3]

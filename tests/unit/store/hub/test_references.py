@@ -119,6 +119,9 @@ def test_the_shipped_catalogue() -> None:
         assert quantisation_of(entry.file) == entry.quantization
         reference, found = catalogue.reference(entry.name.upper())
         assert (reference, found) == (HubReference(entry.repo, file=entry.file), entry)
+        for name in entry.known_as:
+            assert catalogue.has(name) and catalogue.reference(f"{name.upper()}") == (reference, entry)
+            assert catalogue.find(f"{name}:latest") == entry
 
 
 def test_names_with_another_quantisation_and_unknown_ones() -> None:

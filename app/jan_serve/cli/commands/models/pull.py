@@ -109,6 +109,7 @@ def _as_json(plan: PullPlan, record: ModelRecord, models_dir: Path) -> dict[str,
 
 def _show_catalogue(output: Output, as_json: bool) -> None:
     entries = Catalogue.read(catalogue_file()).entries()
+    usable_gb = free_memory().usable / 1e9
     if as_json:
         fields = (
             "name",
@@ -121,16 +122,21 @@ def _show_catalogue(output: Output, as_json: bool) -> None:
             "size_gb",
             "context",
         )
-        fields += ("memory_gb", "licence", "note")
-        output.json({"models": [{field: getattr(entry, field) for field in fields} for entry in entries]})
+        fields += ("memory_gb", "licence", "note", "known_as")
+        models = [
+            {field: getattr(entry, field) for field in fields} | {"fits": entry.memory_gb <= usable_gb}
+            for entry in entries
+        ]
+        output.json({"models": models})
         return
     output.table(
-        ("name", "size", "needs", "kinds", "licence", "note"),
+        ("name", "size", "needs", "fits", "kinds", "licence", "note"),
         [
             (
                 entry.name,
                 f"{entry.size_gb:g} GB",
                 f"{entry.memory_gb:g} GB",
+                "yes" if entry.memory_gb <= usable_gb else "no",
                 " ".join(entry.kinds),
                 entry.licence,
                 entry.note,
@@ -140,5 +146,6 @@ def _show_catalogue(output: Output, as_json: bool) -> None:
         optional=("licence", "kinds", "note", "size"),
     )
     output.note(
-        "`jan-serve pull NAME` downloads a model. NAME can also be any GGUF repository of the hub, as org/repo."
+        f"{usable_gb:.3g} GB are free for models. `jan-serve pull NAME` downloads one. NAME can also be its name at"
+        " Ollama (`qwen3:8b`), or any GGUF repository of the hub, as org/repo."
     )
