@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,8 +21,6 @@ from jan_serve.store.files.versioned_files import RecordFiles, record_file
 STATE_FOLDER: Final = ".jan-serve"
 """Hidden folder in the models folder for the index and partial downloads. Listing skips hidden folders."""
 _MAX_RECORDS: Final = 20_000
-_SETTLED_NS: Final = 2_000_000_000
-"""The coarsest time of a change that file systems keep. A folder that changed just now may change in the same tick."""
 
 SourceKind = Literal["hub", "ollama", "lmstudio", "jan", "hf-cache", "created", "folder"]
 
@@ -81,8 +78,6 @@ class ModelIndex:
         self._folder = models_dir / STATE_FOLDER / "index"
         self._lock = threading.Lock()
         self._read: dict[str, tuple[tuple[int, int], ModelRecord | None]] = {}
-        self._settled: tuple[int, dict[str, ModelRecord]] | None = None
-        """The folder's time of change and its records, once no other change can have the same time."""
 
     def records(self) -> dict[str, ModelRecord]:
         """All readable records by model name. Reads only changed files. Raises Unavailable.
@@ -90,11 +85,6 @@ class ModelIndex:
         A record is replaced, never changed in place: an unchanged folder has unchanged records.
         """
         try:
-            changed_ns = os.stat(self._folder).st_mtime_ns
-            with self._lock:
-                if self._settled is not None and self._settled[0] == changed_ns:
-                    return dict(self._settled[1])
-            is_settled = time.time_ns() - changed_ns > _SETTLED_NS
             with os.scandir(self._folder) as folder:
                 entries = [entry for entry in folder if entry.name.endswith(".json")]
         except OSError as error:
@@ -117,8 +107,7 @@ class ModelIndex:
                 self._read[entry.name] = cached
                 if cached[1] is not None:
                     found[cached[1].name] = cached[1]
-            self._settled = (changed_ns, found) if is_settled else None
-        return dict(found)
+        return found
 
     def put(self, record: ModelRecord) -> None:
         """Write a record, replacing an older one of that name atomically. Raises OSError."""

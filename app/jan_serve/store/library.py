@@ -72,8 +72,6 @@ class ModelLibrary:
         self._reader = reader
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
         """By path, size and modification time: the header's facts, or why the model cannot be served."""
-        self._lasting: dict[ModelEntry, ListedModel] = {}
-        """Models of the last list that were made of their entry alone: not of a projector, nor of further parts."""
         self._reading: asyncio.Task[None] | None = None
 
     async def models(self) -> tuple[ListedModel, ...]:
@@ -135,22 +133,9 @@ class ModelLibrary:
 
     def _models(self) -> tuple[tuple[ListedModel, ...], bool]:
         """The models, and whether all headers were read."""
-        before, lasting = self._lasting, dict[ModelEntry, ListedModel]()
-        listed: list[ListedModel] = []
-        is_complete = True
-        for entry in self._resolver.entries():
-            model = before.get(entry)
-            lasts = model is not None
-            if model is None:
-                is_known = self._is_known(entry)  # asked first: a header may be read meanwhile
-                is_complete = is_complete and is_known
-                model = self._listed(entry)
-                lasts = is_known and not entry.projectors and PartName.parse(entry.path.name) is None
-            if lasts:
-                lasting[entry] = model
-            listed.append(model)
-        self._lasting = lasting
-        return tuple(listed), is_complete
+        entries = self._resolver.entries()
+        is_complete = all(map(self._is_known, entries))  # asked first: a header may be read meanwhile
+        return tuple(map(self._listed, entries)), is_complete
 
     def find(self, name: str) -> str:
         """The canonical name of a model, or of an adapter's model. Raises as ModelResolver.resolve_with_adapter."""

@@ -1,15 +1,14 @@
-"""Lists the models in the models folder with their records; one look at the disk serves all callers at that time."""
+"""Lists the models in the models folder with their records."""
 
 from __future__ import annotations
 
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG
-from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -175,32 +174,3 @@ def _entry_of(name: str, path: Path, status: os.stat_result, *, origin: str) -> 
     if not S_ISREG(status.st_mode):
         return None
     return ModelEntry(name, path, status.st_size, status.st_mtime_ns, origin)
-
-
-T = TypeVar("T")
-
-
-class SharedScan(Generic[T]):
-    """Scans one at a time: side by side, their threads take the interpreter from each other at every file.
-
-    A call gets the result of a scan that began after it. Those that wait for the same scan share its result.
-    Thread-safe.
-    """
-
-    def __init__(self, scan: Callable[[], T]) -> None:
-        self._scan = scan
-        self._order = itertools.count()
-        self._lock = Lock()
-        self._last: tuple[int, T] | None = None
-        """When the last scan began, and its result."""
-
-    def __call__(self) -> T:
-        """Blocks. Raises as the scan, but not for another call's."""
-        called = next(self._order)
-        with self._lock:
-            if self._last is not None and self._last[0] > called:
-                return self._last[1]
-            began = next(self._order)
-            result = self._scan()
-            self._last = began, result
-            return result

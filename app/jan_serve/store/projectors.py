@@ -1,15 +1,12 @@
-"""Finds projectors (mmproj) by folder and name, reads their headers, and keeps which ones a load found unusable.
+"""Finds projectors (mmproj) by folder and name, and reads their headers.
 
-`resolve` compares the widths of a model and its projector. Faults are kept so that no list promises sight; they are
-valid while their file is unchanged.
+`resolve` compares the widths of a model and its projector.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 import struct
-import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,10 +15,8 @@ import msgspec
 
 from jan_serve.errors import InvalidModel
 from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.small_files import file_stamp, write_atomically
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.header_checks import check_weights
-from jan_serve.store.index import STATE_FOLDER
 
 _SUFFIX: Final = ".gguf"
 _QUANTISATION: Final = re.compile(r"[-_.](?:bf16|f16|f32|fp16|(?:ud-)?i?q\d\w*|mxfp4\w*)\Z", re.IGNORECASE)
@@ -67,7 +62,7 @@ def projectors_among(
             else:
                 closeness = 0 if name == wanted else 1 if _extends(name, wanted) else None
             if closeness is not None:
-                ranked.append((closeness, _preference(file), file))
+                ranked.append((closeness, preference(file), file))
         return tuple(file for _, _, file in sorted(ranked))
 
     return of
@@ -84,7 +79,8 @@ def _extends(one: str, other: str) -> bool:
     return long.startswith(f"{short}-")
 
 
-def _preference(file: str) -> int:
+def preference(file: str) -> int:
+    """Rank of a projector's precision, by its name; the least is the best."""
     lower = file.lower()
     # `f16` is part of `bf16`.
     return next(
@@ -164,57 +160,3 @@ def _width(header: GgufHeader) -> int | None:
         if dimension < len(shape):
             return shape[dimension]
     return None
-
-
-_MAX_BYTES: Final = 1 << 20
-
-
-class _Fault(msgspec.Struct, frozen=True):
-    """stamp: of the projector's file, as in `file_stamp`."""
-
-    stamp: tuple[int, int]
-    reason: str
-
-
-_decoder: Final = msgspec.json.Decoder(dict[str, _Fault])
-
-
-class ProjectorFaults:
-    """The faults in one models folder, for all its processes. Thread-safe; every method blocks briefly on the disk."""
-
-    def __init__(self, models_dir: Path) -> None:
-        self._file = models_dir / STATE_FOLDER / "projector-faults.json"
-        self._lock = threading.Lock()
-        self._read_at: tuple[int, int] | None = None
-        self._faults: dict[str, _Fault] = {}
-
-    def reason(self, projector: Path) -> str:
-        """Why the last load did not use this file; empty if it did, or if there was none."""
-        with self._lock:
-            self._read()
-            fault = self._faults.get(str(projector))
-        return fault.reason if fault is not None and fault.stamp == file_stamp(projector) else ""
-
-    def note(self, projector: Path, reason: str) -> None:
-        """What a load showed. Without write access, only this process knows it."""
-        stamp = file_stamp(projector)
-        with self._lock:
-            self._read()
-            before = self._faults.get(str(projector))
-            if reason and stamp is not None:
-                self._faults[str(projector)] = _Fault(stamp, reason)
-            else:
-                self._faults.pop(str(projector), None)
-            if self._faults.get(str(projector)) == before:
-                return
-            with contextlib.suppress(OSError):
-                write_atomically(self._file, msgspec.json.encode(self._faults))
-                self._read_at = file_stamp(self._file)
-
-    def _read(self) -> None:
-        stamp = file_stamp(self._file)
-        if stamp is None or stamp == self._read_at or stamp[1] > _MAX_BYTES:
-            return
-        self._read_at = stamp
-        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
-            self._faults = _decoder.decode(self._file.read_bytes())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import logging
 import operator
 import os
@@ -25,7 +26,7 @@ from jan_serve.store.default_model import ChosenModel, LastModel, likeliest
 from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.model_file import ModelFile, read_model_file
 from jan_serve.store.index import DefaultModel, FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
-from jan_serve.store.model_folder import ModelFolder, SharedScan, entry_of_file
+from jan_serve.store.model_folder import ModelFolder, entry_of_file
 from jan_serve.store.model_names import (
     ConfiguredEntries,
     ConfiguredNames,
@@ -37,7 +38,7 @@ from jan_serve.store.model_names import (
     without_suffix,
 )
 from jan_serve.store.paths import user_path
-from jan_serve.store.projectors import ProjectorFaults, ProjectorFile, projectors_for, read_projector
+from jan_serve.store.projectors import ProjectorFile, projectors_for, read_projector
 from jan_serve.store.variants import VariantIndex, is_named
 
 MAX_NAME_LENGTH: Final = 255
@@ -82,11 +83,15 @@ class ModelResolver:
         self._configured = ConfiguredEntries(names) if names is not None else None
         self._headers: dict[tuple[str, int, int], ModelFile] = {}
         self._projectors: dict[tuple[str, int, int], ProjectorFile | None] = {}
-        self._projector_faults = ProjectorFaults(models_dir)
+        self._faulty: set[tuple[str, int, int]] = set()
+        """Projectors that the last load could not use, as in `_projectors`."""
         self._beside_builtin = _projectors_beside(builtin[1]) if builtin is not None else ()
         self._chosen, self._last = ChosenModel(models_dir), LastModel(models_dir)
         self._folder = ModelFolder(models_dir, index)
-        self._scan = SharedScan(self._scan_entries)
+        self._calls = itertools.count(1)
+        self._scan_lock = threading.Lock()
+        self._scanned: tuple[int, tuple[ModelEntry, ...]] = (0, ())
+        """Number of the call at which the last scan began, and its result."""
         self._lock = threading.Lock()
         self._named = self._entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
@@ -95,8 +100,16 @@ class ModelResolver:
             self.resolve(default)
 
     def entries(self) -> tuple[ModelEntry, ...]:
-        """All models: --model first, then by name, the built-in one last."""
-        return self._scan()
+        """All models: --model first, then by name, the built-in one last.
+
+        Scans one at a time: side by side, their threads take the interpreter from each other at every file. Calls that
+        wait share the next scan. Raises as the scan, but not for another call's.
+        """
+        call = next(self._calls)
+        with self._scan_lock:
+            if self._scanned[0] < call:
+                self._scanned = next(self._calls), self._scan_entries()
+            return self._scanned[1]
 
     def _scan_entries(self) -> tuple[ModelEntry, ...]:
         found: dict[str, ModelEntry] = {}
@@ -223,11 +236,9 @@ class ModelResolver:
 
         Raises InvalidModel, and ModelNotFound if the file is missing.
         """
-        try:
-            status = path.stat()
-        except OSError:
-            raise ModelNotFound(name) from None
-        key = (str(path), status.st_size, status.st_mtime_ns)
+        key = _key(path)
+        if key is None:
+            raise ModelNotFound(name)
         with self._lock:
             known = self._headers.get(key)
         if known is None:
@@ -286,7 +297,7 @@ class ModelResolver:
         """The projector for embeddings of this length; the model's header is not read. Raises as `projector`."""
         found = (self._projector_file(path) for path in entry.projectors)
         fitting = next((each for each in found if each is not None and each.fits(n_embd)), None)
-        if fitting is not None and self._projector_faults.reason(fitting.path):
+        if fitting is not None and _key(fitting.path) in self._faulty:
             return msgspec.structs.replace(fitting, senses=())
         return fitting
 
@@ -297,15 +308,15 @@ class ModelResolver:
 
     def note_projector(self, path: Path, fault: str) -> None:
         """fault: why a load did not use it, so that lists do not say that the model sees; empty if it did."""
-        self._projector_faults.note(path, fault)
+        key = _key(path)
+        if key is not None:
+            (self._faulty.add if fault else self._faulty.discard)(key)
 
     def _projector_file(self, path: Path) -> ProjectorFile | None:
         """None if it is missing or no projector."""
-        try:
-            status = path.stat()
-        except OSError:
+        key = _key(path)
+        if key is None:
             return None
-        key = (str(path), status.st_size, status.st_mtime_ns)
         if key not in self._projectors:
             found: ProjectorFile | None = None
             try:
@@ -351,6 +362,15 @@ class ModelResolver:
         return (
             msgspec.structs.replace(entry, projectors=_projectors_beside(path)) if entry is not None else None
         )
+
+
+def _key(path: Path) -> tuple[str, int, int] | None:
+    """Path, size and time of the last change. None if the file is missing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return str(path), status.st_size, status.st_mtime_ns
 
 
 def as_configured(facts: HeaderFacts, entry: ModelEntry) -> HeaderFacts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -95,27 +94,3 @@ def test_an_interrupted_write_leaves_the_old_content(tmp_path: Path, monkeypatch
             write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [item.name for item in path.parent.iterdir()] == ["x.json"]
-
-
-def test_records_are_looked_at_again_only_if_the_folder_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index, scanned = ModelIndex(tmp_path), list[object]()
-    index.put(RECORD)
-    os.utime(folder(tmp_path), ns=(0, 0))
-    scan = os.scandir
-
-    def counted(path: str) -> Any:
-        scanned.append(path)
-        return scan(path)
-
-    monkeypatch.setattr("os.scandir", counted)
-    for _ in range(3):
-        index.records().clear()
-        assert index.records() == {RECORD.name: RECORD}
-    assert len(scanned) == 1
-    other = msgspec.structs.replace(RECORD, name="other")
-    ModelIndex(tmp_path).put(other)
-    for _ in range(3):  # within the same tick of the clock another change could follow
-        assert index.records() == {RECORD.name: RECORD, "other": other}
-    assert len(scanned) == 4

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
-from types import TracebackType
 
 import msgspec
 import pytest
 
 from jan_serve.store import model_folder
 from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
-from jan_serve.store.model_folder import ModelFolder, SharedScan
+from jan_serve.store.model_folder import ModelFolder
 from tests.unit.store.gguf_builder import GgufBytes, string_key
 
 
@@ -174,74 +169,3 @@ def test_only_files_that_are_new_are_opened(tmp_path: Path, monkeypatch: pytest.
     for _ in range(2):
         assert len(by_name(folder)) == 2
     assert opened == ["one.gguf"]
-
-
-PATIENCE_S = 30
-
-
-class WatchedLock:
-    """Tells of each thread that comes to it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self.came = SimpleQueue[None]()
-
-    def __enter__(self) -> None:
-        self.came.put(None)
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
-
-
-class HeldScans:
-    """Numbered scans; the first one waits to be let go."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self.let_go = threading.Event()
-        self._fails = fails
-        self._numbers = itertools.count(1)
-
-    def __call__(self) -> int:
-        number = next(self._numbers)
-        if number == 1:
-            assert self.let_go.wait(PATIENCE_S)
-            if self._fails:
-                raise OSError("the disk is gone")
-        return number
-
-
-@pytest.fixture
-def lock(monkeypatch: pytest.MonkeyPatch) -> WatchedLock:
-    watched = WatchedLock()
-    monkeypatch.setattr(model_folder, "Lock", lambda: watched)
-    return watched
-
-
-def test_each_call_scans_if_nobody_else_does() -> None:
-    numbers = itertools.count(1)
-    scan = SharedScan(lambda: next(numbers))
-    assert [scan(), scan(), scan()] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_those_who_wait_share_the_next_scan_and_not_the_running_one(lock: WatchedLock, fails: bool) -> None:
-    held = HeldScans(fails=fails)
-    scan = SharedScan(held)
-    with ThreadPoolExecutor(6) as threads:
-        first = threads.submit(scan)
-        lock.came.get(timeout=PATIENCE_S)
-        waiting = [threads.submit(scan) for _ in range(5)]
-        for _ in waiting:
-            lock.came.get(timeout=PATIENCE_S)
-        held.let_go.set()
-        found = [each.result(PATIENCE_S) for each in waiting]
-    assert found == [2] * 5, "the first scan began before their calls"
-    if fails:
-        with pytest.raises(OSError, match="the disk is gone"):
-            first.result()
-    else:
-        assert first.result() == 1
-    assert scan() == 3

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from jan_serve.errors import InvalidModel
 from jan_serve.resources import builtin_model
 from jan_serve.store import projectors
-from jan_serve.store.index import STATE_FOLDER
-from jan_serve.store.projectors import ProjectorFaults, is_projector_name, projectors_for, read_projector
+from jan_serve.store.projectors import is_projector_name, projectors_for, read_projector
 from models.recipe.projector_fixtures import ProjectorKind, write_tiny_projector
 
 FOLDERS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
@@ -102,52 +100,3 @@ def test_other_files_are_no_projectors(tmp_path: Path) -> None:
     broken.write_bytes(b"GGUF")
     with pytest.raises(InvalidModel):
         read_projector(broken)
-
-
-@pytest.fixture
-def projector(tmp_path: Path) -> Path:
-    path = tmp_path / "mmproj-a.gguf"
-    path.write_bytes(b"GGUF")
-    return path
-
-
-def test_a_fault_is_known_to_other_processes_until_a_load_works(tmp_path: Path, projector: Path) -> None:
-    mine, other = ProjectorFaults(tmp_path), ProjectorFaults(tmp_path)
-    assert other.reason(projector) == ""
-    mine.note(projector, "damaged")
-    assert (mine.reason(projector), other.reason(projector)) == ("damaged", "damaged")
-    assert other.reason(projector.with_name("mmproj-b.gguf")) == ""
-    other.note(projector, "")
-    assert (mine.reason(projector), other.reason(projector)) == ("", "")
-
-
-def test_another_file_has_no_fault(tmp_path: Path, projector: Path) -> None:
-    faults = ProjectorFaults(tmp_path)
-    faults.note(projector, "damaged")
-    os.utime(projector, ns=(1, 1))
-    assert faults.reason(projector) == ""
-    projector.unlink()
-    assert faults.reason(projector) == ""
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 1}', b"\xff"])
-def test_a_damaged_record_says_nothing(tmp_path: Path, projector: Path, content: bytes) -> None:
-    folder = tmp_path / STATE_FOLDER
-    folder.mkdir()
-    (folder / "projector-faults.json").write_bytes(content)
-    faults = ProjectorFaults(tmp_path)
-    assert faults.reason(projector) == ""
-    faults.note(projector, "damaged")
-    assert ProjectorFaults(tmp_path).reason(projector) == "damaged"
-
-
-def test_without_write_access_this_process_knows(tmp_path: Path, projector: Path) -> None:
-    (tmp_path / STATE_FOLDER).write_bytes(b"a file where the folder would be")
-    faults = ProjectorFaults(tmp_path)
-    faults.note(projector, "damaged")
-    assert faults.reason(projector) == "damaged"
-
-
-def test_a_load_that_works_writes_nothing(tmp_path: Path, projector: Path) -> None:
-    ProjectorFaults(tmp_path).note(projector, "")
-    assert not (tmp_path / STATE_FOLDER).exists()

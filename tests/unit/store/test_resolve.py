@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from msgspec.structs import replace
 
 from jan_serve.errors import InvalidRequest, JanServeError, ModelNotFound, SettingsError
 from jan_serve.store.default_model import LastModel
-from jan_serve.store.index import STATE_FOLDER, ModelIndex
+from jan_serve.store.index import STATE_FOLDER, ModelEntry, ModelIndex
+from jan_serve.store.model_folder import ModelFolder
 from jan_serve.store.model_names import ConfiguredNames
 from jan_serve.store.resolve import ModelResolver
-from tests.unit.store.gguf_builder import GgufBytes, string_key, uint_key
+from tests.unit.store.gguf_builder import BOOL, GgufBytes, key, string_key, uint_key
 
 FILES = (
     "Qwen3-0.6B-Q8_0.gguf",
@@ -382,3 +386,74 @@ def test_a_record_that_lacks_facts_is_completed_once(tmp_path: Path) -> None:
     assert asked == ["a template"]
     [record] = index.records().values()
     assert (record.aliases, record.facts) == (("mine",), replace(old.facts, thinks=True))
+
+
+class WatchedLock:
+    """Tells of each thread that comes to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.came = SimpleQueue[None]()
+
+    def __enter__(self) -> None:
+        self.came.put(None)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_those_who_wait_share_the_next_scan_and_not_the_running_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    resolver, let_go, scans = ModelResolver(tmp_path), threading.Event(), list[int]()
+
+    def scan(_: ModelFolder) -> list[ModelEntry]:
+        scans.append(len(scans) + 1)
+        if scans[-1] == 1:
+            assert let_go.wait(30)
+            if fails:
+                raise OSError("the disk is gone")
+        return [ModelEntry(str(scans[-1]), tmp_path, 0, 0)]
+
+    def number() -> int:
+        return int(resolver.entries()[0].name)
+
+    lock = WatchedLock()
+    monkeypatch.setattr(resolver, "_scan_lock", lock)
+    monkeypatch.setattr(ModelFolder, "entries", scan)
+    with ThreadPoolExecutor(6) as threads:
+        first = threads.submit(number)
+        lock.came.get(timeout=30)
+        waiting = [threads.submit(number) for _ in range(5)]
+        for _ in waiting:
+            lock.came.get(timeout=30)
+        let_go.set()
+        assert [each.result(30) for each in waiting] == [2] * 5, "the first scan began before their calls"
+    error = first.exception()
+    assert isinstance(error, OSError) if fails else first.result() == 1
+    assert number() == 3
+
+
+def test_a_projector_that_a_load_could_not_use_gives_no_sight_until_it_changes_or_works(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "m.gguf").write_bytes(GgufBytes(keys=(uint_key("llama.embedding_length", 64),)).build())
+    projector = tmp_path / "mmproj-m.gguf"
+    seeing = (key("clip.has_vision_encoder", BOOL, b"\1"),)
+    projector.write_bytes(GgufBytes(architecture="clip", keys=seeing, tensors=()).build())
+    resolver = ModelResolver(tmp_path)
+
+    def senses() -> tuple[str, ...]:
+        found = resolver.projector(resolver.resolve("m"))
+        assert found is not None
+        return found.senses
+
+    for works_again in (lambda: resolver.note_projector(projector, ""), lambda: os.utime(projector, (1, 1))):
+        assert senses() == ("vision",)
+        resolver.note_projector(projector, "damaged")
+        assert senses() == ()
+        works_again()
+    assert senses() == ("vision",)
+    resolver.note_projector(tmp_path / "gone.gguf", "damaged")

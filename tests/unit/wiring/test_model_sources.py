@@ -220,17 +220,18 @@ def test_a_configured_projector_must_fit(config: Path, sources: ModelSources) ->
 
 
 def test_a_projector_that_a_load_could_not_use_is_no_sight_until_one_can(
-    config: Path, sources: ModelSources, caplog: pytest.LogCaptureFixture
+    config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = config.parent
     write_wide_model(folder / "two.gguf")
     write_tiny_projector(folder / "mmproj-two.gguf", "mlp", n_embd=WIDTH)
     loaded = load_settings()
-    others = build_resolver(loaded.settings, loaded.book())
+    resolver = build_resolver(loaded.settings, loaded.book())
+    sources = ModelSources(resolver, loaded.settings, loaded.book())
     source = sources.resolve("two").source
 
     def senses() -> tuple[str, ...]:
-        found = others.projector(others.resolve("two"))
+        found = resolver.projector(resolver.resolve("two"))
         assert found is not None
         return found.senses
 

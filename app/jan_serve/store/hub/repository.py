@@ -21,7 +21,7 @@ from jan_serve.store.gguf.model_file import files_from
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
-from jan_serve.store.projectors import is_model_name, is_projector_name
+from jan_serve.store.projectors import is_model_name, is_projector_name, preference
 
 MAX_LISTING_BYTES: Final = 32 << 20
 MAX_FILE_BYTES: Final = 1 << 42
@@ -189,14 +189,12 @@ def only_one(repository: Repository, models: Sequence[HubModel]) -> HubModel:
 
 
 def best_projector(repository: Repository, model: HubModel, preferred: str | None = None) -> HubFile | None:
-    """The projector for `model`: the preferred path, else one in its folder, 16-bit floats first."""
-    order = ("F16", "BF16", "Q8_0", "F32")
+    """The projector for `model`: the preferred path, else one in its folder, the best precision first."""
     folder = model.files[0].path.rpartition("/")[0]
 
     def rank(file: HubFile) -> tuple[bool, bool, int, str]:
-        label = quantisation_of(file.name) or ""
-        precision = order.index(label) if label in order else len(order)
-        return file.path != preferred, file.path.rpartition("/")[0] != folder, precision, file.path
+        is_elsewhere = file.path.rpartition("/")[0] != folder
+        return file.path != preferred, is_elsewhere, preference(file.name), file.path
 
     return min(repository.projectors, key=rank, default=None)
 

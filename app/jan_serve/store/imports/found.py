@@ -16,7 +16,7 @@ import msgspec
 from jan_serve.store.files.small_files import TooLarge, read_limited
 from jan_serve.store.gguf.model_file import files_from
 from jan_serve.store.index import SourceKind
-from jan_serve.store.projectors import is_model_name, is_projector_name
+from jan_serve.store.projectors import is_model_name, is_projector_name, preference
 
 MAX_MANIFEST_BYTES: Final = 1 << 20
 MAX_FILES: Final = 20_000
@@ -85,9 +85,9 @@ def group_models(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
 
 
 def projector_of(model: Path, paths: list[Path]) -> Path | None:
-    """The projector in the folder of a model, 16-bit floats first."""
+    """The projector in the folder of a model, the best precision first."""
     beside = [path for path in paths if path.parent == model.parent and is_projector_name(path.name)]
-    return min(beside, key=lambda path: ("f16" not in path.name.lower(), path.name), default=None)
+    return min(beside, key=lambda path: (preference(path.name), path.name), default=None)
 
 
 def projector_name(model_name: str) -> str:
