@@ -16,7 +16,7 @@ from jan_serve.core.models.placement import DeviceShare, LlamaPlacement, Placeme
 from jan_serve.errors import InsufficientMemory, SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.beside_model import states_of_sequence
-from jan_serve.placement.planner import Device, Plan, Planner
+from jan_serve.placement.layer_planner import Device, LayerPlanner, Plan
 from jan_serve.placement.report import MAIN_MEMORY, device_shares, gib
 from jan_serve.placement.workload import ContextSizes, Workload
 
@@ -75,10 +75,10 @@ def plan_devices(
     if not settings.parts.layers:
         return msgspec.structs.replace(_of_unread(settings, chosen), warning=warning)
     found: DevicePlan | None = None
-    planner: Planner | None = None
+    planner: LayerPlanner | None = None
     for length in _lengths(settings, with_devices=bool(chosen)):
         work = Workload(settings.parts, _context(settings, length))
-        planner = Planner(work, chosen, main_total, options)
+        planner = LayerPlanner(work, chosen, main_total, options)
         plan = planner.best()
         if plan is None:
             continue
@@ -113,7 +113,7 @@ def _absent(missing: Mapping[str, str]) -> str:
 
 
 def _result(
-    settings: EngineSettings, plan: Plan, planner: Planner, work: Workload, main_total: int, length: int
+    settings: EngineSettings, plan: Plan, planner: LayerPlanner, work: Workload, main_total: int, length: int
 ) -> DevicePlan:
     local = [run.device.name for run in plan.runs if run.device.kind != "rpc"]
     return DevicePlan(
@@ -131,7 +131,7 @@ def _demanded(
     length = settings.n_ctx or min(settings.n_ctx_train or MIN_DEFAULT_N_CTX, MIN_DEFAULT_N_CTX)
     work = Workload(settings.parts, _context(settings, length))
     options = settings.placement
-    planner = Planner(work, devices, main_total, options)
+    planner = LayerPlanner(work, devices, main_total, options)
     if devices and options.n_gpu_layers:
         plan = planner.forced()
         logger.warning(
@@ -155,7 +155,7 @@ def _demanded(
 
 
 def llama_placement(
-    plan: Plan, planner: Planner, work: Workload, options: PlacementOptions
+    plan: Plan, planner: LayerPlanner, work: Workload, options: PlacementOptions
 ) -> LlamaPlacement:
     """The plan in llama.cpp's terms: the user's overrides come first, for the first that matches counts."""
     overrides = list(options.override_tensor)

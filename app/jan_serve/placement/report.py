@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from jan_serve.core.models.placement import DeviceShare
-from jan_serve.placement.planner import Plan, Planner
+from jan_serve.placement.layer_planner import LayerPlanner, Plan
 from jan_serve.placement.workload import Workload
 
 MAIN_MEMORY: Final = "CPU"
 _WORTH_SAYING: Final = 64 << 20
 
 
-def device_shares(plan: Plan, planner: Planner, work: Workload, main_total: int) -> tuple[DeviceShare, ...]:
+def device_shares(
+    plan: Plan, planner: LayerPlanner, work: Workload, main_total: int
+) -> tuple[DeviceShare, ...]:
     """Main memory first, then the devices in llama.cpp's order."""
     parts = work.parts
     pinned = dict(parts.pinned)

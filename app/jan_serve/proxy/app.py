@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.models.model_source import without_default_tag
+from jan_serve.core.models.latest_tag import without_latest_tag
 from jan_serve.dialects.outline import ModelList, Outline, Route
 from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.errors import JanServeError
@@ -268,7 +268,7 @@ class Router:
 
     def _known_name(self, outline: Outline, model: str) -> str:
         """Under which a node has the model."""
-        names = (*outline.names(model), without_default_tag(model))
+        names = (*outline.names(model), without_latest_tag(model))
         return next((name for name in names if self._proxy.fleet.has_model(name)), model)
 
 

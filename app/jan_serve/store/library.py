@@ -20,7 +20,7 @@ from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
-from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.gguf.split_files import MAX_PARTS, PartName
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
 from jan_serve.store.model_names import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.gguf.split_files import PartName
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
 from jan_serve.store.model_names import stem_of
 from jan_serve.store.projectors import is_projector_file, is_projector_name, projectors_among

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.models.model_source import has_default_tag, without_default_tag
+from jan_serve.core.models.latest_tag import has_latest_tag, without_latest_tag
 from jan_serve.errors import AdapterNotFound
-from jan_serve.store.gguf.model_file import PartName
 from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.gguf.split_files import PartName
 from jan_serve.store.index import ModelEntry
 
 MIN_PREFIX_LENGTH: Final = 3
@@ -29,15 +29,15 @@ def best_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     The rules, each first case-sensitive and then not: the canonical name; the file name; an alias; the repository,
     alone or with `:QUANT`; a prefix of the canonical or file name.
     """
-    wanted = without_suffix(_without_hub(without_default_tag(name)))
+    wanted = without_suffix(_without_hub(without_latest_tag(name)))
     return exact_matches(name, entries) or _with_prefix(wanted.casefold(), entries)
 
 
 def exact_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntry]:
     """The matches of `best_matches`, without prefixes."""
     found = _exact_matches(without_suffix(_without_hub(name)), entries)
-    if not found and has_default_tag(name):
-        return exact_matches(without_default_tag(name), entries)
+    if not found and has_latest_tag(name):
+        return exact_matches(without_latest_tag(name), entries)
     return found
 
 
@@ -66,8 +66,8 @@ def deletion_matches(name: str, entries: Sequence[ModelEntry]) -> list[ModelEntr
         for entry in entries
         if any(folded == known.casefold() for rule in rules for known in rule(entry))
     ]
-    if not found and has_default_tag(name):
-        return deletion_matches(without_default_tag(name), entries)
+    if not found and has_latest_tag(name):
+        return deletion_matches(without_latest_tag(name), entries)
     return found
 
 
@@ -153,11 +153,11 @@ def _file_stem(entry: ModelEntry) -> tuple[str, ...]:
 
 def _aliases(entry: ModelEntry) -> tuple[str, ...]:
     aliases = entry.all_aliases
-    return (*aliases, *(without_default_tag(alias) for alias in aliases if has_default_tag(alias)))
+    return (*aliases, *(without_latest_tag(alias) for alias in aliases if has_latest_tag(alias)))
 
 
 def _variants(entry: ModelEntry) -> tuple[str, ...]:
-    return tuple(without_default_tag(name) for name in entry.variants)
+    return tuple(without_latest_tag(name) for name in entry.variants)
 
 
 def _repo_names(entry: ModelEntry) -> tuple[str, ...]:

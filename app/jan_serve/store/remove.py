@@ -14,7 +14,7 @@ import msgspec
 from jan_serve.errors import InvalidRequest
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.file_errors import storage_error
-from jan_serve.store.gguf.model_file import PartName
+from jan_serve.store.gguf.split_files import PartName
 from jan_serve.store.index import ModelEntry, ModelIndex
 
 

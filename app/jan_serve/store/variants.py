@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from jan_serve.core.models.latest_tag import without_latest_tag
 from jan_serve.core.models.listed_model import Variant
-from jan_serve.core.models.model_source import without_default_tag
 from jan_serve.store.files.file_errors import raise_if_exhausted
 from jan_serve.store.files.versioned_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER
@@ -89,4 +89,4 @@ def is_named(variant: str, name: str) -> bool:
 
 
 def _key(name: str) -> str:
-    return without_default_tag(name).casefold()
+    return without_latest_tag(name).casefold()

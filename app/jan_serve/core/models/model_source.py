@@ -26,15 +26,3 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     revision: tuple[int, ...] = ()
     adapters: tuple[str, ...] = ()
     projector: str | None = None
-
-
-DEFAULT_TAG: Final = ":latest"
-
-
-def without_default_tag(name: str) -> str:
-    return name[: -len(DEFAULT_TAG)] if has_default_tag(name) else name
-
-
-def has_default_tag(name: str) -> bool:
-    """Ignores upper and lower case."""
-    return name.lower().endswith(DEFAULT_TAG)

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.closing import closing
+from jan_serve.core.models.latest_tag import without_latest_tag
 from jan_serve.core.models.listed_model import ModelDetails, Variant, VariantMessage
-from jan_serve.core.models.model_source import without_default_tag
 from jan_serve.core.pull_step import PullStep
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ollama.answer_routes import STREAMED
@@ -216,7 +216,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
     )
     async def pull(request: Request, body: OllamaPullRequest) -> Response:
         """Download a model from the hub. It stops if the client disconnects; the next pull resumes it."""
-        steps = store.pull(without_default_tag(model_name(body)))
+        steps = store.pull(without_latest_tag(model_name(body)))
         if body.stream is False:
             await while_connected(request, _drained(steps))
             return json_reply({"status": "success"})
@@ -253,7 +253,7 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
     )
     async def create(body: OllamaCreateRequest) -> Response:
         """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""
-        name = without_default_tag(model_name(body))
+        name = without_latest_tag(model_name(body))
         check_create(body)
         base = body.from_ or ""
         if body.files:
@@ -306,7 +306,7 @@ def _variant(
     body: OllamaCreateRequest, name: str, found: ModelDetails, adapter: str | None = None
 ) -> Variant:
     inherited = found.variant
-    return variant_of(body, without_default_tag(name), found.model.name, inherited, time.time(), adapter)
+    return variant_of(body, without_latest_tag(name), found.model.name, inherited, time.time(), adapter)
 
 
 async def _drained(steps: AsyncGenerator[PullStep]) -> None:

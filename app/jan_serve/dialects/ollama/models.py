@@ -15,20 +15,15 @@ from typing import Any, Final, NotRequired, cast
 from typing_extensions import TypedDict
 
 from jan_serve.chat.detect import knows_thoughts
+from jan_serve.core.models.latest_tag import with_latest_tag
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel, ModelDetails, Variant
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.models.model_source import DEFAULT_TAG
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.ollama.render_common import time_text
 from jan_serve.dialects.ollama.wire_common import ModelFields, OptionValues
 from jan_serve.generation.profiles import BUILT_IN, TemplateOverride
 
 _KEPT_MODELS: Final = 2048
-
-
-def tagged(name: str) -> str:
-    """`name` with `:latest` if it has no tag."""
-    return name if ":" in name.rpartition("/")[2] else name + DEFAULT_TAG
 
 
 @lru_cache(_KEPT_MODELS)
@@ -39,7 +34,7 @@ def shown_names(model: ListedModel) -> tuple[str, ...]:
     """
     own = () if model.source in ("ollama", "created") and model.aliases else (model.name,)
     adapters = (f"{model.name}:{adapter}" for adapter in model.adapters)
-    return tuple(dict.fromkeys(tagged(name) for name in (*own, *model.aliases, *adapters)))
+    return tuple(dict.fromkeys(with_latest_tag(name) for name in (*own, *model.aliases, *adapters)))
 
 
 class OllamaDetails(TypedDict):
@@ -199,7 +194,7 @@ def listed_rows(
     usable = (model for model in models if model.problem is None)
     newest_first = sorted(usable, key=lambda model: -model.modified_at)
     return [
-        _row(model, name, override_of(model.name, None if name == tagged(model.name) else name))
+        _row(model, name, override_of(model.name, None if name == with_latest_tag(model.name) else name))
         for model in newest_first
         for name in shown_names(model)
     ]

@@ -20,6 +20,7 @@ from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, TensorInfo, read_gguf_header
 from jan_serve.store.gguf.header_checks import check_model
 from jan_serve.store.gguf.quantisation import FILE_TYPES, quantisation_of
+from jan_serve.store.gguf.split_files import MAX_PARTS, PartName
 
 _BLOCK_TENSOR: Final = re.compile(r"blk\.(\d+)\.")
 _EXPERTS: Final = re.compile(r"\.ffn_(?:up|down|gate|gate_up)_(?:ch)?exps")
@@ -163,9 +164,7 @@ def _width(header: GgufHeader, architecture: str, n_layer: int) -> int:
     return max(2 * n_embd + max(2 * dense, used * (2 * expert + n_embd)), recurrent)
 
 
-MAX_PARTS: Final = 1024
 _MAX_TITLE: Final = 256
-_PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
 _POOLING_NAMES: Final = ("none", "mean", "cls", "last", "rank")
 
 
@@ -230,32 +229,6 @@ class ModelFile(msgspec.Struct, frozen=True):
             fills_gaps=self.fills_gaps,
             n_embd=self.n_embd,
         )
-
-
-class PartName(msgspec.Struct, frozen=True):
-    """`STEM-00002-of-00005.gguf`: the name of one file of a split model. number: from 1."""
-
-    stem: str
-    number: int
-    count: int
-
-    @classmethod
-    def parse(cls, file_name: str) -> PartName | None:
-        """None if the name has another form."""
-        match = _PART_NAME.match(file_name)
-        return cls(match["stem"], int(match["number"]), int(match["count"])) if match else None
-
-    def all_files(self, stem: str | None = None) -> list[str]:
-        """The file names of all parts in order, with another stem if given."""
-        return [f"{stem or self.stem}-{n:05}-of-{self.count:05}.gguf" for n in range(1, self.count + 1)]
-
-
-def files_from(first: str) -> list[str]:
-    """The file names of the model whose first file this is; none if it is a later part, or one of too many."""
-    part = PartName.parse(first)
-    if part is None:
-        return [first]
-    return part.all_files() if part.number == 1 and 1 <= part.count <= MAX_PARTS else []
 
 
 def read_model_file(path: Path) -> ModelFile:

@@ -15,10 +15,10 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from jan_serve.core.models.model_source import DEFAULT_TAG
+from jan_serve.core.models.latest_tag import LATEST_TAG
 from jan_serve.errors import HubAccessDenied, HubError, HubNotFound, InvalidRequest, JanServeError
-from jan_serve.store.gguf.model_file import files_from
 from jan_serve.store.gguf.quantisation import quantisation_of
+from jan_serve.store.gguf.split_files import files_from
 from jan_serve.store.hub.hub_http import HubHttp, HubResponse
 from jan_serve.store.hub.references import HubReference, checked_digest, is_safe_file
 from jan_serve.store.projectors import is_model_name, is_projector_name, preference
@@ -164,7 +164,7 @@ def select(repository: Repository, reference: HubReference) -> list[HubModel]:
         )
     if reference.file is not None:
         return [_by_file(repository, reference.file)]
-    if reference.tag is None or f":{reference.tag.lower()}" == DEFAULT_TAG:
+    if reference.tag is None or f":{reference.tag.lower()}" == LATEST_TAG:
         return list(models)
     label = reference.tag.upper()
     found = [model for model in models if model.quantisation == label]

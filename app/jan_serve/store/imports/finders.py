@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.store.gguf.model_file import MAX_PARTS, PartName
+from jan_serve.store.gguf.split_files import MAX_PARTS, PartName
 from jan_serve.store.imports.found import (
     FoundFile,
     FoundModel,

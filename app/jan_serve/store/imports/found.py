@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.store.files.small_files import TooLarge, read_limited
-from jan_serve.store.gguf.model_file import files_from
+from jan_serve.store.gguf.split_files import files_from
 from jan_serve.store.index import SourceKind
 from jan_serve.store.projectors import is_model_name, is_projector_name, preference
 

@@ -25,7 +25,6 @@ from jan_serve.dialects.ollama.models import (
     parameter_size,
     shown,
     shown_names,
-    tagged,
 )
 from jan_serve.generation.profiles import TemplateOverride
 
@@ -36,17 +35,6 @@ def listed(name: str, **fields: Any) -> ListedModel:
         "can_remove": True, "facts": None, "problem": None,
     }  # fmt: skip
     return ListedModel(name=name, **(values | fields))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a", "a:latest"), ("a:b", "a:b"), ("org/repo/file", "org/repo/file:latest"),
-        ("host:5000/a", "host:5000/a:latest"), ("host:5000/a:b", "host:5000/a:b"),
-    ],
-)  # fmt: skip
-def test_a_name_has_a_tag(name: str, expected: str) -> None:
-    assert tagged(name) == expected
 
 
 def test_all_names_of_a_model() -> None:

@@ -11,7 +11,7 @@ import pytest
 from jan_serve.core.models.placement import ModelParts
 from jan_serve.errors import InvalidModel
 from jan_serve.store.gguf.gguf_header import ArrayValue, GgufHeader, Scalar, TensorInfo
-from jan_serve.store.gguf.model_file import PartName, parts_of, read_model_file
+from jan_serve.store.gguf.model_file import parts_of, read_model_file
 from tests.unit.store.gguf_builder import GgufBytes, Tensor, key, string_key, uint_key
 
 LAYERS = (
@@ -94,13 +94,6 @@ def test_split_models_are_added_up(tmp_path: Path) -> None:
     write_part(tmp_path, 2, claims=1, tensors=LAYERS[2:])
     with pytest.raises(InvalidModel, match="is not part 2 of 2"):
         read_model_file(first)
-
-
-def test_names_of_parts() -> None:
-    assert PartName.parse("a-b-00002-of-00005.gguf") == PartName("a-b", 2, 5)
-    assert PartName("a", 1, 2).all_files() == ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
-    assert PartName.parse("a-b.gguf") is None
-    assert PartName.parse("-00001-of-00002.gguf") is None
 
 
 @pytest.mark.parametrize(

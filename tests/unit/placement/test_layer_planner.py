@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.models.placement import LayerParts, ModelParts, PlacementOptions
-from jan_serve.placement.planner import MAIN_MEMORY_SPEED, Device, Plan, Planner, Run
+from jan_serve.placement.layer_planner import MAIN_MEMORY_SPEED, Device, LayerPlanner, Plan, Run
 from jan_serve.placement.workload import ContextSizes, Workload
 from tests.unit.placement.shapes import PARAMETERS, SHAPES
 
@@ -27,7 +27,7 @@ class Case(msgspec.Struct):
     options: PlacementOptions
 
     def plan(self) -> Plan | None:
-        return Planner(self.work, self.devices, self.main, self.options).best()
+        return LayerPlanner(self.work, self.devices, self.main, self.options).best()
 
 
 def drawn(seed: int) -> Case:
@@ -130,7 +130,7 @@ def layers_alone(case: Case) -> list[float]:
     """Costs of the plans of llama.cpp's own kind that fit one device: the last layers with all their parts."""
     costs: list[float] = []
     work = case.work
-    for device in Planner(work, case.devices, case.main, case.options).devices:
+    for device in LayerPlanner(work, case.devices, case.main, case.options).devices:
         for first in range(work.n_units):
             run = Run(device, first, work.n_units, first)
             staging = work.parts.largest_tensor if device.kind == "gpu" and first else 0
@@ -207,7 +207,7 @@ def placed(machine: str, model: str) -> tuple[Plan | None, Workload]:
     kinds, main = MACHINES[machine]
     devices = [Device(f"{kind}{at}", kind, int(free * GIB)) for at, (kind, free) in enumerate(kinds)]
     work = Workload(SHAPES[model].parts(), ContextSizes(n_ctx=8192))
-    return Planner(work, devices, int(main * GIB), PlacementOptions()).best(), work
+    return LayerPlanner(work, devices, int(main * GIB), PlacementOptions()).best(), work
 
 
 def short(plan: Plan | None, work: Workload) -> str:
@@ -266,7 +266,7 @@ def test_an_integrated_device_is_main_memory() -> None:
     """Sixteen gigabytes are not twenty-eight because the device names twelve of them again."""
     plan, _ = placed("igpu 16", "Mixtral-8x7B")
     assert plan is None
-    discrete = Planner(
+    discrete = LayerPlanner(
         Workload(SHAPES["Mixtral-8x7B"].parts(), ContextSizes(n_ctx=8192)),
         [Device("gpu0", "gpu", 20 * GIB)], 16 * GIB, PlacementOptions(),
     ).best()  # fmt: skip

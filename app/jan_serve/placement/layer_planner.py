@@ -1,4 +1,4 @@
-"""The Planner chooses where each part of a model goes, among devices whose speed it assumes. Pure.
+"""The LayerPlanner chooses where each part of a model goes, among devices whose speed it assumes. Pure.
 
 llama.cpp computes a block where its attention and cache are, takes blocks for the devices from the last to the
 first, and gives each device a run of them in turn. Experts of single blocks can be left in main memory. Among the
@@ -111,7 +111,7 @@ class _Partial(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...]
 
 
-class Planner:
+class LayerPlanner:
     """Plans for one model, context and machine."""
 
     def __init__(

@@ -1,0 +1,37 @@
+"""The names of the files of a split model."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+MAX_PARTS: Final = 1024
+_PART_NAME: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf\Z", re.IGNORECASE)
+
+
+class PartName(msgspec.Struct, frozen=True):
+    """`STEM-00002-of-00005.gguf`: the name of one file of a split model. number: from 1."""
+
+    stem: str
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, file_name: str) -> PartName | None:
+        """None if the name has another form."""
+        match = _PART_NAME.match(file_name)
+        return cls(match["stem"], int(match["number"]), int(match["count"])) if match else None
+
+    def all_files(self, stem: str | None = None) -> list[str]:
+        """The file names of all parts in order, with another stem if given."""
+        return [f"{stem or self.stem}-{n:05}-of-{self.count:05}.gguf" for n in range(1, self.count + 1)]
+
+
+def files_from(first: str) -> list[str]:
+    """The file names of the model whose first file this is; none if it is a later part, or one of too many."""
+    part = PartName.parse(first)
+    if part is None:
+        return [first]
+    return part.all_files() if part.number == 1 and 1 <= part.count <= MAX_PARTS else []
