@@ -6,6 +6,7 @@ One pass for each of the template's limits. What a template shows by itself stay
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -57,6 +58,8 @@ def shown_history(
         messages = _with_user_first(messages)
     if not traits.repeated_turns:
         messages = _alternating(messages, chat_format)
+    if not traits.calls_last and messages[-1:] and messages[-1].tool_calls:
+        messages = (*messages, Message(role="user", content=""))
     if traits.short_ids:
         messages = tuple(_with_short_ids(message) for message in messages)
     return messages, tools
@@ -86,6 +89,23 @@ def with_results_at_their_calls(messages: Messages, *, one_call_a_turn: bool) ->
             shown.append(msgspec.structs.replace(first, tool_calls=(call,)))
             shown += [result for owner, result in answers if owner == number]
         shown += [result for owner, result in answers if owner == len(message.tool_calls)]
+    return _with_new_ids(shown)
+
+
+def _with_new_ids(messages: Iterable[Message]) -> Messages:
+    """Another id for each result whose id one after an earlier turn has: templates leave out repeated ids."""
+    shown: list[Message] = []
+    seen: set[str | None] = set()
+    here: set[str | None] = set()
+    for position, message in enumerate(messages):
+        if is_result(message):
+            here.add(message.tool_call_id)
+            if message.tool_call_id in seen:
+                message = msgspec.structs.replace(message, tool_call_id=f"{message.tool_call_id}-{position}")
+        else:
+            seen |= here
+            here = set()
+        shown.append(message)
     return tuple(shown)
 
 
@@ -178,6 +198,8 @@ def _with_orphans_as_text(messages: Messages) -> Messages:
         if message.role == "assistant":
             calls = {call.id for call in message.tool_calls}
         orphan = is_result(message) and message.tool_call_id not in calls
+        if orphan:
+            calls = set()  # a turn of the user ends the results
         shown += with_results_as_text([message]) if orphan else [message]
     return tuple(shown)
 

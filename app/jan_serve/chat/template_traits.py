@@ -51,13 +51,14 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
 
     object_arguments: arguments of calls as mappings; else as JSON text. list_content: content as a list of parts.
     null_content: the content of a turn with calls is null, not "". system_role: a system message is shown.
-    late_system: so are a second one and one after an answer. system_before_results: it is where results come last.
-    repeated_turns: two turns of the user in a row are shown, also with a call and its result between. any_start: a
-    history may begin with a call or an answer, or have a system message only. empty_turns: an answer may be empty.
-    descriptions: every tool and parameter must have one. simple_types: a parameter's type must be one word, and an
-    object's members need a type. calls: a turn's calls are shown. parallel_calls: all are.
-    call_opening: what precedes the name of a turn's first call; None where a turn's text is shown before its calls.
-    orphan_results: results that follow no call are shown. short_ids: ids of calls must have nine letters and digits.
+    late_system: so are a second one, one after an answer and one between two turns of the user.
+    system_before_results: it is where results come last. repeated_turns: two turns of the user in a row are shown, also
+    with a call and its result between. any_start: a history may begin with a call or an answer, or have a system
+    message only. empty_turns: an answer may be empty. descriptions: every tool and parameter must have one.
+    simple_types: a parameter's type must be one word, and an object's members need a type. calls: a turn's calls are
+    shown. parallel_calls: all are. calls_last: so are those at the end of a history. call_opening: what precedes the
+    name of a turn's first call; None where a turn's text is shown before its calls. orphan_results: results that follow
+    no call are shown, and those of unknown calls. short_ids: ids of calls must have nine letters and digits.
     no_tools: without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
     `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them.
     """
@@ -77,6 +78,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     parallel_calls: bool = True
     call_opening: str | None = None
     orphan_results: bool = True
+    calls_last: bool = True
     short_ids: bool = False
     no_tools: bool = True
     efforts: tuple[str, ...] = _PLAIN
@@ -147,11 +149,15 @@ class _Probe(msgspec.Struct, frozen=True, kw_only=True):
 
     def _message(self, turn: str, call_id: str) -> dict[str, Any]:
         role, _, text = turn.partition(" ")
-        content: Any = [{"type": "text", "text": text}] if self.list_content and text else text
+        content: Any = [{"type": "text", "text": text}] if self.list_content else text
         if role == "call":
             function = {"name": "probe", "arguments": self.arguments}
             call = {"id": call_id, "type": "function", "function": function}
-            return {"role": "assistant", "content": content or self.call_content, "tool_calls": [call]}
+            return {
+                "role": "assistant",
+                "content": content if text else self.call_content,
+                "tool_calls": [call],
+            }
         if role == "result":
             return {"role": "tool", "content": content, "tool_call_id": call_id, "name": "probe"}
         if role == "orphan":
@@ -168,7 +174,8 @@ def _traits_of_turns(probe: _Probe, calls: bool) -> dict[str, Any]:
     )
     return {
         "system_role": system_role,
-        "late_system": probe.shows("system First.", f"system {_NEEDLE}", "user Hi.", *late),
+        "late_system": probe.shows("system First.", f"system {_NEEDLE}", "user Hi.", *late)
+        and probe.shows("user Hi.", f"system {_NEEDLE}", f"user {_OTHER}"),
         "system_before_results": not (system_role and calls) or probe.shows(f"system {_OTHER}", *called),
         "repeated_turns": repeated,
         # Where roles must alternate, that gives a first answer its question.
@@ -184,15 +191,23 @@ def _traits_of_calls(probe: _Probe) -> dict[str, Any]:
     called = ("user Hi.", "call", "result done")
     return {
         "call_opening": _call_opening(probe),
-        "orphan_results": probe.shows("user Hi.", f"orphan {_NEEDLE}", "assistant So.", f"orphan {_OTHER}"),
+        "orphan_results": probe.shows("user Hi.", f"orphan {_NEEDLE}", "assistant So.", f"orphan {_OTHER}")
+        and probe.shows(*called, f"orphan {_OTHER}")
+        and probe.shows("user Hi.", "call", f"orphan {_OTHER}"),
+        "calls_last": probe.shows("user Hi.", "call"),
         "short_ids": _NEEDLE not in probe.text(*called, call_id="call_0-of-7"),
     }
 
 
 def _call_opening(probe: _Probe) -> str | None:
-    # An answer after the results: where one follows, gpt-oss's template leaves such text out.
-    both = probe.text("user Hi.", f"call {_OTHER}", "result done", "assistant So.", "user So?")
-    if 0 <= both.find(_OTHER) < both.find(_NEEDLE):
+    # An answer after the results: where one follows, gpt-oss's template leaves such text out. DeepSeek V3's leaves it
+    # out of all turns with calls but the first.
+    turn = (f"call {_OTHER}", "result done", "assistant So.", "user So?")
+    both = probe.text("user Hi.", *turn)
+    if (
+        0 <= both.find(_OTHER) < both.find(_NEEDLE)
+        and probe.text("user Hi.", *turn, *turn).count(_OTHER) == 2
+    ):
         return None
     called = probe.text("user Hi.", "call", "result done")
     answer = probe.text("user Hi.", "assistant So.", with_tool=True)

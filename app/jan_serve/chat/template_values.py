@@ -87,10 +87,10 @@ def text_of(message: Message, index: int) -> str:
 def _message(message: Message, index: int, traits: TemplateTraits, thought_field: str) -> dict[str, Any]:
     text = text_of(message, index)
     content: Any = text
-    if traits.list_content and text:
-        content = [{"type": "text", "text": text}]
-    elif traits.null_content and not text and message.tool_calls:
+    if traits.null_content and not text and message.tool_calls:
         content = None
+    elif traits.list_content:
+        content = [{"type": "text", "text": text}]
     values: dict[str, Any] = {"role": message.role, "content": content}
     if message.name is not None:
         values["name"] = message.name

@@ -1,15 +1,14 @@
-"""Histories as clients send them, drawn at random: orders of roles that OpenAI's or Anthropic's API takes, and more."""
+"""Histories as clients send them, drawn at random: whatever OpenAI's, Anthropic's or Ollama's API takes, and more."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 from hypothesis import strategies as st
 
-from jan_serve.core.messages import FunctionCall, Message, ToolCall
+from jan_serve.core.messages import ContentPart, FunctionCall, Message, TextPart, ToolCall
 
 IDS = (
     "{number:09}",
@@ -17,79 +16,114 @@ IDS = (
     "toolu_01{number:022}",
     "functions.read:{number}",
     "same",
+    "",
 )
 """Forms of ids: by number in the history, or in its turn."""
+
+ARGUMENTS = (
+    '{{"path": "{word}"}}',
+    '{{"path": "{word}"}}',
+    '{{"path": "{word}", "more": {{"list": [1, null, true, {{"a": "b"}}], "none": null}}}}',
+    '{{"path": "{word}",}}',
+    '{{"path": "{word}", "more": "cut',
+    '```json\n{{"path": "{word}"}}\n```',
+)
+"""As models write them, broken ones too; `word` must be shown of each."""
+
+STEPS = ("user", "user", "assistant", "system", "calls", "calls", "result", "empty")
 
 
 class History(msgspec.Struct):
     """Messages, and what must be found in the prompt. Each text is one word, which no other text holds.
 
-    answers: for each turn with calls, the words of its calls, each with that of its result. unknown: the number of such
-    a turn, and the word of a result that follows it and names no call.
+    answers: for each turn with calls, the words of its calls, each with that of its result, if it has one. unknown: the
+    number of such a turn, and the word of a result that follows it and names no call.
     """
 
     messages: list[Message] = msgspec.field(default_factory=list[Message])
+    words: list[str] = msgspec.field(default_factory=list[str])
     answers: list[list[tuple[str, str]]] = msgspec.field(default_factory=list[list[tuple[str, str]]])
     unknown: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
-
-    @property
-    def words(self) -> list[str]:
-        """All texts and arguments."""
-        said = [str(message.content) for message in self.messages if message.content]
-        return said + [word for turn in self.answers for word, _ in turn]
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Up to eight steps: messages of one role, and turns with calls and their results."""
-    history = History()
-    words = (f"word{number}x" for number in itertools.count(100))
-    numbers = itertools.count()
-    ids = draw(st.sampled_from(IDS))
-    steps = draw(
-        st.lists(
-            st.sampled_from(["user", "user", "assistant", "system", "calls", "calls"]), min_size=1, max_size=8
-        )
-    )
-    for step in steps:
-        if step == "calls":
-            _call(draw, history, words, numbers, ids)
-            continue
-        empty = step == "assistant" and draw(st.integers(0, 3)) == 0
-        history.messages.append(Message(role=step, content="" if empty else next(words)))
-    return history
+    """Up to eight steps: messages of one role, without content too, and turns with calls and their results."""
+    return _Drawing(draw).history()
 
 
-def _call(draw: st.DrawFn, history: History, words: Any, numbers: Any, ids: str) -> None:
-    """Add a turn with calls, with text, a thought or neither, and results in any order, others' messages between."""
-    count = draw(st.integers(1, 3))
-    arguments = [next(words) for _ in range(count)]
-    calls = tuple(
-        ToolCall(
-            ids.format(number=next(numbers), in_turn=index),
-            FunctionCall("read", json.dumps({"path": word})),
+class _Drawing:
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+        self._ids = draw(st.sampled_from(IDS))
+        self._numbers = itertools.count()
+        self._history = History()
+        self._new_words = (f"word{number}x" for number in itertools.count(100))
+
+    def history(self) -> History:
+        for step in self._draw(st.lists(st.sampled_from(STEPS), min_size=1, max_size=8)):
+            match step:
+                case "calls":
+                    self._call()
+                case "result":
+                    call_id = self._draw(st.sampled_from(["unknown", None, "call_0"]))
+                    self._say("tool", self._content(), call_id)
+                case "empty":
+                    role = self._draw(st.sampled_from(["user", "assistant", "tool"]))
+                    self._say(role, self._draw(st.sampled_from(["", None])))
+                case role:
+                    self._say(role, self._content())
+        return self._history
+
+    def _word(self) -> str:
+        word = next(self._new_words)
+        self._history.words.append(word)
+        return word
+
+    def _content(self) -> str | tuple[ContentPart, ...]:
+        word = self._word()
+        return word if self._draw(st.integers(0, 3)) else (TextPart(f"{word} "), TextPart(self._word()))
+
+    def _say(
+        self, role: str, content: str | tuple[ContentPart, ...] | None, call_id: str | None = None
+    ) -> None:
+        self._history.messages.append(Message(role=role, content=content, tool_call_id=call_id))
+
+    def _call(self) -> None:
+        """A turn with calls, with text, a thought or neither, and results in any order, others' messages between."""
+        draw, history = self._draw, self._history
+        words = [self._word() for _ in range(draw(st.integers(1, 3)))]
+        calls = tuple(self._calls(words))
+        text = draw(st.sampled_from([None, "", "text"]))
+        history.messages.append(
+            Message(
+                role="assistant",
+                content=self._word() if text == "text" else text,
+                reasoning_content=draw(st.sampled_from([None, "Hm."])),
+                tool_calls=calls,
+            )
         )
-        for index, word in enumerate(arguments)
-    )
-    history.messages.append(
-        Message(
-            role="assistant",
-            content=draw(st.sampled_from([None, "", "text"])) and next(words),
-            reasoning_content=draw(st.sampled_from([None, "Hm."])),
-            tool_calls=calls,
+        is_ambiguous = self._ids in ("same", "")
+        answered = [call for call in calls if is_ambiguous or draw(st.integers(0, 5))]
+        results = [Message(role="tool", content=self._word(), tool_call_id=call.id) for call in answered]
+        paired = zip(words, calls, strict=True)
+        called = [word for word, call in paired if any(call is each for each in answered)]
+        history.answers.append(
+            [(word, str(result.content)) for word, result in zip(called, results, strict=True)]
         )
-    )
-    results = [Message(role="tool", content=next(words), tool_call_id=call.id) for call in calls]
-    history.answers.append(
-        [(word, str(result.content)) for word, result in zip(arguments, results, strict=True)]
-    )
-    sent = results if ids == "same" else draw(st.permutations(results))
-    between = draw(st.sampled_from([None, None, "user", "system"]))
-    for index, result in enumerate(sent):
-        if between is not None and index:
-            history.messages.append(Message(role=between, content=next(words)))
-        history.messages.append(result)
-    if draw(st.integers(0, 4)) == 0:
-        word = next(words)
-        history.messages.append(Message(role="tool", content=word, tool_call_id="unknown"))
-        history.unknown.append((len(history.answers) - 1, word))
+        between = draw(st.sampled_from([None, None, "user", "system"]))
+        for index, result in enumerate(results if is_ambiguous else draw(st.permutations(results))):
+            if between is not None and index:
+                self._say(between, self._content())
+            history.messages.append(result)
+        if not draw(st.integers(0, 4)):
+            word = self._word()
+            self._say("tool", word, "unknown")
+            history.unknown.append((len(history.answers) - 1, word))
+
+    def _calls(self, words: list[str]) -> Iterator[ToolCall]:
+        for index, word in enumerate(words):
+            name = self._draw(st.sampled_from(["read", "read", "other", "unlisted"]))
+            arguments = self._draw(st.sampled_from(ARGUMENTS)).format(word=word)
+            call_id = self._ids.format(number=next(self._numbers), in_turn=index)
+            yield ToolCall(call_id, FunctionCall(name, arguments))

@@ -162,6 +162,36 @@ TEMPLATES: dict[str, tuple[str, TemplateTraits]] = {
         + END,
         TemplateTraits(call_opening="", orphan_results=False),
     ),
+    "no results of unknown calls in a turn": (
+        "{% set ns = namespace(ids=[]) %}{% for m in messages %}"
+        "{% if m.role == 'assistant' %}{% set ns.ids = [] %}{% endif %}"
+        "{% for c in m.tool_calls or [] %}{% set ns.ids = ns.ids + [c.id] %}"
+        "{{ m.content or '' }}{{ c.function.name }}{{ c.function.arguments | tojson }}"
+        + END
+        + "{% if not m.tool_calls and (m.role != 'tool' or not ns.ids or m.tool_call_id in ns.ids) %}"
+        "{{ m.content or '' }}{% endif %}" + END,
+        TemplateTraits(orphan_results=False),
+    ),
+    "no calls at the end": (
+        TURNS
+        + "{% if not loop.last %}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + "{% endif %}"
+        + END,
+        TemplateTraits(calls_last=False),
+    ),
+    "the text beside the first calls only": (
+        "{% set ns = namespace(called=false) %}{% for m in messages %}"
+        "{% if not (m.tool_calls and ns.called) %}{{ m.content or '' }}{% endif %}"
+        "{% if m.tool_calls %}{% set ns.called = true %}{% endif %}"
+        + CALLS
+        + "{{ c.function.arguments | tojson }}"
+        + END
+        + END,
+        TemplateTraits(call_opening=""),
+    ),
     "a system message before the last question only": (
         "{% for m in messages %}{% if m.role == 'user' and loop.last and messages[0].role == 'system' %}"
         "{{ messages[0].content }}{% endif %}{% if m.role != 'system' or messages[-1].role == 'system' %}"

@@ -36,10 +36,10 @@ MESSAGES: dict[str, tuple[Message, TemplateTraits, dict[str, Any]]] = {
         TemplateTraits(list_content=True),
         {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
     ),
-    "no text is no part": (
+    "no text is an empty part": (
         Message(role="user", content=""),
         TemplateTraits(list_content=True),
-        {"role": "user", "content": ""},
+        {"role": "user", "content": [{"type": "text", "text": ""}]},
     ),
     "null without calls stays text": (
         Message(role="assistant"),

@@ -10,6 +10,7 @@ import jinja2
 import pytest
 
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
+from jan_serve.chat.template_traits import traits_of
 from jan_serve.chat.tools_as_text import with_tools_as_text
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
 from tests.unit.chat.formats.answers import TOOLS, parse_everywhere
@@ -26,26 +27,35 @@ FORMATS_FOUND: Final = {
     "Apriel-1.6-15b-Thinker-fixed": "apriel",
     "Bielik-11B-v3.0-Instruct": "hermes",
     "ByteDance-Seed-OSS": "seed-oss",
+    "Cohere2": "command-r",
     "Cohere2MoE": "cohere2-moe",
     "CohereForAI-c4ai-command-r-plus-tool_use": "command-r",
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "command-r7b",
+    "GLM-4.5": "glm-4.5",
     "GLM-4.6": "glm-4.5",
     "GLM-4.7-Flash": "glm-4.7",
     "GigaChat3-10B-A1.8B": "gigachat3",
     "GigaChat3.1-10B-A1.8B": "gigachat3.1",
+    "HuggingFaceTB-Idefics3": "generic",
     "HuggingFaceTB-SmolLM3-3B": "smollm3",
     "Kimi-K2-Instruct": "kimi-k2",
     "Kimi-K2-Thinking": "kimi-k2",
     "Kimi-K3": "kimi-k3",
+    "LFM2-2": "lfm2",
     "LFM2-8B-A1B": "lfm2",
+    "LFM2.5-2": "lfm2",
     "LFM2.5-8B-A1B": "lfm2",
     "LFM2.5-Instruct": "lfm2",
+    "LLaVA-NeXT": "generic",
     "MiMo-VL": "hermes",
     "MiniMax-M1": "minimax-m1",
     "MiniMax-M2": "minimax-m2",
     "MiniMax-M3": "minimax-m3",
     "Mistral-Small-3.2-24B-Instruct-2506": "mistral-call-id",
     "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": "qwen3-coder",
+    "NVIDIA-Nemotron-3-Super": "qwen3-coder",
+    "NVIDIA-Nemotron-3-Ultra": "qwen3-coder",
+    "NVIDIA-Nemotron-3.5-Lightning": "qwen3-coder",
     "NVIDIA-Nemotron-Nano-v2": "nemotron",
     "Naive-N0.5-Flash": "qwen3-coder",
     "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": "hermes",
@@ -53,21 +63,29 @@ FORMATS_FOUND: Final = {
     "Qwen-QwQ-32B": "hermes",
     "Qwen-Qwen2.5-7B-Instruct": "hermes",
     "Qwen-Qwen3-0.6B": "hermes",
+    "Qwen2.5-VL": "generic",
     "Qwen3-Coder": "qwen3-coder",
+    "Qwen3-VL": "hermes",
     "Qwen3.5-4B": "qwen3-coder",
+    "Qwen3.6": "qwen3-coder",
+    "Qwen3.8": "qwen3-coder",
     "Reka-Edge": "hermes",
     "Spark2.5": "glm-4.7",
     "StepFun3.5-Flash": "qwen3-coder",
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": "deepseek-r1",
     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "deepseek-r1",
+    "deepseek-ai-DeepSeek-V3": "deepseek-r1",
     "deepseek-ai-DeepSeek-V3.1": "deepseek-v3.1",
     "deepseek-ai-DeepSeek-V3.2": "deepseek-v3.2",
     "deepseek-ai-DeepSeek-V4": "deepseek-v4",
     "deepseek-ai-DeepSeek-V4-Flash-0731": "deepseek-v4",
     "fireworks-ai-llama-3-firefunction-v2": "firefunction",
+    "google-diffusion-gemma": "gemma4",
     "google-gemma-2-2b-it": "generic",
+    "google-gemma-3": "generic",
     "google-gemma-4-31B-it": "gemma4",
     "google-gemma-4-31B-it-interleaved": "gemma4",
+    "google-gemma-4-E4B-it": "gemma4",
     "ibm-granite-granite-3.3-2B-Instruct": "granite3",
     "ibm-granite-granite-4.0": "granite4",
     "ibm-granite-granite-4.1": "granite4",
@@ -97,21 +115,32 @@ FORMATS_FOUND: Final = {
 
 # These do not show tools to the model.
 KNOW_NO_TOOLS: Final = {
+    "Cohere2",
+    "HuggingFaceTB-Idefics3",
     "HuggingFaceTB-SmolLM3-3B",
+    "LLaVA-NeXT",
+    "Qwen2.5-VL",
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+    "deepseek-ai-DeepSeek-V3",
     "deepseek-ai-DeepSeek-V3.1",
     "google-gemma-2-2b-it",
+    "google-gemma-3",
     "llama-cpp-rwkv-world",
     "microsoft-Phi-3.5-mini-instruct",
 }
 
 # These do not write a history's calls.
 WRITE_NO_CALLS: Final = {
+    "Cohere2",
+    "HuggingFaceTB-Idefics3",
     "HuggingFaceTB-SmolLM3-3B",
     "LFM2-8B-A1B",
     "LFM2.5-Instruct",
+    "LLaVA-NeXT",
+    "Qwen2.5-VL",
     "google-gemma-2-2b-it",
+    "google-gemma-3",
     "ibm-granite-granite-3.3-2B-Instruct",
     "llama-cpp-rwkv-world",
     "microsoft-Phi-3.5-mini-instruct",
@@ -208,6 +237,8 @@ def test_tools_become_text_if_the_template_does_not_show_them(template: RealTemp
     plain: list[dict[str, Any]] = [{"role": message.role, "content": message.content} for message in folded]
     if template.name == "google-gemma-2-2b-it":  # it takes no system message
         plain = [{"role": "user", "content": f"{plain[0]['content']}\n\nQ"}, *plain[2:]]
+    if traits_of(template.source).list_content:
+        plain = [{**turn, "content": [{"type": "text", "text": turn["content"]}]} for turn in plain]
     text = render(template, plain, [], ask=True)
     assert all(part in text for part in ("get_weather", "RESULT 1", "RESULT 2", TEXT))
     turn = str(folded[2].content)
