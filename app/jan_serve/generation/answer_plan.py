@@ -44,12 +44,21 @@ def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:
         raise InvalidRequest(
             f"tool_choice: `{choice.mode}` needs tools, and there are none", param="tool_choice"
         )
+    tools = tuple(map(_plain, prompt.tools))
     if choice.mode != "named":
-        return prompt.tools
-    named = tuple(tool for tool in prompt.tools if tool.name == choice.name)
+        return tools
+    named = tuple(tool for tool in tools if tool.name == choice.name)
     if not named:
         raise InvalidRequest(f"tool_choice: no tool is named {choice.name!r}", param="tool_choice")
     return named
+
+
+def _plain(tool: Tool) -> Tool:
+    """Without what some languages write for nothing: a list of no properties, a null in place of a keyword."""
+    parameters = {key: value for key, value in tool.parameters.items() if value is not None}
+    if parameters.get("properties") == []:
+        parameters["properties"] = {}
+    return tool if parameters == tool.parameters else msgspec.structs.replace(tool, parameters=parameters)
 
 
 class AnswerConstraint(NamedTuple):

@@ -69,6 +69,24 @@ def test_names_of_other_writings_and_paths_are_usable() -> None:
 
 
 @pytest.mark.parametrize(
+    ("parameters", "plain"),
+    [
+        ({"type": "object", "properties": []}, {"type": "object", "properties": {}}),
+        ({"type": "object", "properties": {}, "required": None}, {"type": "object", "properties": {}}),
+        ({"properties": None, "description": None}, {}),
+        ({"properties": {"a": {"default": None}}}, {"properties": {"a": {"default": None}}}),
+    ],
+)
+def test_what_a_language_writes_for_nothing_is_no_keyword(
+    parameters: dict[str, Any], plain: dict[str, Any]
+) -> None:
+    for choice in (ToolChoice("auto"), ToolChoice("named", "f")):
+        tools = (Tool(name="f", parameters=parameters, strict=True),)
+        [tool] = usable_tools(prompt(tools=tools, tool_choice=choice))
+        assert (tool.parameters, tool.strict) == (plain, True)
+
+
+@pytest.mark.parametrize(
     ("text", "stop", "reason"),
     [
         ('<tool_call>\n{"name": "add", "arguments": {"city": "', "Paris", "stop"),

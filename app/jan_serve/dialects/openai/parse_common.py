@@ -27,6 +27,7 @@ from jan_serve.dialects.shared.generation_fields import (
     stop_texts,
 )
 from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.thinking_fields import thinking_budget, thinking_switch
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 
@@ -99,9 +100,10 @@ def _choice(item: Adapter) -> AdapterChoice:
 
 
 def reasoning_budget(body: TemplateFields, effort: Effort | None) -> int | None:
-    """Maximum tokens of thought; None is no limit. `reasoning_budget` takes precedence over the effort."""
-    if body.reasoning_budget is not None:
-        return min(body.reasoning_budget, MAX_INT) if body.reasoning_budget >= 0 else None
+    """Maximum tokens of thought; None is no limit. A budget takes precedence over the effort."""
+    budget = thinking_budget(body)
+    if budget is not None:
+        return budget if budget >= 0 else None
     return REASONING_BUDGETS.get(effort or "")
 
 
@@ -112,8 +114,9 @@ def template_kwargs(body: TemplateFields, effort: Effort | None) -> dict[str, An
         kwargs["reasoning_effort"] = effort
     if body.documents is not None:
         kwargs["documents"] = body.documents
-    if body.enable_thinking is not None:
-        kwargs["enable_thinking"] = body.enable_thinking
+    switch = thinking_switch(body)
+    if switch is not None:
+        kwargs["enable_thinking"] = switch
     elif reasoning_budget(body, effort) == 0:
         kwargs["enable_thinking"] = False
     own = dict(body.chat_template_kwargs or {})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from jan_serve.core.constraint import (
     Constraint,
@@ -19,6 +19,7 @@ from jan_serve.core.constraint import (
 from jan_serve.core.request import RESPONSE_FORMAT
 from jan_serve.dialects.openai.wire_common import ConstraintFields, ResponseFormat
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.thinking_fields import value_at
 from jan_serve.dialects.shared.wire_types import check_count
 from jan_serve.errors import InvalidJson, InvalidRequest, InvalidSchema
 from jan_serve.http.errors import field_errors
@@ -38,15 +39,15 @@ class RequestedConstraint(NamedTuple):
 def constraint_of(body: ConstraintFields) -> RequestedConstraint:
     """Raises InvalidRequest for a field that cannot be honoured, and for two that contradict each other."""
     for field, reason in _REFUSED.items():
-        if _value(body, field) not in _ABSENT:
+        if value_at(body, field) not in _ABSENT:
             raise InvalidRequest(f"{field}: not on this server: {reason}", param=field)
     found = RequestedConstraint()
     for field, read in _SPELLINGS.items():
-        value = _value(body, field)
+        value = value_at(body, field)
         constraint = None if value is None else read(value, field)
         if constraint is not None:
             found = _both(found, RequestedConstraint(constraint, field))
-    if _value(body, "structured_outputs.disable_any_whitespace") is True:
+    if value_at(body, "structured_outputs.disable_any_whitespace") is True:
         return found._replace(constraint=_compact(found.constraint))
     return found
 
@@ -80,17 +81,6 @@ def _compact(constraint: Constraint | None) -> Constraint | None:
     if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint):
         return msgspec.structs.replace(constraint, whitespace=Whitespace.COMPACT)
     return constraint
-
-
-def _value(body: ConstraintFields, field: str) -> Any:
-    """The value at a path of names; None if it is absent."""
-    value: Any = body
-    for name in field.split("."):
-        if isinstance(value, dict):
-            value = cast(dict[str, Any], value).get(name)
-        else:
-            value = getattr(value, name, None) if isinstance(value, BaseModel) else None
-    return value
 
 
 def _format(value: Any, field: str) -> Constraint | None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.thinking_fields import ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
 
@@ -196,16 +197,9 @@ class ChoiceFields(SamplingFields):
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class TemplateFields(WireModel):
-    """Variables of the chat template besides messages and tools, and the reasoning budget."""
+class TemplateFields(ThinkingFields):
+    """Variables of the chat template besides messages and tools, and what concerns thoughts."""
 
-    reasoning_budget: Annotated[
-        Annotated[Int, Between(-1)] | None,
-        Field(description="Maximum tokens of thought. Null and -1 set no limit; 0 turns thinking off."),
-    ] = None
-    enable_thinking: Annotated[
-        bool | None, Field(description="Turns thinking on or off, if the template supports it.")
-    ] = None
     documents: Annotated[
         list[dict[str, Any]] | None,
         AtMost(limits.MAX_DOCUMENTS, "documents"),

@@ -242,8 +242,31 @@ def _braced(grammar: Grammar) -> Grammar:
     return composer.grammar(sequence([Literal("{"), composer.embed(grammar, "arguments"), Literal("}")]))
 
 
+_MEMBERS: Final = (
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "minProperties",
+    "required",
+    "dependentSchemas",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "if",
+)
+"""Keywords with which an object that lists no properties may have some."""
+
+
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object, also if the schema has no type or allows another one."""
+    """Arguments are an object, also if the schema has no type or allows another one.
+
+    An empty list of properties means no arguments: JSON Schema allows any there, and no client means that.
+    """
+    says_more = any(parameters.get(keyword) not in (None, [], 0) for keyword in _MEMBERS)
+    if parameters.get("properties") == {} and not says_more:
+        parameters = {**parameters, "additionalProperties": False}
     types = parameters.get("type", "object")
     has_object = isinstance(types, list) and "object" in types
     return {**parameters, "type": "object"} if has_object or "type" not in parameters else parameters

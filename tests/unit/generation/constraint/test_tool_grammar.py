@@ -123,6 +123,34 @@ def test_arguments_are_an_object_whatever_else_the_schema_allows(
     assert not matches(tool_arguments(form, parameters)[0].translate(Mode.IN_RULES).grammar, "null")
 
 
+EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@each_notation
+@pytest.mark.parametrize(
+    ("more", "is_closed"),
+    [
+        ({}, True),
+        ({"required": []}, True),
+        ({"description": "x", "minProperties": 0}, True),
+        ({"additionalProperties": False}, True),
+        ({"additionalProperties": True}, False),
+        ({"additionalProperties": {}}, False),
+        ({"patternProperties": {"^a": {}}}, False),
+        ({"required": ["a"]}, False),
+        ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, False),
+    ],
+)
+def test_a_tool_that_lists_no_properties_takes_none(
+    form: ChatFormat, more: dict[str, Any], is_closed: bool
+) -> None:
+    closed = tool_grammar(form, EMPTY | {"additionalProperties": False}, strict=True)
+    assert (tool_grammar(form, EMPTY | more).piece == closed.piece) is is_closed
+    assert (tool_grammar(form, EMPTY | more, strict=False).piece == closed.piece) is is_closed
+    open_object = tool_grammar(form, {"type": "object"}).piece
+    assert open_object != closed.piece
+
+
 @each_notation
 @pytest.mark.parametrize(
     ("parameters", "error", "reason"),

@@ -18,6 +18,7 @@ from jan_serve.dialects.lmdeploy.parse_common import (
     stop_conditions,
     token_limit,
 )
+from jan_serve.dialects.shared.thinking_fields import earlier_thought, thinking_budget, thinking_switch
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 from jan_serve.http.errors import field_errors
 
@@ -73,11 +74,13 @@ def _prompt(body: wire.ChatRequest) -> Prompt:
         )
     tools, choice = _tools(body)
     kwargs = _template_kwargs(body)
+    budget = thinking_budget(body)
     return ChatPrompt(
         messages=tuple(_message(item, index) for index, item in enumerate(body.messages)),
         tools=tools,
         tool_choice=choice,
         split_thoughts=kwargs.get("enable_thinking") is not False,
+        reasoning_budget=budget if budget is not None and budget >= 0 else None,
         template_kwargs=kwargs,
     )
 
@@ -85,8 +88,9 @@ def _prompt(body: wire.ChatRequest) -> Prompt:
 def _template_kwargs(body: wire.ChatRequest) -> dict[str, Any]:
     """chat_template_kwargs takes precedence, except for a null enable_thinking in it."""
     kwargs = dict(body.chat_template_kwargs or {})
-    if body.enable_thinking is not None and kwargs.get("enable_thinking") is None:
-        kwargs["enable_thinking"] = body.enable_thinking
+    switch = thinking_switch(body)
+    if switch is not None and kwargs.get("enable_thinking") is None:
+        kwargs["enable_thinking"] = switch
     if body.reasoning_effort is not None:
         kwargs.setdefault("reasoning_effort", body.reasoning_effort)
     return kwargs
@@ -127,7 +131,7 @@ def _message(item: dict[str, Any], index: int) -> core.Message:
         name=message.name,
         tool_calls=tuple(_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
-        reasoning_content=message.reasoning_content,
+        reasoning_content=earlier_thought(message),
     )
 
 

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.thinking_fields import EarlierThought, ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, LaxModel
 
 
@@ -42,7 +43,7 @@ class ToolCall(LaxModel):
     function: FunctionCall
 
 
-class Message(LaxModel):
+class Message(EarlierThought, LaxModel):
     """A message. content: text, or a list of parts, each validated by the parser."""
 
     role: str
@@ -50,7 +51,6 @@ class Message(LaxModel):
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
-    reasoning_content: str | None = None
 
 
 class Function(LaxModel):
@@ -75,7 +75,7 @@ class ToolChoice(LaxModel):
     function: ToolName
 
 
-class ChatRequest(SamplingFields):
+class ChatRequest(ThinkingFields, SamplingFields):
     """A conversation to answer. `messages` as a text is a prompt without template."""
 
     messages: Annotated[str | list[dict[str, Any]], AtMost(limits.MAX_MESSAGES, "messages")]

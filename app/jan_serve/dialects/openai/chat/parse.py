@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from jan_serve.core.messages import (
     IMAGE_NOTE,
@@ -26,8 +26,10 @@ from jan_serve.dialects.openai.parse_common import (
     template_kwargs,
 )
 from jan_serve.dialects.openai.responses.custom_input import custom_arguments
+from jan_serve.dialects.openai.wire_common import Effort
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import require
+from jan_serve.dialects.shared.thinking_fields import earlier_thought, value_at
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 UNLIMITED = -1
@@ -35,6 +37,7 @@ UNLIMITED = -1
 
 def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
     n, _ = choice_counts(body.n, None, 1)
+    effort = body.reasoning_effort or _effort(body)
     return request_of(
         body,
         ChatPrompt(
@@ -43,16 +46,25 @@ def chat_request(body: wire.CreateChatCompletionRequest) -> GenerationRequest:
             tool_choice=_tool_choice(body),
             parallel_tool_calls=body.parallel_tool_calls is not False and not uses_functions(body),
             split_thoughts=body.reasoning_format != "none",
-            reasoning_budget=reasoning_budget(body, body.reasoning_effort),
+            reasoning_budget=reasoning_budget(body, effort),
             opens_answer=body.add_generation_prompt is not False,
             continues_answer=_continues(body),
-            template_kwargs=template_kwargs(body, body.reasoning_effort),
+            template_kwargs=template_kwargs(body, effort),
         ),
         stop_conditions(body, _max_tokens(body), body.stop_sequences or ()),
         n=n,
         best_of=n,
         logprobs=_logprobs(body),
     )
+
+
+def _effort(body: wire.CreateChatCompletionRequest) -> Effort | None:
+    effort = value_at(body, "reasoning.effort")
+    if effort is not None and effort not in get_args(Effort):
+        raise InvalidRequest(
+            f"reasoning.effort: must be one of {', '.join(get_args(Effort))}", param="reasoning"
+        )
+    return effort
 
 
 def _continues(body: wire.CreateChatCompletionRequest) -> bool:
@@ -110,7 +122,7 @@ def _message(message: wire.ChatMessage, index: int) -> Message:
                 content=_with_refusal(content, message.refusal),
                 name=message.name,
                 tool_calls=_tool_calls(message),
-                reasoning_content=message.reasoning_content,
+                reasoning_content=earlier_thought(message),
             )
         case wire.ToolMessage():
             return Message(role="tool", content=content, tool_call_id=message.tool_call_id)
@@ -181,7 +193,7 @@ def _tools(body: wire.CreateChatCompletionRequest) -> tuple[Tool, ...]:
         Tool(
             name=function.name,
             description=function.description,
-            parameters=function.parameters,
+            parameters=function.parameters or {},
             strict=function.strict,
         )
         for function in functions

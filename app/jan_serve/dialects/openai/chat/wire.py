@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count, Effort, TemplateFields
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.thinking_fields import EarlierThought
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel, type_of
 
 
@@ -112,7 +113,7 @@ class UserMessage(WireModel):
     name: str | None = None
 
 
-class AssistantMessage(WireModel):
+class AssistantMessage(EarlierThought):
     """A turn of the model; content may be null if there are calls or a refusal."""
 
     role: Literal["assistant"]
@@ -123,7 +124,6 @@ class AssistantMessage(WireModel):
         | None
     ) = None
     function_call: FunctionCall | None = None
-    reasoning_content: str | None = None
     refusal: str | None = None
 
 
@@ -152,7 +152,7 @@ class Function(WireModel):
 
     name: str
     description: str | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
+    parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 

@@ -330,11 +330,16 @@ class TextConfig(WireModel):
 
 
 class Reasoning(WireModel):
-    """Reasoning effort, and where thoughts go: into `summary` if one is requested, else into `content`."""
+    """Reasoning effort, and where thoughts go: into `summary` if one is requested, else into `content`.
+
+    max_tokens, enabled: OpenRouter's, as in a chat.
+    """
 
     effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    max_tokens: Any = None
+    enabled: Any = None
 
     @property
     def wants_summary(self) -> bool:
