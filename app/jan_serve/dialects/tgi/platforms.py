@@ -18,13 +18,13 @@ from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 from jan_serve.dialects.tgi.chat.parse import chat_messages, chat_parameters
 from jan_serve.dialects.tgi.chat.routes import serve_chat
 from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest
-from jan_serve.dialects.tgi.completions.routes import CompletionAnswer, serve_completions
+from jan_serve.dialects.tgi.completions.routes import serve_completions
 from jan_serve.dialects.tgi.completions.wire import CompletionReply, CompletionRequest
+from jan_serve.dialects.tgi.generate.render import Collected
 from jan_serve.dialects.tgi.generate.routes import STREAMED, serve_compat
 from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateResponse, Parameters, Seed, Unsigned
 from jan_serve.dialects.tgi.job import NativeRequest, answer_headers
 from jan_serve.dialects.tgi.limits import MAX_INSTANCES
-from jan_serve.dialects.tgi.reply_facts import ReplyFacts
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, validation_problem
@@ -79,10 +79,10 @@ def add_platform_routes(router: APIRouter, serving: Serving, prefix: str) -> Non
             if not natives:
                 return json_reply({"predictions": []})
             jobs = [await lease.job(native) for native in natives]
-            answer = _Predictions(CompletionAnswer(ReplyFacts(jobs[0].model), [job.ending for job in jobs]))
+            answer = _Predictions([job.ending for job in jobs])
             timings: list[Timings] = []
             response = await answer_whole(request, lease.events(jobs, timings), answer)
-            response.headers.update(answer_headers(jobs, timings, answer.texts.generated_tokens))
+            response.headers.update(answer_headers(jobs, timings, answer.generated_tokens))
             return response
 
     @router.get(f"{prefix}/ping", response_class=Response)
@@ -128,13 +128,6 @@ def _fits_nothing(name: str) -> HttpError:
     return HttpError(validation_problem([entry]))
 
 
-class _Predictions:
-    """WholeRenderer of the texts, in the order of the instances."""
-
-    def __init__(self, texts: CompletionAnswer) -> None:
-        self.texts = texts
-        self.add = texts.add
-
+class _Predictions(Collected):
     def body(self) -> VertexReply:
-        choices = sorted(self.texts.body()["choices"], key=lambda choice: choice["index"])
-        return {"predictions": [choice["text"] for choice in choices]}
+        return {"predictions": [sequence.text for sequence in self.sequences]}

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Timings, TokenInfo
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, TokenInfo
 from jan_serve.dialects.tgi.chat.parse import NO_TOOL, Called
 from jan_serve.dialects.tgi.chat.wire import (
     CalledFunction,
@@ -24,16 +24,19 @@ from jan_serve.dialects.tgi.chat.wire import (
     TokenLogprob,
     ToolCall,
     ToolCallPart,
-    Usage,
 )
 from jan_serve.dialects.tgi.errors import ToolFailed
-from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts, logprob_of
+from jan_serve.dialects.tgi.generate.render import (
+    Collected,
+    Ending,
+    TokenHold,
+    TokenTexts,
+    finish_reason,
+    logprob_of,
+    usage_of,
+)
+from jan_serve.dialects.tgi.generate.wire import Usage
 from jan_serve.dialects.tgi.reply_facts import FINGERPRINT, ReplyFacts
-
-
-def finish_reason(reason: str) -> str:
-    """The finish reason in TGI's chat."""
-    return "stop" if reason == "eos_token" else reason
 
 
 class _LogprobWriter:
@@ -58,54 +61,17 @@ class _LogprobWriter:
         }
 
 
-class CollectedAnswer:
-    """A whole answer, event by event."""
-
-    def __init__(self, ending: Ending) -> None:
-        self._ending = ending
-        self.generated = Generated()
-        self.prompt_tokens = 0
-        self.timings = Timings()
-
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case Started() as started:
-                self.prompt_tokens = started.prompt_tokens
-            case (TextDelta() | Finished()) as choice:
-                self.generated.add(choice, self._ending)
-            case Completed() as completed:
-                self.timings = completed.timings
-            case _:
-                pass
-
-    @property
-    def text(self) -> str:
-        return self.generated.text
-
-    @property
-    def usage(self) -> Usage:
-        """The end-of-generation token counts too."""
-        return usage_of(self.prompt_tokens, len(self.generated.tokens))
-
-
-def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-    }
-
-
 def chat_reply(
     body: ChatRequest,
     head: ReplyFacts,
-    answer: CollectedAnswer,
+    answer: Collected,
     call: Called | None,
-    first: CollectedAnswer | None = None,
+    first: Collected | None = None,
 ) -> ChatReply:
     """The whole reply. first: the answer in which the model declined all tools; TGI reports its counts."""
     counted = first or answer
-    message: ReplyMessage = {"role": "assistant", "content": answer.text}
+    [generated] = answer.sequences
+    message: ReplyMessage = {"role": "assistant", "content": generated.text}
     if call is not None:
         function: CalledFunction = {"description": None, "name": call.name, "arguments": call.arguments}
         called: ToolCall = {"id": "0", "type": "function", "function": function}
@@ -114,8 +80,8 @@ def chat_reply(
     choice: Choice = {
         "index": 0,
         "message": message,
-        "logprobs": _LogprobWriter(body).of([(info, texts.text(info)) for info in answer.generated.tokens]),
-        "finish_reason": finish_reason(counted.generated.reason),
+        "logprobs": _LogprobWriter(body).of([(info, texts.text(info)) for info in generated.tokens]),
+        "finish_reason": finish_reason(counted.sequences[0].reason),
     }
     return {
         "object": "chat.completion",
@@ -143,22 +109,18 @@ class ChatChunks:
         match event:
             case Started() as started:
                 self._prompt_tokens = started.prompt_tokens
-            case TextDelta() as delta:
-                yield from (self._token(info) for info in self._hold.tokens(delta))
-            case Finished() as finished:
-                before, last, reason = self._hold.rest(finished)
-                yield from (self._token(info) for info in before)
-                if last is not None:
-                    yield self._token(last, finish_reason(reason))
+            case (TextDelta() | Finished()) as choice:
+                for info, reason in self._hold.tokens(choice):
+                    text = self._texts.text(info)
+                    delta: Delta = {"role": "assistant", "content": "" if info.special else text}
+                    logprobs = self._logprobs.of([(info, text)])
+                    yield chunk_of(self._head, delta, logprobs=logprobs, finish=finish_reason(reason) or None)
             case Completed():
-                yield from usage_chunk(self._body, self._head, self._prompt_tokens, self._hold.count)
+                yield from usage_chunk(
+                    self._body, self._head, usage_of(self._prompt_tokens, self._hold.count)
+                )
             case _:
                 pass
-
-    def _token(self, info: TokenInfo, finish: str | None = None) -> ChatChunk:
-        text = self._texts.text(info)
-        delta: Delta = {"role": "assistant", "content": "" if info.special else text}
-        return chunk_of(self._head, delta, logprobs=self._logprobs.of([(info, text)]), finish=finish)
 
 
 def chunk_of(
@@ -170,13 +132,11 @@ def chunk_of(
     return chunk
 
 
-def usage_chunk(
-    body: ChatRequest, head: ReplyFacts, prompt_tokens: int, completion_tokens: int
-) -> Iterator[ChatChunk]:
+def usage_chunk(body: ChatRequest, head: ReplyFacts, usage: Usage) -> Iterator[ChatChunk]:
     """The event with the counts, if the request wants it."""
     if body.stream_options.include_usage:
         chunk = head.chunk()
-        chunk["usage"] = usage_of(prompt_tokens, completion_tokens)
+        chunk["usage"] = usage
         yield chunk
 
 
@@ -222,11 +182,9 @@ class CallChunks:
     def __init__(self, body: ChatRequest, head: ReplyFacts, ending: Ending) -> None:
         self._body = body
         self._head = head
-        self._ending = ending
         self._pieces = CallPieces()
-        self._generated = Generated()
+        self._collected = Collected([ending])
         self._id = next_call_id(body)
-        self._prompt_tokens = 0
 
     @property
     def declined(self) -> bool:
@@ -235,27 +193,22 @@ class CallChunks:
 
     def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
         """Raises ToolFailed if a limit cut the call off before its name."""
+        self._collected.add(event)
         match event:
-            case Started() as started:
-                self._prompt_tokens = started.prompt_tokens
             case TextDelta() as delta:
-                self._generated.add(delta, self._ending)
                 named = self._pieces.name is not None
                 arguments = self._pieces.feed(delta.text)
                 if arguments and not self.declined:
                     yield self._part(None if named else self._pieces.name, arguments)
-            case Finished() as finished:
-                self._generated.add(finished, self._ending)
-                if not self.declined:
-                    yield from self._end()
+            case Finished() if not self.declined:
+                yield from self._end()
             case Completed() if not self.declined:
-                count = len(self._generated.tokens)
-                yield from usage_chunk(self._body, self._head, self._prompt_tokens, count)
+                yield from usage_chunk(self._body, self._head, self._collected.usage)
             case _:
                 pass
 
     def _end(self) -> Iterator[ChatChunk]:
-        reason = self._generated.reason
+        reason = self._collected.sequences[0].reason
         if self._pieces.name is None:
             raise ToolFailed("Failed to parse generated text: the call was cut off before its name")
         rest = self._pieces.finish(complete=reason != "length")

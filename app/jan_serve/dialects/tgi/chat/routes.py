@@ -25,9 +25,10 @@ from jan_serve.dialects.tgi.chat.parse import (
     tool_constraint,
     tool_prompt,
 )
-from jan_serve.dialects.tgi.chat.render import CallChunks, ChatChunks, CollectedAnswer, chat_reply
+from jan_serve.dialects.tgi.chat.render import CallChunks, ChatChunks, chat_reply
 from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokenized, Tool
 from jan_serve.dialects.tgi.errors import in_band_error
+from jan_serve.dialects.tgi.generate.render import Collected
 from jan_serve.dialects.tgi.generate.routes import STREAMED, prompt_tokens
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
 from jan_serve.dialects.tgi.reply_facts import ReplyFacts, requested_model
@@ -116,42 +117,41 @@ class _Chat(msgspec.Struct, frozen=True):
         return await _rendered(self.lease, self.body, [])
 
 
-async def _text(request: Request, chat: _Chat, job: Job, first: CollectedAnswer | None = None) -> Response:
+async def _text(request: Request, chat: _Chat, job: Job, first: Collected | None = None) -> Response:
     """first: the answer in which the model declined the tools."""
     answer = _TextAnswer(chat, job, first)
     response = await answer_whole(request, chat.lease.events([job]), answer)
-    response.headers.update(_headers(job, answer.collected))
+    response.headers.update(_headers(job, answer))
     return response
 
 
-def _headers(job: Job, answer: CollectedAnswer) -> dict[str, str]:
-    return answer_headers([job], [answer.timings], [len(answer.generated.tokens)])
+def _headers(job: Job, answer: Collected) -> dict[str, str]:
+    return answer_headers([job], [answer.timings], answer.generated_tokens)
 
 
-class _TextAnswer:
-    def __init__(self, chat: _Chat, job: Job, first: CollectedAnswer | None) -> None:
-        self.collected = CollectedAnswer(job.ending)
-        self.add = self.collected.add
+class _TextAnswer(Collected):
+    def __init__(self, chat: _Chat, job: Job, first: Collected | None) -> None:
+        super().__init__([job.ending])
         self._chat = chat
         self._job = job
         self._first = first
 
     def body(self) -> ChatReply:
-        return chat_reply(self._chat.body, self._chat.head(self._job), self.collected, None, self._first)
+        return chat_reply(self._chat.body, self._chat.head(self._job), self, None, self._first)
 
 
 async def _called(request: Request, chat: _Chat, job: Job) -> Response:
     answer = await while_connected(request, _collected(request, chat, job))
-    call = read_call(answer.text)
+    call = read_call(answer.sequences[0].text)
     if call.name == NO_TOOL and chat.may_decline:
         native = await while_connected(request, chat.without_tools())
         return await _text(request, chat, await chat.lease.job(native), answer)
     return json_reply(chat_reply(chat.body, chat.head(job), answer, call), headers=_headers(job, answer))
 
 
-async def _collected(request: Request, chat: _Chat, job: Job) -> CollectedAnswer:
+async def _collected(request: Request, chat: _Chat, job: Job) -> Collected:
     record = record_of(request.scope)
-    answer = CollectedAnswer(job.ending)
+    answer = Collected([job.ending])
     async with closing(chat.lease.events([job])) as events:
         async for event in events:
             record.observe(event)

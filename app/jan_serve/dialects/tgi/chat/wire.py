@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Strings, WireModel
-from jan_serve.dialects.tgi.generate.wire import GrammarValue, Seed, SimpleToken, Unsigned
+from jan_serve.dialects.tgi.generate.wire import GrammarValue, Seed, SimpleToken, Unsigned, Usage
 
 
 class Url(WireModel):
@@ -134,12 +134,6 @@ class Logprobs(TypedDict):
     """Of an answer, or of its news."""
 
     content: list[TokenLogprob]
-
-
-class Usage(TypedDict):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
 
 
 class CalledFunction(TypedDict):

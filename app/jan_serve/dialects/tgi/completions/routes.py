@@ -8,16 +8,18 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jan_serve.core.events import Finished, GenerationEvent, Started, TextDelta, Timings, TokenInfo
+from jan_serve.core.events import Finished, GenerationEvent, Started, TextDelta, Timings
 from jan_serve.dialects.shared.answers import Chunks, Events, answer_whole
-from jan_serve.dialects.tgi.completions.wire import (
-    CompletionChoice,
-    CompletionReply,
-    CompletionRequest,
-    Usage,
-)
+from jan_serve.dialects.tgi.completions.wire import CompletionChoice, CompletionReply, CompletionRequest
 from jan_serve.dialects.tgi.errors import BatchTooLarge, SuffixNotSupported, in_band_error
-from jan_serve.dialects.tgi.generate.render import Ending, Generated, TokenHold, TokenTexts
+from jan_serve.dialects.tgi.generate.render import (
+    Collected,
+    Ending,
+    TokenHold,
+    TokenTexts,
+    finish_reason,
+    usage_of,
+)
 from jan_serve.dialects.tgi.generate.routes import STREAMED
 from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
@@ -52,41 +54,20 @@ def completion_parameters(body: CompletionRequest) -> Parameters:
     )
 
 
-class CompletionAnswer:
+class CompletionAnswer(Collected):
     """All continuations, in the order of their ends."""
 
     def __init__(self, head: ReplyFacts, endings: Sequence[Ending]) -> None:
+        super().__init__(endings)
         self._head = head
-        self._endings = endings
-        self._sequences = [Generated() for _ in endings]
-        self._order: list[int] = []
-        self._prompt_tokens = 0
-
-    @property
-    def generated_tokens(self) -> list[int]:
-        """Tokens of each prompt, the end-of-generation token too."""
-        return [len(sequence.tokens) for sequence in self._sequences]
-
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case Started() as started:
-                self._prompt_tokens += started.prompt_tokens
-            case (TextDelta() | Finished()) as choice:
-                self._sequences[choice.index].add(choice, self._endings[choice.index])
-                if isinstance(choice, Finished):
-                    self._order.append(choice.index)
-            case _:
-                pass
 
     def body(self) -> CompletionReply:
-        reply = self._head.completion([self._choice(index) for index in self._order])
-        reply["usage"] = _usage(self._prompt_tokens, sum(self.generated_tokens))
+        ended = [(index, self.sequences[index]) for index in self.order]
+        reply = self._head.completion(
+            [_choice(index, each.text, finish_reason(each.reason)) for index, each in ended]
+        )
+        reply["usage"] = self.usage
         return reply
-
-    def _choice(self, index: int) -> CompletionChoice:
-        sequence = self._sequences[index]
-        reason = "stop" if sequence.reason == "eos_token" else sequence.reason
-        return _choice(index, sequence.text, reason)
 
 
 class CompletionChunks:
@@ -101,35 +82,20 @@ class CompletionChunks:
         match event:
             case Started() as started:
                 self._prompt_tokens[started.prompt] = started.prompt_tokens
-            case TextDelta() as delta:
-                for info in self._prompts[delta.index][0].tokens(delta):
-                    yield self._chunk(delta.index, info, "")
-            case Finished() as finished:
-                hold, _ = self._prompts[finished.index]
-                before, last, reason = hold.rest(finished)
-                for info in before:
-                    yield self._chunk(finished.index, info, "")
-                if last is not None:
-                    chunk = self._chunk(finished.index, last, reason)
-                    chunk["usage"] = _usage(self._prompt_tokens[finished.index], hold.count)
+            case (TextDelta() | Finished()) as choice:
+                index = choice.index
+                hold, texts = self._prompts[index]
+                for info, reason in hold.tokens(choice):
+                    chunk = self._head.completion([_choice(index, texts.text(info), reason)])
+                    if reason:
+                        chunk["usage"] = usage_of(self._prompt_tokens[index], hold.count)
                     yield chunk
             case _:
                 pass
 
-    def _chunk(self, index: int, info: TokenInfo, reason: str) -> CompletionReply:
-        return self._head.completion([_choice(index, self._prompts[index][1].text(info), reason)])
-
 
 def _choice(index: int, text: str, reason: str) -> CompletionChoice:
     return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
-
-
-def _usage(prompt_tokens: int, completion_tokens: int) -> Usage:
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-    }
 
 
 def add_completion_routes(router: APIRouter, serving: Serving) -> None:

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from jan_serve.dialects.shared.wire_types import Strings, WireModel
-from jan_serve.dialects.tgi.generate.wire import Seed, Unsigned
+from jan_serve.dialects.tgi.generate.wire import Seed, Unsigned, Usage
 
 
 def _not_empty(prompt: str | list[str]) -> str | list[str]:
@@ -32,12 +32,6 @@ class CompletionRequest(WireModel):
     seed: Seed | None = None
     stream: bool = False
     suffix: str | None = None
-
-
-class Usage(TypedDict):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
 
 
 class CompletionChoice(TypedDict):

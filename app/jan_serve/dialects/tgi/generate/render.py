@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,16 +17,15 @@ from jan_serve.core.events import (
     TextDelta,
     Timings,
     TokenInfo,
-    TokenLogprob,
 )
 from jan_serve.dialects.tgi.generate.wire import (
     BestOfSequence,
     Details,
     GenerateResponse,
     Parameters,
-    PrefillToken,
     StreamResponse,
     Token,
+    Usage,
 )
 
 _NO_LOGPROB: Final = 0.0
@@ -49,6 +48,11 @@ class Ending(msgspec.Struct, frozen=True):
         if generated >= self.max_new_tokens or finished.reason == "length":
             return "length"
         return "eos_token" if finished.stop is None else "stop_sequence"
+
+
+def finish_reason(reason: str) -> str:
+    """The finish reason in the answers of the routes under /v1."""
+    return "stop" if reason == "eos_token" else reason
 
 
 class TokenTexts:
@@ -82,26 +86,22 @@ class TokenHold:
         self._held: TokenInfo | None = None
         self.count = 0
 
-    def tokens(self, delta: TextDelta) -> Iterator[TokenInfo]:
-        """Tokens that are not the last one."""
-        for info in delta.tokens:
-            yield from self._release(info)
-
-    def rest(self, finished: Finished) -> tuple[list[TokenInfo], TokenInfo | None, str]:
-        """Tokens before the last one, the last one if any, and the finish reason."""
-        before: list[TokenInfo] = []
-        end = self._ending.token(finished)
-        if end is not None:
-            before += self._release(end)
-        last, self._held = self._held, None
-        self.count += last is not None
-        return before, last, self._ending.reason(finished, self.count)
-
-    def _release(self, newer: TokenInfo) -> Iterator[TokenInfo]:
-        if self._held is not None:
+    def tokens(self, event: TextDelta | Finished) -> Iterator[tuple[TokenInfo, str]]:
+        """Tokens with the finish reason, which is empty but for the last one."""
+        if isinstance(event, TextDelta):
+            newer = event.tokens
+        else:
+            end = self._ending.token(event)
+            newer = (end,) if end is not None else ()
+        for info in newer:
+            if self._held is not None:
+                self.count += 1
+                yield self._held, ""
+            self._held = info
+        if isinstance(event, Finished) and self._held is not None:
             self.count += 1
-            yield self._held
-        self._held = newer
+            yield self._held, self._ending.reason(event, self.count)
+            self._held = None
 
 
 class Generated(msgspec.Struct):
@@ -133,93 +133,108 @@ class Generated(msgspec.Struct):
         return sum(map(logprob_of, self.tokens)) / max(1, len(self.tokens))
 
 
-class WholeAnswer:
-    """The whole answer. as_list: in an array of one, as in `POST /`."""
+class Collected:
+    """The generations of a call, event by event. order: their indices, in the order of their ends."""
 
-    def __init__(self, parameters: Parameters, ending: Ending, *, prefix: str, as_list: bool) -> None:
-        """prefix: text before the generated text: the input, if the request wants the full text."""
-        self._parameters = parameters
-        self._ending = ending
-        self._prefix = prefix
-        self._as_list = as_list
-        self._sequences = [Generated() for _ in range(parameters.best_of or 1)]
-        self._prefill: list[PrefillToken] = []
+    def __init__(self, endings: Sequence[Ending]) -> None:
+        self._endings = endings
+        self.sequences = [Generated() for _ in endings]
+        self.order: list[int] = []
+        self.prompt: tuple[TokenInfo, ...] = ()
+        self.prompt_tokens = 0
         self.timings = Timings()
 
     def add(self, event: GenerationEvent) -> None:
         match event:
+            case Started() as started:
+                self.prompt_tokens += started.prompt_tokens
             case PromptTokens(tokens=tokens):
-                self._prefill = [
-                    {"id": info.id, "text": info.piece.decode("utf-8", "replace"), "logprob": info.logprob}
-                    for info in tokens
-                ]
+                self.prompt = tokens
             case (TextDelta() | Finished()) as choice:
-                self._sequences[choice.index].add(choice, self._ending)
+                self.sequences[choice.index].add(choice, self._endings[choice.index])
+                if isinstance(choice, Finished):
+                    self.order.append(choice.index)
             case Completed() as completed:
                 self.timings = completed.timings
             case _:
                 pass
 
+    @property
+    def generated_tokens(self) -> list[int]:
+        """Tokens of each generation, the end-of-generation token too."""
+        return [len(sequence.tokens) for sequence in self.sequences]
+
+    @property
+    def usage(self) -> Usage:
+        return usage_of(self.prompt_tokens, sum(self.generated_tokens))
+
+
+def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
+    return Usage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        total_tokens=prompt_tokens + completion_tokens,
+    )
+
+
+class WholeAnswer(Collected):
+    """The whole answer. as_list: in an array of one, as in `POST /`."""
+
+    def __init__(self, parameters: Parameters, ending: Ending, *, prefix: str, as_list: bool) -> None:
+        """prefix: text before the generated text: the input, if the request wants the full text."""
+        super().__init__([ending] * (parameters.best_of or 1))
+        self._parameters = parameters
+        self._prefix = prefix
+        self._as_list = as_list
+
     def body(self) -> GenerateResponse | list[GenerateResponse]:
         best, *others = self._ranked()
         answer: GenerateResponse = {"generated_text": self._prefix + best.text}
         if self._parameters.details or self._parameters.decoder_input_details:
-            answer["details"] = self._details(best, others)
+            answer["details"] = self._details(best)
+            losers: list[BestOfSequence] = [
+                {"generated_text": self._prefix + sequence.text, **self._details(sequence)}
+                for sequence in others
+            ]
+            if losers:
+                answer["details"]["best_of_sequences"] = losers
         return [answer] if self._as_list else answer
 
     @property
-    def generated_tokens(self) -> int:
+    def best_tokens(self) -> int:
         """Tokens of the best answer, the end-of-generation token too."""
         return len(self._ranked()[0].tokens)
 
     def _ranked(self) -> list[Generated]:
-        return sorted(self._sequences, key=lambda sequence: sequence.score, reverse=True)
+        return sorted(self.sequences, key=lambda sequence: sequence.score, reverse=True)
 
-    def _details(self, best: Generated, others: Iterable[Generated]) -> Details:
-        details: Details = {
-            "finish_reason": best.reason,
-            "generated_tokens": len(best.tokens),
-            "seed": best.seed,
-            "prefill": self._prefill,
-            "tokens": _tokens(best),
-        }
-        losers = [self._loser(sequence) for sequence in others]
-        if losers:
-            details["best_of_sequences"] = losers
+    def _details(self, sequence: Generated) -> Details:
+        texts = TokenTexts()
+        details = Details(
+            finish_reason=sequence.reason,
+            generated_tokens=len(sequence.tokens),
+            seed=sequence.seed,
+            prefill=[
+                {"id": info.id, "text": info.piece.decode("utf-8", "replace"), "logprob": info.logprob}
+                for info in self.prompt
+            ],
+            tokens=[texts.token(info) for info in sequence.tokens],
+        )
         if self._parameters.top_n_tokens:
-            details["top_tokens"] = _top_tokens(best)
+            details["top_tokens"] = [_candidates(info) for info in sequence.tokens]
         return details
-
-    def _loser(self, sequence: Generated) -> BestOfSequence:
-        loser: BestOfSequence = {
-            "generated_text": self._prefix + sequence.text,
-            "finish_reason": sequence.reason,
-            "generated_tokens": len(sequence.tokens),
-            "seed": sequence.seed,
-            "prefill": self._prefill,
-            "tokens": _tokens(sequence),
-        }
-        if self._parameters.top_n_tokens:
-            loser["top_tokens"] = _top_tokens(sequence)
-        return loser
-
-
-def _tokens(sequence: Generated) -> list[Token]:
-    texts = TokenTexts()
-    return [texts.token(info) for info in sequence.tokens]
-
-
-def _top_tokens(sequence: Generated) -> list[list[Token]]:
-    return [_candidates(info) for info in sequence.tokens]
 
 
 def _candidates(info: TokenInfo) -> list[Token]:
-    return [_candidate(entry) for entry in info.top]
-
-
-def _candidate(entry: TokenLogprob) -> Token:
-    text = entry.piece.decode("utf-8", "replace")
-    return {"id": entry.id, "text": text, "logprob": entry.logprob, "special": entry.special}
+    return [
+        {
+            "id": entry.id,
+            "text": entry.piece.decode("utf-8", "replace"),
+            "logprob": entry.logprob,
+            "special": entry.special,
+        }
+        for entry in info.top
+    ]
 
 
 class TokenStream:
@@ -240,36 +255,31 @@ class TokenStream:
                 self._n_input = started.prompt_tokens
             case TextDelta() as delta:
                 self._texts.append(delta.text)
-                yield from map(self._event, self._hold.tokens(delta))
+                for info, _ in self._hold.tokens(delta):
+                    yield self._event(info)
             case Finished() as finished:
-                before, last, reason = self._hold.rest(finished)
-                yield from map(self._event, before)
-                if last is not None:
-                    yield self._last(last, finished, reason)
+                for info, reason in self._hold.tokens(finished):
+                    rendered = self._event(info)
+                    if reason:
+                        self._end(rendered, finished.seed, reason)
+                    yield rendered
             case _:
                 pass
 
     def _event(self, info: TokenInfo) -> StreamResponse:
         self._index += 1
-        token = self._names.token(info)
+        index, token = self._index, self._names.token(info)
         if info.top:
-            return {
-                "index": self._index,
-                "token": token,
-                "top_tokens": _candidates(info),
-                "generated_text": None,
-                "details": None,
-            }
-        return {"index": self._index, "token": token, "generated_text": None, "details": None}
+            top = _candidates(info)
+            return StreamResponse(index=index, token=token, top_tokens=top, generated_text=None, details=None)
+        return {"index": index, "token": token, "generated_text": None, "details": None}
 
-    def _last(self, info: TokenInfo, finished: Finished, reason: str) -> StreamResponse:
-        event = self._event(info)
+    def _end(self, event: StreamResponse, seed: int | None, reason: str) -> None:
         event["generated_text"] = self._prefix + "".join(self._texts)
         if self._parameters.details:
             event["details"] = {
                 "finish_reason": reason,
                 "generated_tokens": self._hold.count,
-                "seed": finished.seed,
+                "seed": seed,
                 "input_length": self._n_input,
             }
-        return event

@@ -154,7 +154,7 @@ async def _whole(
         job = await lease.job(NativeRequest(body.inputs, body.parameters))
         answer = WholeAnswer(body.parameters, job.ending, prefix=_prefix(body, full_text), as_list=as_list)
         response = await answer_whole(request, lease.events([job]), answer)
-        response.headers.update(answer_headers([job], [answer.timings], [answer.generated_tokens]))
+        response.headers.update(answer_headers([job], [answer.timings], [answer.best_tokens]))
         return response
 
 

@@ -99,26 +99,31 @@ class Token(TypedDict):
     special: bool
 
 
-class BestOfSequence(TypedDict):
+class SequenceDetails(TypedDict):
+    finish_reason: str
+    generated_tokens: int
+    seed: int | None
+    prefill: list[PrefillToken]
+    tokens: list[Token]
+    top_tokens: NotRequired[list[list[Token]]]
+
+
+class BestOfSequence(SequenceDetails):
     """A generation that was not the best one."""
 
     generated_text: str
-    finish_reason: str
-    generated_tokens: int
-    seed: int | None
-    prefill: list[PrefillToken]
-    tokens: list[Token]
-    top_tokens: NotRequired[list[list[Token]]]
 
 
-class Details(TypedDict):
-    finish_reason: str
-    generated_tokens: int
-    seed: int | None
-    prefill: list[PrefillToken]
-    tokens: list[Token]
+class Details(SequenceDetails):
     best_of_sequences: NotRequired[list[BestOfSequence]]
-    top_tokens: NotRequired[list[list[Token]]]
+
+
+class Usage(TypedDict):
+    """Counts of the routes under /v1."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
 
 
 class GenerateResponse(TypedDict):
