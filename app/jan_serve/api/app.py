@@ -33,6 +33,7 @@ from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.dialects.registry import DIALECTS, DialectFactory
 from jan_serve.dialects.shared.default_error_body import render_error
+from jan_serve.dialects.shared.ignored_fields import IgnoredFields
 from jan_serve.errors import JanServeError
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.generation.deadline import RunningRequests
@@ -230,6 +231,7 @@ def _application(
         exception_handlers=_exception_handlers(envelopes),
     )
     app.state.json_reader = JsonReader(settings.max_json_depth)
+    app.state.ignored_fields = IgnoredFields().warnings
     app.state.parts = parts
     app.router.routes.extend(routes)  # `include_router` would analyse each of them
     add_document(app, dialects, open_paths)

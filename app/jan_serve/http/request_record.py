@@ -38,6 +38,7 @@ class RequestRecord(msgspec.Struct):
     """Times are in seconds; `first_token_s` counts from the arrival of the request.
 
     token_gaps_s: between consecutive pieces of an answer, over all choices. finish_reasons: one per choice.
+    ignored: warnings of fields of the body.
     """
 
     request_id: str
@@ -55,6 +56,7 @@ class RequestRecord(msgspec.Struct):
     finish_reasons: list[str] = msgspec.field(default_factory=list[str])
     error: str | None = None
     warnings: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     cancelled: bool = False
     _last_token_s: float = 0.0
 
@@ -161,7 +163,7 @@ class RequestContext:
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = record.request_id
                 headers["openai-processing-ms"] = str(round(record.elapsed_s() * 1000))
-                for warning in list(dict.fromkeys(record.warnings))[:_MAX_WARNINGS]:
+                for warning in list(dict.fromkeys((*record.ignored, *record.warnings)))[:_MAX_WARNINGS]:
                     headers.append(WARNING_HEADER, _header_text(warning))
             await send(message)
 

@@ -1,0 +1,98 @@
+"""Fields of a request that the server ignores, and of which its client should know.
+
+Names that other servers honour, and misspelt names. Other unknown fields are ignored in silence: clients send those of
+newer versions with every request.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+logger: Final = logging.getLogger("jan_serve.fields")
+
+_NOTHING: Final[tuple[Any, ...]] = (None, False, 0, "", [], {})
+_NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys(
+        (
+            *("dry_multiplier", "dynatemp_range", "min_keep", "n_indent", "n_keep", "n_probs"),
+            *("post_sampling_probs", "response_fields", "samplers", "t_max_predict_ms", "top_a"),
+            *("custom_logit_processor", "echo", "include_stop_str_in_output", "length_penalty"),
+            *(
+                "max_new_tokens",
+                "min_new_tokens",
+                "n_predict",
+                "num_predict",
+                "prompt_logprobs",
+                "return_hidden_states",
+                "return_token_ids",
+            ),
+            *("return_tokens_as_token_ids", "stop_token_ids", "truncate_prompt_tokens", "use_beam_search"),
+            *("watermark", "audio", "prediction", "verbosity", "web_search_options"),
+            *("fallbacks", "models", "plugins", "provider", "route", "transforms"),
+        ),
+        _NOTHING,
+    ),
+    "adaptive_target": (*_NOTHING, -1),
+    "best_of": (*_NOTHING, 1),
+    "cache_prompt": (*_NOTHING[2:], None, True),
+    "id_slot": (None, -1),
+    "modalities": (*_NOTHING, ["text"]),
+    "repeat_last_n": (None, 64),
+    "repetition_penalty": (None, 0, 1),
+    "skip_special_tokens": (None, True),
+    "top_n_sigma": (*_NOTHING, -1),
+    "typical_p": (None, 0, 1),
+    "xtc_probability": _NOTHING,
+}
+"""Fields of llama-server, vLLM, SGLang, OpenAI and OpenRouter that change an answer, with the values that do not."""
+
+_SILENT: Final = frozenset(
+    ("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "speed", "store", "user")
+)
+"""Fields of these servers that change no text."""
+
+_LIKENESS: Final = 0.85
+_SHORTEST: Final = 4
+_MOST_CHARS: Final = 40
+_MOST_LOGGED: Final = 256
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class IgnoredFields:
+    """Writes each warning to the log once."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def warnings(self, body: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
+        """Of a body and the fields of its route."""
+        found = tuple(
+            warning
+            for name, value in body.items()
+            if name not in known and (warning := _warning(name, value, known))
+        )
+        for warning in found:
+            if warning not in self._logged and len(self._logged) < _MOST_LOGGED:
+                self._logged.add(warning)
+                logger.warning("%s (said once)", warning)
+        return found
+
+
+def _warning(name: str, value: Any, known: Collection[str]) -> str | None:
+    if name in _SILENT:
+        return None
+    if name in _NOT_HONOURED:
+        changes_nothing = any(
+            value == each and isinstance(value, bool) == isinstance(each, bool)
+            for each in _NOT_HONOURED[name]
+        )
+        return None if changes_nothing else f"{name}: not honoured by this route, and left out"
+    if not _SHORTEST <= len(name) <= _MOST_CHARS:
+        return None
+    plain = _HUMP.sub("_", name).lower().replace("-", "_")
+    close = difflib.get_close_matches(plain, known, n=1, cutoff=_LIKENESS)
+    return f"{name!a}: no field of this route, and left out; did you mean {close[0]}?" if close else None

@@ -1,0 +1,111 @@
+"""What a client learns of fields that are ignored: nothing of most, a warning of misspelt and of unhonoured ones."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.support.fronts import http_client
+
+pytestmark = pytest.mark.anyio
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+ROUTES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": MESSAGES},
+    "/v1/completions": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"messages": MESSAGES, "max_tokens": 9},
+    "/lmdeploy/v1/chat/completions": {"messages": MESSAGES},
+    "/lmdeploy/v1/completions": {"prompt": "Hi"},
+    "/api/chat": {"messages": MESSAGES},
+    "/api/generate": {"prompt": "Hi"},
+    "/tgi/v1/chat/completions": {"messages": MESSAGES},
+}
+each_route = pytest.mark.parametrize("path", ROUTES)
+
+
+async def warnings(path: str, fields: dict[str, Any]) -> list[str]:
+    async with http_client() as client:
+        response = await client.post(path, json={"model": "fake"} | ROUTES[path] | fields)
+    assert response.status_code == 200, response.text
+    return response.headers.get_list("x-jan-serve-warning")
+
+
+@each_route
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_misspelt_field_is_warned_of(path: str, is_stream: bool) -> None:
+    [warning] = await warnings(path, {"modell": "x", "stream": is_stream})
+    assert warning == "'modell': no field of this route, and left out; did you mean model?"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("temprature", "temperature"),
+        ("maxTokens", "max_tokens"),
+        ("max-tokens", "max_tokens"),
+        ("tool", "tools"),
+        ("frequency_penality", "frequency_penalty"),
+        ("responseFormat", "response_format"),
+    ],
+)
+async def test_the_field_that_was_meant_is_named(written: str, meant: str) -> None:
+    [warning] = await warnings("/v1/chat/completions", {written: 1})
+    assert warning.endswith(f"did you mean {meant}?")
+
+
+@each_route
+async def test_what_another_server_would_do_is_warned_of(path: str) -> None:
+    [warning] = await warnings(path, {"dry_multiplier": 0.8})
+    assert warning == "dry_multiplier: not honoured by this route, and left out"
+
+
+@each_route
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dry_multiplier": 0, "xtc_probability": 0.0, "samplers": None, "prediction": None},
+        {"client_metadata": {"a": "b"}, "x": 1, "betas": [], "speed": "fast", "metadata": {"a": "b"}},
+        {"top_n_sigma": -1, "id_slot": -1, "cache_prompt": True, "modalities": ["text"]},
+        {"a" * 100: 1, "ünknown_fjeld": 1},
+    ],
+)
+async def test_what_changes_nothing_is_ignored_in_silence(path: str, fields: dict[str, Any]) -> None:
+    assert await warnings(path, fields) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("repetition_penalty", 1.2),
+        ("cache_prompt", False),
+        ("id_slot", 0),
+        ("typical_p", 0.5),
+        ("echo", True),
+    ],
+)
+async def test_values_that_change_an_answer_are_warned_of(name: str, value: Any) -> None:
+    [warning] = await warnings("/v1/chat/completions", {name: value})
+    assert warning.startswith(f"{name}: not honoured")
+
+
+async def test_the_log_has_each_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    body = {"model": "fake", "messages": MESSAGES, "temprature": 1}
+    with caplog.at_level(logging.WARNING, "jan_serve.fields"):
+        async with http_client(fresh=True) as client:
+            for extra in ({}, {}, {"xtc_probability": 0.5}):
+                await client.post("/v1/chat/completions", json=body | extra)
+    texts = [record.getMessage() for record in caplog.records if record.name == "jan_serve.fields"]
+    assert [text.partition(":")[0] for text in texts] == ["'temprature'", "xtc_probability"]
+
+
+async def test_a_name_is_no_way_to_write_lines_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with http_client(fresh=True) as client:
+        for number in range(300):
+            fields = {f"temperature\n{number}": 1}
+            await client.post("/v1/chat/completions", json={"messages": MESSAGES} | fields)
+    texts = [record.getMessage() for record in caplog.records if record.name == "jan_serve.fields"]
+    assert 0 < len(texts) <= 256
+    assert not any("\n" in text for text in texts)
