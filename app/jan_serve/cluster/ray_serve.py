@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from jan_serve.cluster.cluster_file import ClusterFile
-from jan_serve.cluster.machines import Machine, Versions, versions_here
+from jan_serve.cluster.machines import Machine
 from jan_serve.cluster.replica import Replica
 from jan_serve.cluster.scaling import by_open_requests
 
@@ -24,8 +24,6 @@ DEPLOYMENT: Final = "Replica"
 VARIABLES: Final = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 _CHECK_S: Final = 3.0
 _CHECK_LIMIT_S: Final = 15.0
-_VERSIONS_S: Final = 120.0
-_AGAIN_S: Final = 1.0
 _END_S: Final = 30.0
 
 
@@ -82,53 +80,6 @@ def machines() -> list[Machine]:
         )
         for node in _ray().nodes()
     ]
-
-
-def versions_of(found: list[Machine]) -> list[tuple[str, Versions]]:
-    """Address and versions of each machine that is alive, asked there; one that is lost meanwhile is left out. Blocks.
-
-    Raises ClusterFailed if one cannot say.
-    """
-    deadline = time.monotonic() + _VERSIONS_S
-    asked = [(machine, _ask_versions(machine)) for machine in found if machine.alive]
-    answers: list[tuple[str, Versions]] = []
-    for machine, answer in asked:
-        try:
-            versions = _versions_by(deadline, machine, answer)
-        except Exception as error:
-            raise ClusterFailed(
-                f"{machine.address} cannot run jan-serve: {_last_line(error)}",
-                "Install jan-serve with its extra `cluster` there, in the environment that runs `ray start`:"
-                " `scripts/install cluster` in a checkout, or pip install 'FILE.whl[cluster]'.",
-            ) from None
-        if versions is not None:
-            answers.append((machine.address, versions))
-    return answers
-
-
-def _ask_versions(machine: Machine) -> Any:
-    """A promise of Ray's: what `_versions` returns there."""
-    from ray.util import scheduling_strategies  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-
-    there = cast(Any, scheduling_strategies).NodeAffinitySchedulingStrategy(machine.id, soft=False)
-    ask = _ray().remote(num_cpus=0, max_retries=0)(_versions)
-    return ask.options(scheduling_strategy=there).remote()
-
-
-def _versions_by(deadline: float, machine: Machine, answer: Any) -> Versions | None:
-    """None if the machine is lost. Raises what Ray raises."""
-    ray = _ray()
-    while True:
-        try:
-            return cast(Versions, ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
-        except Exception as error:
-            if not any(each.alive for each in machines() if each.id == machine.id):
-                return None
-            # Ray's scheduler learns of a new machine, or of a lost one, before or after the list of machines does.
-            if not isinstance(error, ray.exceptions.TaskUnschedulableError) or time.monotonic() > deadline:
-                raise
-        time.sleep(_AGAIN_S)
-        answer = _ask_versions(machine)
 
 
 def deploy(file: ClusterFile) -> None:
@@ -188,10 +139,6 @@ def _deleted(serve: Any) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _versions() -> Versions:
-    return versions_here(str(_ray().__version__))
 
 
 def _ray() -> Any:

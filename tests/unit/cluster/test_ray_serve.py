@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, Replicas
-from jan_serve.cluster.machines import Machine, Versions
-from jan_serve.cluster.ray_serve import ClusterFailed, deploy, end, machines, versions_of
+from jan_serve.cluster.ray_serve import ClusterFailed, deploy, end
 from jan_serve.cluster.scaling import by_open_requests
 
 
@@ -108,79 +105,3 @@ def test_the_end_has_a_limit(serve: FakeServe, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ClusterFailed, match=r"^the replicas did not end: not in time$"):
         end(0)
     assert "shutdown" not in serve.calls
-
-
-class Unschedulable(Exception):
-    pass
-
-
-class FakeRay:
-    """answers: what a machine says, one after another; the last one stays. lost: dead when asked again."""
-
-    exceptions = SimpleNamespace(TaskUnschedulableError=Unschedulable)
-
-    def __init__(self) -> None:
-        self.answers: dict[str, list[Versions | Exception]] = {}
-        self.lost: set[str] = set()
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return [
-            {"NodeID": name, "NodeManagerAddress": name, "Alive": name not in self.lost, "Resources": {}}
-            for name in self.answers
-        ]
-
-    def get(self, machine: Machine, timeout: float) -> Versions:
-        left = self.answers[machine.id]
-        answer = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def _same(machine: Machine) -> Machine:
-    return machine
-
-
-@pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    fake = FakeRay()
-    monkeypatch.setattr(ray_serve, "_ray", lambda: fake)
-    monkeypatch.setattr(ray_serve, "_ask_versions", _same)
-    monkeypatch.setattr(ray_serve, "_AGAIN_S", 0.0)
-    return fake
-
-
-SAME = Versions("3.11.7", "2.60.0", "1.0")
-
-
-def test_a_machine_that_is_lost_while_it_is_asked_is_left_out(ray: FakeRay) -> None:
-    ray.answers = {
-        "a": [SAME],
-        "b": [Unschedulable("the node does not exist any more")],
-        "c": [OSError("it died")],
-    }
-    found = machines()
-    ray.lost = {"b", "c"}
-    assert versions_of(found) == [("a", SAME)]
-
-
-def test_a_machine_that_is_not_known_to_the_scheduler_yet_is_asked_again(ray: FakeRay) -> None:
-    ray.answers = {
-        "new": [Unschedulable("the node is infeasible"), Unschedulable("the node is infeasible"), SAME]
-    }
-    assert versions_of(machines()) == [("new", SAME)]
-
-
-@pytest.mark.parametrize("error", [OSError("no module named jan_serve"), TimeoutError("no answer")])
-def test_a_machine_that_cannot_say_stops_it(ray: FakeRay, error: Exception) -> None:
-    ray.answers = {"a": [SAME], "b": [error]}
-    with pytest.raises(ClusterFailed, match=f"b cannot run jan-serve: {error}"):
-        versions_of(machines())
-
-
-def test_asking_again_has_a_limit(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
-    ray.answers = {"a": [Unschedulable("the node is infeasible")]}
-    now = iter(range(0, 10_000, 50))
-    monkeypatch.setattr(ray_serve, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=time.sleep))
-    with pytest.raises(ClusterFailed, match="infeasible"):
-        versions_of(machines())

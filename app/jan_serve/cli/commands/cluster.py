@@ -21,7 +21,7 @@ from jan_serve.cluster import head as ray_head
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile, read_cluster_file
 from jan_serve.cluster.head import ClusterRecord, forget_record, read_record, record_file, write_record
-from jan_serve.cluster.machines import Machine, capacity, differences, versions_here
+from jan_serve.cluster.machines import Machine, capacity
 from jan_serve.cluster.ray_serve import ClusterFailed
 from jan_serve.cluster.replica import NoWay, listening_host, server_settings
 from jan_serve.config.fields import near_key
@@ -53,14 +53,12 @@ def up(
         wanted = _checked(read_cluster_file(user_path(file).absolute()))
     except SettingsError as error:
         raise CommandError(error.message, _FILE_HINT, WRONG_USE) from None
-    version = _require_ray()
+    _require_ray()
     with _explained():
         _check_proxy(wanted)
         address = _running_ray(wanted, output)
         with ray_serve.connected(address):
             machines = [machine for machine in ray_serve.machines() if machine.alive]
-            if wrong := differences(versions_here(version), ray_serve.versions_of(machines)):
-                raise ClusterFailed("; ".join(wrong), "Install the same versions on every machine.")
             _warn_of_room(wanted, machines, output)
             output.note(
                 "Another Linux machine joins Ray with RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 ray start"
@@ -125,18 +123,15 @@ def _require_linux() -> None:
         raise CommandError("Ray joins machines with Linux only.", _JOINING, WRONG_USE)
 
 
-def _require_ray() -> str:
-    """Return Ray's version."""
+def _require_ray() -> None:
     ray_serve.prepare()
-    found = ray_serve.ray_version()
-    if found is None:
+    if ray_serve.ray_version() is None:
         raise CommandError(
             "Ray is not installed here.",
             "In a checkout `scripts/install cluster` installs it into .venv-cluster;"
             " of a wheel, install the extra: pip install 'FILE.whl[cluster]'.",
             WRONG_USE,
         )
-    return found
 
 
 def _record_file() -> Path:

@@ -13,7 +13,7 @@ from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile
 from jan_serve.cluster.head import ClusterRecord, RayHead, record_file, write_record
-from jan_serve.cluster.machines import Machine, Versions
+from jan_serve.cluster.machines import Machine
 from tests.support.fake_proxy import fake_proxy
 
 
@@ -120,14 +120,11 @@ def test_how_to_join_is_told_before_the_servers_are_waited_for(
     def machines() -> list[Machine]:
         return [Machine("a", "10.0.0.2", alive=True, cpus=4, gpus=0)]
 
-    def versions_of(found: list[Machine]) -> list[tuple[str, Versions]]:
-        return []
-
     def deploy(file: ClusterFile) -> None:
         shown.append(capsys.readouterr().err.replace("\n", " "))
 
     monkeypatch.setattr(cluster.ray_head, "requires_token", requires_token)
-    for fake in (connected, machines, versions_of, deploy):
+    for fake in (connected, machines, deploy):
         monkeypatch.setattr(ray_serve, fake.__name__, fake)
     with fake_proxy() as proxy:
         text = f'proxy_url = "{proxy.url}"\nray_address = "10.0.0.2:6379"\nreplicas = {{min = 2, max = 2}}'
