@@ -1,4 +1,4 @@
-"""Reads the configuration file, upgrades its version, and locates its keys. Only `migrate` rewrites the file."""
+"""Reads the configuration file, and locates its keys."""
 
 from __future__ import annotations
 
@@ -13,68 +13,10 @@ import msgspec
 
 from jan_serve.core.nesting import is_deeper
 from jan_serve.errors import SettingsError
-from jan_serve.store.files.small_files import TooLarge, read_limited, write_atomically
-from jan_serve.store.files.versioned_files import LaterVersion, Steps, latest, upgrade
+from jan_serve.store.files.record_files import LaterFormat, check_format
+from jan_serve.store.files.small_files import TooLarge, read_limited
 
 VERSION_KEY: Final = "config_version"
-
-CONFIG_STEPS: Steps = {}
-"""From version 1 on. A step must work on plain dictionaries and on tomlkit's documents: rename and replace keys."""
-
-
-def config_version() -> int:
-    """The version this jan-serve writes."""
-    return latest(CONFIG_STEPS)
-
-
-def upgraded(values: dict[str, Any], path: Path) -> tuple[dict[str, Any], int]:
-    """The values in the current version, without the version key, and the file's version.
-
-    Raises SettingsError for a later version.
-    """
-    content = dict(values)
-    version = _upgrade(content, path)
-    content.pop(VERSION_KEY, None)
-    return content, version
-
-
-def migrate(path: Path) -> Path | None:
-    """Rewrite the file in the current version, keeping comments; returns the backup of the old file.
-
-    None if the version is current. Follows links; the backup lies beside the target, with the same permissions. The
-    file is replaced atomically. Raises SettingsError, OSError.
-    """
-    # Slow to import, and only this command needs them.
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
-    path = path.resolve()
-    raw = path.read_bytes()
-    try:
-        document = tomlkit.parse(raw.decode("utf-8"))
-    except (TOMLKitError, ValueError) as error:
-        raise SettingsError(f"{path}: {error}") from None
-    except RecursionError:
-        raise SettingsError(f"{path}: a value is nested too deeply") from None
-    version = _upgrade(document, path)
-    if version == config_version():
-        return None
-    backup = path.with_name(f"{path.name}.v{version}")
-    mode = path.stat().st_mode
-    for target, content in ((backup, raw), (path, tomlkit.dumps(document).encode())):
-        write_atomically(target, content, mode=mode)
-    return backup
-
-
-def _upgrade(content: Any, path: Path) -> int:
-    try:
-        return upgrade(content, VERSION_KEY, CONFIG_STEPS)
-    except LaterVersion as later:
-        raise SettingsError(
-            f"{path}: {VERSION_KEY} is {later.version}, written for a later jan-serve; this one knows {later.known}"
-        ) from None
-    except ValueError as error:
-        raise SettingsError(f"{path}: {error}") from None
 
 
 KeyPath = tuple[str | int, ...]
@@ -153,12 +95,11 @@ _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)\Z")
 
 
 class ConfigFile(msgspec.Struct, frozen=True, dict=True):
-    """The file as read. values: from tomllib, upgraded to the current version, unchecked. version: the file's."""
+    """The file as read. values: from tomllib, unchecked."""
 
     path: Path
     text: str
     values: Mapping[str, Any]
-    version: int = 1
 
     @cached_property
     def _lines(self) -> TomlLines:
@@ -193,8 +134,15 @@ def read_config_file(path: Path, *, required: bool) -> ConfigFile:
         raise _too_deep(path) from None
     if is_deeper(content, _MAX_DEPTH):
         raise _too_deep(path)
-    values, version = upgraded(content, path)
-    return ConfigFile(path, text, values, version)
+    try:
+        check_format(content, VERSION_KEY)
+    except LaterFormat as later:
+        reason = f"{VERSION_KEY} is {later.found}, written for a later jan-serve"
+        raise SettingsError(f"{path}: {reason}") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    content.pop(VERSION_KEY, None)
+    return ConfigFile(path, text, content)
 
 
 def _syntax_mistake(path: Path, message: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from pydantic import SecretStr, ValidationError
 
-from jan_serve.config.config_file import ConfigFile, config_version, read_config_file
+from jan_serve.config.config_file import ConfigFile, read_config_file
 from jan_serve.config.fields import brief, near_key, sentence
 from jan_serve.config.model_settings import ModelSettings
 from jan_serve.config.model_tables import MODELS_KEY, ModelBook, model_rows, model_tables, with_templates
@@ -98,8 +98,6 @@ def load_settings(
     models = with_templates(tables, settings.chat_template, settings)
     if {"api_keys", "hf_token"} & file_origins.keys() and _readable_by_others(path):
         warnings = (*warnings, f"{path} holds keys and can be read by other users of this machine")
-    if path.is_file() and file.version < config_version():
-        warnings = (*warnings, f"{path} has an earlier version: `jan-serve config migrate` rewrites it")
     return LoadedSettings(
         settings,
         origins,

@@ -1,7 +1,6 @@
 """Remembers the nodes over restarts of the proxy: who they are, never how busy they were.
 
-A file of a later format is kept beside it under the name of its format, `fleet.json.v2`, until a version that knows the
-format adds its nodes to its own. So neither an upgrade nor a downgrade loses nodes.
+A file of a later format is kept beside it under the name of its format, `fleet.json.v2`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from filelock import FileLock, Timeout
 
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.node import Node
+from jan_serve.store.files.record_files import FORMAT, LaterFormat, check_format
 from jan_serve.store.files.small_files import private_folder, read_limited, write_atomically
-from jan_serve.store.files.versioned_files import LaterVersion, Steps, latest, upgrade
 
 logger = logging.getLogger(__name__)
 
-FLEET_STEPS: Steps = {}
-"""See `versions`. A new field is a new version: an earlier one would write the file without it."""
 DELAY_S: Final = 1.0
 MAX_BYTES: Final = 64 << 20
 _ADVICE: Final = "give this proxy --fleet-file FILE or --forget"
@@ -57,11 +54,9 @@ class FleetFile:
         self._lock = FileLock(path.with_name(path.name + ".lock"), mode=0o600)
         self._writing: asyncio.Task[None] | None = None
         self._latest: bytes | None = None
-        self._restored: list[Path] = []
-        """Files of later formats whose nodes will be in the next content."""
 
     def open(self) -> tuple[list[NodeRecord], SetAside | None]:
-        """Take the file and read it, with what was kept of later formats. Blocks.
+        """Take the file and read it. Blocks.
 
         Raises SettingsError if another proxy has it, or if it cannot be used.
         """
@@ -72,37 +67,17 @@ class FleetFile:
             raise SettingsError(f"another proxy uses {self._path}: {_ADVICE}") from None
         except OSError as error:
             raise SettingsError(f"{self._path} cannot be used: {error.strerror}: {_ADVICE}") from None
-        own, set_aside = self._read_own()
-        nodes = {node.url: node for records in (own, *self._read_kept()) for node in records}
-        return list(nodes.values()), set_aside
-
-    def _read_own(self) -> tuple[list[NodeRecord], SetAside | None]:
         try:
             return _read(self._path), None
         except FileNotFoundError:
             return [], None
         except OSError as error:
             raise SettingsError(f"{self._path} cannot be read: {error.strerror}: {_ADVICE}") from None
-        except LaterVersion as later:
-            why = f"is from a newer version of jan-serve, which will read it again (format {later.version})"
-            return [], self._set_aside(f"v{later.version}", why)
+        except LaterFormat as later:
+            why = f"is from a newer version of jan-serve (format {later.found})"
+            return [], self._set_aside(f"v{later.found}", why)
         except ValueError as error:
             return [], self._set_aside("damaged", str(error))
-
-    def _read_kept(self) -> list[list[NodeRecord]]:
-        """Reads the formats from the second to ours. Where several have a node, the latest counts: it says more."""
-        found: list[list[NodeRecord]] = []
-        for version in range(2, latest(FLEET_STEPS) + 1):
-            path = self._beside(f"v{version}")
-            try:
-                found.append(_read(path))
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, LaterVersion) as error:
-                logger.warning("%s cannot be read: %s", path, error)
-                continue
-            self._restored.append(path)
-        return found
 
     def save(self, nodes: Iterable[Node]) -> None:
         """Write soon. A file that cannot be written is logged: the proxy works without it."""
@@ -110,7 +85,7 @@ class FleetFile:
             NodeRecord(node.url, int(node.role), list(node.models), node.speed, node.declares)
             for node in nodes
         ]
-        self._latest = msgspec.json.format(msgspec.json.encode(_Content(latest(FLEET_STEPS), records)))
+        self._latest = msgspec.json.format(msgspec.json.encode(_Content(FORMAT, records)))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_soon(), name="fleet file")
 
@@ -132,21 +107,12 @@ class FleetFile:
         if content is None:
             return
         try:
-            await asyncio.to_thread(self._write_now, content)
+            await asyncio.to_thread(write_atomically, self._path, content, mode=0o600)
         except OSError as error:
             logger.warning("%s cannot be written: %s", self._path, error.strerror)
 
-    def _write_now(self, content: bytes) -> None:
-        write_atomically(self._path, content, mode=0o600)
-        while self._restored:
-            self._restored[-1].unlink(missing_ok=True)
-            self._restored.pop()
-
-    def _beside(self, suffix: str) -> Path:
-        return self._path.with_name(f"{self._path.name}.{suffix}")
-
     def _set_aside(self, suffix: str, why: str) -> SetAside:
-        target = self._beside(suffix)
+        target = self._path.with_name(f"{self._path.name}.{suffix}")
         try:
             self._path.replace(target)
         except OSError as error:
@@ -157,11 +123,11 @@ class FleetFile:
 
 
 def _read(path: Path) -> list[NodeRecord]:
-    """Raises OSError, ValueError, LaterVersion."""
+    """Raises OSError, ValueError, LaterFormat."""
     content = read_limited(path, MAX_BYTES)
     try:
         values = msgspec.json.decode(content, type=dict[str, Any])
-        upgrade(values, "version", FLEET_STEPS)
+        check_format(values, "version")
         return msgspec.convert(values, _Content).nodes
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"is not a list of nodes ({error})") from None

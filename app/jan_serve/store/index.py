@@ -16,7 +16,7 @@ import msgspec
 
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.versioned_files import RecordFiles, record_file
+from jan_serve.store.files.record_files import RecordFiles, record_file
 
 STATE_FOLDER: Final = ".jan-serve"
 """Hidden folder in the models folder for the index and partial downloads. Listing skips hidden folders."""

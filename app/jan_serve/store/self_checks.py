@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from jan_serve.core.self_check import SelfCheck
+from jan_serve.store.files.record_files import RecordFiles
 from jan_serve.store.files.small_files import private_folder
-from jan_serve.store.files.versioned_files import RecordFiles
 
 SELF_CHECKS: Final = RecordFiles(SelfCheck, "a self-check", max_bytes=1 << 16, key="format", mode=0o600)
 

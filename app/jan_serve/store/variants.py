@@ -11,7 +11,7 @@ from typing import Final
 from jan_serve.core.models.latest_tag import without_latest_tag
 from jan_serve.core.models.listed_model import Variant
 from jan_serve.store.files.file_errors import raise_if_exhausted
-from jan_serve.store.files.versioned_files import RecordFiles, record_file
+from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.index import STATE_FOLDER
 
 _MAX_VARIANTS: Final = 1_000

@@ -93,7 +93,6 @@ DEEP = "[" * 20_000
         ("config check --config file", "a = " + "{a = " * 330 + "1" + "}" * 330, 2),
         ("config check --config file", "a = " + "1" * 5000, 2),
         ("config check --config file", b"port = \xff", 2),
-        ("config migrate --config file", f"a = {DEEP}", 2),
         ("config check --config .", "", 2),
         ("grammar file", DEEP, 2),
         ("grammar file", b"\xff", 2),

@@ -28,7 +28,7 @@ from tests.support.raw_http import post
 from tests.support.served import serving
 from tests.unit.core.test_self_check import OLD
 from tests.unit.store.gguf_builder import GgufBytes
-from tests.unit.store.test_versioned_files import CALIBRATION, VARIANT
+from tests.unit.store.test_record_files import CALIBRATION, VARIANT
 
 __all__ = ["exact_llama", "hub", "model_folder"]
 

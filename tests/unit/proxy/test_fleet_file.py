@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role
-from jan_serve.proxy import fleet_file
 from jan_serve.proxy.fleet_file import FleetFile
 from tests.support.fake_nodes import FakeNode, fake_nodes, running_proxy
 
@@ -73,17 +70,10 @@ async def test_another_content_is_set_aside_with_the_reason(tmp_path: Path, cont
     await file.close()
 
 
-def weighted(content: MutableMapping[str, Any]) -> None:
-    """A step to a format whose nodes have a field that format 1 does not know."""
-    for node in content["nodes"]:
-        node.setdefault("weight", 1)
-
-
 LATER = b'{"version": 2, "nodes": [{"url": "http://10.0.0.1:1", "role": 2, "models": ["n"], "weight": 9}]}'
 
 
-async def test_a_downgrade_loses_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither those that the later version knew nor those that the earlier one added."""
+async def test_the_file_of_a_later_version_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "fleet.json"
     path.write_bytes(LATER)
     file = FleetFile(path)
@@ -96,49 +86,6 @@ async def test_a_downgrade_loses_no_node(tmp_path: Path, monkeypatch: pytest.Mon
 
     await written(path)  # the earlier version works: with the node of the later one, and another
     assert kept.read_bytes() == LATER
-
-    monkeypatch.setattr(fleet_file, "FLEET_STEPS", {1: weighted})
-    for _ in range(2):  # one that ends before it writes changes nothing
-        file = FleetFile(path)
-        records, set_aside = file.open()
-        assert set_aside is None
-        assert {each.url: each.models for each in records} == {
-            "http://10.0.0.1:1": ["n"],
-            "http://10.0.0.2:2": [],
-        }
-        await file.close()
-        assert kept.exists()
-
-    await written(path)
-    assert b'"version": 2' in path.read_bytes()
-    assert not kept.exists(), "nodes that are removed from now on would come back"
-
-
-async def test_a_file_of_a_format_that_is_later_still_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, kept = tmp_path / "fleet.json", tmp_path / "fleet.json.v3"
-    kept.write_bytes(LATER.replace(b"2", b"3", 1))
-    before = kept.read_bytes()
-    monkeypatch.setattr(fleet_file, "FLEET_STEPS", {1: weighted})
-    await written(path)
-    assert kept.read_bytes() == before
-
-
-async def test_a_kept_file_that_is_damaged_is_named_and_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    path, kept = tmp_path / "fleet.json", tmp_path / "fleet.json.v2"
-    await written(path)
-    kept.write_bytes(LATER[:40])
-    monkeypatch.setattr(fleet_file, "FLEET_STEPS", {1: weighted})
-    file = FleetFile(path)
-    records, set_aside = file.open()
-    file.save(Fleet("prefix", Random(1)))
-    await file.close()
-    assert len(records) == 2 and set_aside is None
-    assert "fleet.json.v2 cannot be read" in caplog.text
-    assert kept.read_bytes() == LATER[:40]
 
 
 async def test_two_proxies_do_not_share_a_file(tmp_path: Path) -> None:

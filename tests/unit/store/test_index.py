@@ -66,15 +66,6 @@ def test_a_record_under_the_name_of_another_does_not_count(tmp_path: Path) -> No
     assert index.records() == {}
 
 
-def test_records_of_a_later_version_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = ModelIndex(tmp_path)
-    with monkeypatch.context() as later:
-        later.setattr("jan_serve.store.index.RECORDS.steps", {1: dict[str, object].clear})
-        index.put(RECORD)
-    assert index.records() == {}
-    assert len(list(folder(tmp_path).iterdir())) == 1
-
-
 def test_describes() -> None:
     assert RECORD.describes(7, 5)
     assert not RECORD.describes(8, 5)

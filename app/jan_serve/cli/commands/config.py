@@ -1,16 +1,13 @@
-"""`jan-serve config`: shows, checks and migrates the settings."""
+"""`jan-serve config`: shows and checks the settings."""
 
 from __future__ import annotations
 
 import typer
 
-from jan_serve.cli.errors import CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, load_settings
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings
-from jan_serve.config.config_file import migrate
-from jan_serve.config.settings_loader import find_config
-from jan_serve.errors import JanServeError, ModelNotFound, SettingsError
+from jan_serve.errors import JanServeError, ModelNotFound
 from jan_serve.wiring.parts import build_resolver
 
 config_app = typer.Typer(help="Show the settings and the sources of their values.")
@@ -59,27 +56,6 @@ def check(context: typer.Context, config: ConfigOption = None) -> None:
     if (missing := _missing_model(loaded)) is not None:
         output.warning(missing)
     output.note("The settings are valid.")
-
-
-@config_app.command("migrate")
-def migrate_(context: typer.Context, config: ConfigOption = None) -> None:
-    """Rewrite a configuration file of an earlier version. Keeps comments and a copy of the old file."""
-    # The file only has to parse: a value may be invalid.
-    path, is_named = find_config(config or context.obj)
-    output = Output()
-    try:
-        backup = migrate(path)
-    except FileNotFoundError:
-        if is_named:
-            raise SettingsError(f"there is no configuration file {path}") from None
-        output.note(f"There is no configuration file {path}.")
-        return
-    except OSError as error:
-        raise CommandError(f"cannot rewrite {path}: {error.strerror}", "The file is unchanged.") from None
-    if backup is None:
-        output.note(f"{path} already has the current version.")
-    else:
-        output.note(f"Rewrote {path}; the old file is {backup}.")
 
 
 def _missing_model(loaded: LoadedSettings) -> str | None:

@@ -29,8 +29,8 @@ from jan_serve.errors import (
 )
 from jan_serve.store.files.file_errors import is_full, storage_error
 from jan_serve.store.files.file_hash import file_matches, hash_bytes, in_thread
+from jan_serve.store.files.record_files import record_file
 from jan_serve.store.files.small_files import TEMPORARY_SUFFIX, flush_folder
-from jan_serve.store.files.versioned_files import record_file
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.hub.hub_http import HubHttp, TransientFailure
 from jan_serve.store.index import STATE_FOLDER

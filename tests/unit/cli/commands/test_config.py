@@ -63,17 +63,6 @@ def test_names_from_the_configuration(own_folders: Path, capsys: pytest.CaptureF
     assert not (folder / "one.gguf").exists()
 
 
-def test_migrate_needs_a_file_that_was_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    absent = tmp_path / "absent.toml"
-    assert main(["config", "migrate", "--config", str(absent)]) == 2
-    assert f"there is no configuration file {absent}" in capsys.readouterr().err
-    monkeypatch.delenv("JAN_SERVE_CONFIG")
-    monkeypatch.setattr("jan_serve.config.settings_loader.default_config_file", lambda: absent)
-    assert main(["config", "migrate"]) == 0
-
-
 def test_a_model_that_is_not_installed_is_warned_of(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, own_folders: Path
 ) -> None:

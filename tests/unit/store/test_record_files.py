@@ -1,20 +1,17 @@
-"""Files of each kind, written two formats ago, are read; those of a later format stay as they are."""
+"""Files of a later format stay as they are."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from jan_serve.core.calibration import Calibration
 from jan_serve.core.models.listed_model import Variant
-from jan_serve.store import calibrations, index, self_checks, variants
 from jan_serve.store.calibrations import CalibrationIndex
-from jan_serve.store.files.versioned_files import LaterVersion, RecordFiles, Steps, latest, upgrade
+from jan_serve.store.files.record_files import LaterFormat, check_format
 from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecord, Source
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
@@ -36,43 +33,29 @@ CALIBRATION = Calibration(
     temperature=1.5, examples=10, accuracy=0.5, loss_before=1.0, loss_after=0.5, at_bound=False
 )
 
-Kind = tuple[RecordFiles[Any], str, Callable[[Path], None], Callable[[Path], object]]
+Kind = tuple[str, Callable[[Path], None], Callable[[Path], object]]
 KINDS: dict[str, Kind] = {
     "records": (
-        index.RECORDS,
         "version",
         lambda folder: ModelIndex(folder).put(RECORD),
         lambda folder: ModelIndex(folder).records().get("m"),
     ),
     "variants": (
-        variants.VARIANTS,
         "version",
         lambda folder: VariantIndex(folder).put(VARIANT),
         lambda folder: VariantIndex(folder).get("mario"),
     ),
     "calibrations": (
-        calibrations.CALIBRATIONS,
         "version",
         lambda folder: CalibrationIndex(folder).put(ENTRY, CALIBRATION),
         lambda folder: CalibrationIndex(folder).get(ENTRY),
     ),
     "self-checks": (
-        self_checks.SELF_CHECKS,
         "format",
         lambda folder: SelfChecks(folder).put(OLD),
         lambda folder: SelfChecks(folder).before("1.0.0"),
     ),
 }
-
-
-def nothing(content: MutableMapping[str, Any]) -> None:
-    """A step to a format that changed no field."""
-
-
-def without(key: str, record: object) -> dict[str, Any] | None:
-    """The fields but for the format's number."""
-    fields: dict[str, Any] | None = msgspec.to_builtins(record)
-    return None if fields is None else {name: value for name, value in fields.items() if name != key}
 
 
 def of_later_format(path: Path, key: str) -> None:
@@ -85,23 +68,8 @@ def files(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_was_written_two_formats_ago_is_read_and_stays(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records, key, put, get = KINDS[name]
-    put(tmp_path)
-    expected, before = get(tmp_path), files(tmp_path)
-    assert expected is not None
-    known = dict(records.steps)
-    ahead = {number: nothing for number in range(len(known) + 1, len(known) + 3)}
-    monkeypatch.setattr(records, "steps", {**known, **ahead})
-    assert without(key, get(tmp_path)) == without(key, expected)
-    assert files(tmp_path) == before
-
-
-@pytest.mark.parametrize("name", KINDS)
 def test_what_a_later_version_wrote_is_left_alone(name: str, tmp_path: Path) -> None:
-    _, key, put, get = KINDS[name]
+    key, put, get = KINDS[name]
     put(tmp_path)
     (path,) = files(tmp_path)
     of_later_format(path, key)
@@ -123,48 +91,17 @@ def test_a_record_of_a_later_version_is_not_replaced_by_the_facts_of_a_header(tm
     assert files(tmp_path) == later
 
 
-def rename(content: MutableMapping[str, Any]) -> None:
-    """1 to 2."""
-    content["port"] = content.pop("tcp_port", 1)
+@pytest.mark.parametrize("content", [{"a": 1}, {"v": 1}])
+def test_the_first_format_needs_no_number(content: dict[str, object]) -> None:
+    check_format(content, "v")
 
 
-def double(content: MutableMapping[str, Any]) -> None:
-    """2 to 3."""
-    content["port"] *= 2
+def test_a_later_format_is_not_an_invalid_one() -> None:
+    with pytest.raises(LaterFormat, match="version 4; this jan-serve knows versions up to 1"):
+        check_format({"v": 4}, "v")
 
 
-STEPS: Steps = {1: rename, 2: double}
-
-
-@pytest.mark.parametrize(
-    ("content", "version"),
-    [
-        ({"tcp_port": 5}, 1),
-        ({"tcp_port": 5, "v": 1}, 1),
-        ({"port": 5, "v": 2}, 2),
-        ({"port": 10, "v": 3}, 3),
-    ],
-)
-def test_every_version_comes_to_the_latest(content: dict[str, Any], version: int) -> None:
-    assert upgrade(content, "v", STEPS) == version
-    assert content == {"port": 10, "v": 3}
-    assert upgrade(content, "v", STEPS) == latest(STEPS)
-
-
-def test_without_steps_nothing_changes() -> None:
-    content: dict[str, Any] = {"a": 1}
-    assert upgrade(content, "v", {}) == 1
-    assert content == {"a": 1}
-
-
-def test_a_later_version_is_left_alone() -> None:
-    content: dict[str, Any] = {"v": 4}
-    with pytest.raises(LaterVersion, match="version 4; this jan-serve knows versions up to 3"):
-        upgrade(content, "v", STEPS)
-    assert content == {"v": 4}
-
-
-@pytest.mark.parametrize("version", [0, -1, "2", 1.5, True, None])
-def test_invalid_versions(version: object) -> None:
+@pytest.mark.parametrize("number", [0, -1, "2", 1.5, True, None])
+def test_invalid_formats(number: object) -> None:
     with pytest.raises(ValueError, match="v must be a whole number from 1 on"):
-        upgrade({"v": version}, "v", STEPS)
+        check_format({"v": number}, "v")
