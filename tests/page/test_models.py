@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from jan_serve.resources import builtin_model, catalogue_file
@@ -133,27 +134,12 @@ def test_a_model_is_pulled_with_its_progress_and_deleted(tab: Tab, hub: FakeHub)
     wait_until(lambda: cancelled(tab.url) == before + 1)
     tab.page.get_by_role("button", name="Pull").click()
     expect(tab.page.get_by_text("is here")).to_be_visible()
-    pulled = tab.page.get_by_role("listitem").filter(has_text="small")
+    pulled = tab.page.get_by_label("Models on this server").get_by_role("listitem").filter(has_text="small")
     expect(pulled).to_have_count(1)
     assert len(hub.asked("/resolve/")) == 2
     tab.page.evaluate("window.confirm = () => true")
     pulled.get_by_role("button", name="Delete").click()
     expect(pulled).to_have_count(0)
-
-
-def test_names_of_the_catalogue_are_offered_with_their_sizes(tab: Tab) -> None:
-    tab.show("Models")
-    field = tab.page.get_by_label("Get a model from the hub")
-    offered = tab.page.locator(f"datalist#{field.get_attribute('list')} option")
-    expect(offered).to_have_count(0)
-    field.focus()
-    entries = Catalogue.read(catalogue_file()).entries()
-    expect(offered).to_have_count(len(entries))
-    for option, entry in zip(offered.all(), entries, strict=True):
-        assert option.get_attribute("value") == entry.name
-        label = option.get_attribute("label") or ""
-        assert label.startswith(f"{entry.title} · ")
-        assert re.search(r"\d (MB|GB), needs \d+(\.\d)? (MB|GB) of memory", label)
 
 
 def test_a_model_that_cannot_be_pulled_gives_the_reason(tab: Tab) -> None:
@@ -176,3 +162,52 @@ def test_the_name_of_a_model_is_text(tab: Tab) -> None:
     tab.page.get_by_label("Program", exact=True).select_option("curl")
     expect(tab.page.locator(".code-box")).to_contain_text(HOSTILE_NAME)
     expect(tab.page.locator("img")).to_have_count(0)
+
+
+@pytest.mark.parametrize("n_fitting", [0, 2, 100])
+def test_a_first_visit_offers_models_that_fit(tab: Tab, n_fitting: int) -> None:
+    def only_built_in(listed: dict[str, Any]) -> None:
+        for model in listed["data"]:
+            model["source"] = "built in"
+
+    def fulfil(route: Route) -> None:
+        answer = route.fetch()
+        listed = answer.json()
+        for index, model in enumerate(sorted(listed["data"], key=lambda model: model["memory_bytes"])):
+            model["fits"] = index < n_fitting
+        route.fulfill(response=answer, json=listed)
+
+    tab.page.route("**/extras/catalogue", fulfil)
+    with listed_models(tab, only_built_in):
+        offer = tab.page.get_by_role("region", name="A first model")
+        expect(offer).to_contain_text("tiny built-in model")
+        cards = offer.get_by_role("listitem")
+        if n_fitting > 2:
+            expect(cards).to_have_count(3)
+            expect(offer).to_contain_text("fit this machine")
+        offer.get_by_role("link", name="All models").click()
+        suggested = tab.page.get_by_role("list", name="Models to get")
+        expect(suggested.get_by_role("listitem")).to_have_count(
+            len(Catalogue.read(catalogue_file()).entries())
+        )
+        expect(suggested.get_by_text("needs more memory").first).to_be_visible() if n_fitting < 10 else None
+
+
+def test_a_card_pulls_its_model(tab: Tab, hub: FakeHub) -> None:
+    model = builtin_model()
+    assert model is not None
+    entry = min(Catalogue.read(catalogue_file()).entries(), key=lambda entry: entry.size_gb)
+    hub.repos[entry.repo] = FakeRepo({entry.file: model.read_bytes()})
+    tab.show("Models")
+    tab.page.get_by_role("listitem", name=entry.name, exact=True).get_by_role("button", name="Get it").click()
+    expect(tab.page.get_by_text("is here")).to_be_visible()
+    expect(tab.page.get_by_role("list", name="Models to get")).not_to_contain_text(entry.title)
+    expect(tab.page.get_by_label("Models on this server")).to_contain_text(entry.file.removesuffix(".gguf"))
+
+
+def test_example_questions_fill_the_field(tab: Tab) -> None:
+    example = tab.page.locator(".examples button").first
+    text = example.text_content()
+    example.click()
+    expect(tab.question).to_have_value(text or "")
+    expect(tab.question).to_be_focused()

@@ -200,7 +200,7 @@ def _management_routes(
     def catalogue() -> APIRouter:
         from jan_serve.api.routes.extras import catalogue_router
 
-        return catalogue_router(catalogue_file())
+        return catalogue_router(catalogue_file(), management.library.free_memory)
 
     return [
         DeferredRoutes(models, ("/models",)),

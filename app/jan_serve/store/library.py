@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     # Imported with the first pull: importing the HTTP client is slow.
     from jan_serve.store.hub.download import DownloadWatcher
     from jan_serve.store.hub.pull import Puller, PullPlan
+    from jan_serve.store.model_memory import FreeMemory
 
 
 _log: Final = logging.getLogger("jan_serve.store")
@@ -59,8 +60,13 @@ class ModelLibrary:
         models_dir: Path,
         make_puller: Callable[[], Puller],
         reader: HeaderReader | None = None,
+        free_memory: Callable[[], FreeMemory] | None = None,
     ) -> None:
-        """make_puller: called once, at the first pull. reader: of headers for lists; without it, threads read them."""
+        """make_puller: called once, at the first pull. reader: of headers for lists; without it, threads read them.
+
+        free_memory: measures what models may take; blocks for about a second where there are accelerators.
+        """
+        self.free_memory = free_memory
         self._resolver = resolver
         self._models_dir = models_dir
         self._index = ModelIndex(models_dir)

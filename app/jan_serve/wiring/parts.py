@@ -72,7 +72,11 @@ def build_library(
     resolver: ModelResolver, settings: Settings, free_memory: Callable[[], FreeMemory] | None = None
 ) -> ModelLibrary:
     return ModelLibrary(
-        resolver, settings.models_dir, lambda: build_puller(settings, free_memory), HelperPool(HEADERS)
+        resolver,
+        settings.models_dir,
+        lambda: build_puller(settings, free_memory),
+        HelperPool(HEADERS),
+        free_memory,
     )
 
 

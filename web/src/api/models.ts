@@ -10,6 +10,7 @@ export interface ModelStatus {
 
 export interface Model {
   id: string;
+  aliases: string[];
   source: string;
   can_remove: boolean;
   size_bytes: number;
@@ -55,6 +56,11 @@ export interface SuggestedModel {
   kinds: string[];
   size_bytes: number;
   memory_bytes: number;
+  n_params: number;
+  licence: string;
+  note: string;
+  /** Whether so much memory is free on the server's machine; null if it does not know. */
+  fits: boolean | null;
 }
 
 export async function listSuggested(): Promise<SuggestedModel[]> {

@@ -1,8 +1,12 @@
 // The open conversation.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAnswering, open } from "../state/conversations";
-import { currentModel, isBase } from "../state/models";
+import { currentModel, isBase, onlyBuiltIn } from "../state/models";
+import { offered, suggest } from "../state/pull";
+import { changeUnsent } from "../state/unsent";
+import { SuggestedCards } from "../models/catalogue";
 import { ModelChoice } from "../models/model_choice";
+import { PullProgress } from "../models/pull_form";
 import { Icon } from "../ui/icons";
 import { ChatSettingsPanel } from "./chat_settings";
 import { Composer } from "./composer";
@@ -40,13 +44,45 @@ export function ChatView() {
   );
 }
 
+const EXAMPLES = ["Explain photosynthesis to a child of ten.", "Write a friendly reminder about an unpaid bill.", "What can I cook from rice, eggs and spinach?"];
+
 function Welcome() {
   const model = currentModel.value;
+  const begin = (text: string) => {
+    changeUnsent(open.value.id, { text });
+    document.getElementById("question")?.focus();
+  };
   return (
     <div class="welcome">
       <h1>What would you like to know?</h1>
       <p>{model ? `${model.id} answers, on this server. Chats stay in this browser.` : "There is no model yet: get one under Models."}</p>
+      {model && !onlyBuiltIn.value && (
+        <div class="examples">
+          {EXAMPLES.map((text) => (
+            <button type="button" key={text} onClick={() => begin(text)}>
+              {text}
+            </button>
+          ))}
+        </div>
+      )}
+      {onlyBuiltIn.value && <FirstModel />}
     </div>
+  );
+}
+
+/** Offers a real model where there is none. */
+function FirstModel() {
+  useEffect(() => void suggest(), []);
+  return (
+    <section aria-label="A first model">
+      <p>It is a tiny built-in model, for trying the server: it knows next to nothing.</p>
+      {offered.value.length > 0 && <p>These models chat, and fit this machine:</p>}
+      <SuggestedCards models={offered.value} />
+      <PullProgress />
+      <p>
+        <a href="#models">All models</a>
+      </p>
+    </section>
   );
 }
 

@@ -6,13 +6,13 @@ import { chosenModel, embedsOnly, isBase, models, modelsProblem, refreshModels }
 import { goTo } from "../state/view";
 import { bytes, parameters } from "../ui/format";
 import { say } from "../ui/notice";
+import { Catalogue } from "./catalogue";
 import { PullForm } from "./pull_form";
 
 export function ModelsView() {
   return (
     <div class="panel">
       <h1>Models</h1>
-      <PullForm />
       {modelsProblem.value !== null && <p class="problem">{modelsProblem.value}</p>}
       <ul class="cards" aria-label="Models on this server">
         {models.value.map((model) => (
@@ -20,6 +20,8 @@ export function ModelsView() {
         ))}
       </ul>
       {models.value.length === 0 && modelsProblem.value === null && <p class="hint">There are no models yet.</p>}
+      <PullForm />
+      <Catalogue />
     </div>
   );
 }

@@ -35,6 +35,9 @@ export function isBase(model: Model | undefined): boolean {
   return model !== undefined && !embedsOnly(model) && model.meta.has_chat_template === false;
 }
 
+/** Whether the server has no model but the built-in one, which is for trying the server. */
+export const onlyBuiltIn = computed(() => models.value.length > 0 && models.value.every(({ source }) => source === "built in"));
+
 export function seesImages(model: Model | undefined): boolean {
   return model?.architecture.input_modalities.includes("image") ?? false;
 }

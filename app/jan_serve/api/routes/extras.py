@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -25,6 +25,7 @@ from jan_serve.errors import ModelNotFound
 from jan_serve.http.replies import json_reply
 from jan_serve.store.hub.references import Catalogue, CatalogueEntry
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.model_memory import FreeMemory
 
 _GB = 10**9
 
@@ -33,7 +34,7 @@ class SuggestedModel(BaseModel):
     """A model that can be pulled by `id`. Sizes in bytes and n_params are approximate.
 
     kinds: its uses (chat, tools, vision, embedding …). memory_bytes: required to run it with 8,192 tokens of context.
-    licence: an SPDX id, or the hub's name for it.
+    licence: an SPDX id, or the hub's name for it. fits: whether so much memory is free here; null if unknown.
     """
 
     id: str
@@ -47,6 +48,7 @@ class SuggestedModel(BaseModel):
     context_length: int
     licence: str
     note: str
+    fits: bool | None
 
 
 class SuggestedModels(BaseModel):
@@ -55,14 +57,14 @@ class SuggestedModels(BaseModel):
     data: list[SuggestedModel]
 
 
-def catalogue_router(path: Path | None) -> APIRouter:
-    """path: the catalogue's file; None lists nothing."""
+def catalogue_router(path: Path | None, free_memory: Callable[[], FreeMemory] | None = None) -> APIRouter:
+    """path: the catalogue's file; None lists nothing. free_memory: measures what models may take; blocks."""
     router = APIRouter(tags=["Models"])
 
-    @cache
     def answer() -> dict[str, object]:
+        usable = free_memory().usable if free_memory is not None else None
         entries = Catalogue.read(path).entries()
-        return SuggestedModels(data=[_suggested(entry) for entry in entries]).model_dump()
+        return SuggestedModels(data=[_suggested(entry, usable) for entry in entries]).model_dump()
 
     @router.get("/extras/catalogue", summary="Suggested models", response_model=SuggestedModels)
     async def catalogue() -> Response:
@@ -72,7 +74,7 @@ def catalogue_router(path: Path | None) -> APIRouter:
     return router
 
 
-def _suggested(entry: CatalogueEntry) -> SuggestedModel:
+def _suggested(entry: CatalogueEntry, usable: int | None) -> SuggestedModel:
     return SuggestedModel(
         id=entry.name,
         title=entry.title,
@@ -85,6 +87,7 @@ def _suggested(entry: CatalogueEntry) -> SuggestedModel:
         context_length=entry.context,
         licence=entry.licence,
         note=entry.note,
+        fits=entry.memory_gb * _GB <= usable if usable is not None else None,
     )
 
 

@@ -13,6 +13,7 @@ from jan_serve.api.routes.extras import catalogue_router, shown_folders
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
+from jan_serve.store.model_memory import FreeMemory
 from tests.support.managed import Managed, add_model, managed_app
 
 pytestmark = pytest.mark.anyio
@@ -81,6 +82,18 @@ async def test_every_entry_with_its_sizes(tmp_path: Path) -> None:
     assert first["memory_bytes"] == pytest.approx(entry.memory_gb * 1e9)
     assert first["n_params"] == pytest.approx(entry.parameters * 1e9)
     assert (first["repo"], first["context_length"]) == (entry.repo, entry.context)
+
+
+async def test_it_says_which_models_fit() -> None:
+    entries = Catalogue.read(catalogue_file()).entries()
+    app = FastAPI()
+    app.include_router(catalogue_router(catalogue_file(), lambda: FreeMemory(6_000_000_000)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        listed = (await client.get("/extras/catalogue")).json()["data"]
+    fits = {model["id"]: model["fits"] for model in listed}
+    usable = FreeMemory(6_000_000_000).usable
+    assert fits == {entry.name: entry.memory_gb * 1e9 <= usable for entry in entries}
+    assert set(fits.values()) == {True, False}
 
 
 async def test_a_key_is_asked_for(tmp_path: Path) -> None:
