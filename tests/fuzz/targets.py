@@ -33,7 +33,6 @@ from jan_serve.helpers.kinds import (
     COMPILING,
     DECODING,
     RENDERING,
-    CompileConstraint,
     DecodeAudio,
     DecodeImage,
 )
@@ -125,7 +124,7 @@ def constraints(
             data = repr(constraint).encode("utf-8", "backslashreplace")
             try:
                 with judging(data):
-                    compiled = await pool.ask(CompileConstraint(constraint))
+                    compiled = await pool.ask(constraint)
             except JanServeError as error:
                 return error.code
             assert isinstance(compiled, CompiledGrammar)

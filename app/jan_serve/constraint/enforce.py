@@ -71,10 +71,9 @@ class Enforced(NamedTuple):
     cost: Cost
     translate: Translate
 
-    def compiled(self, *, with_gbnf: bool = False) -> CompiledGrammar:
-        """For the engine. with_gbnf: to show it too. Raises as `gbnf`."""
-        gbnf = self.gbnf() if with_gbnf else ""
-        return CompiledGrammar(gbnf, self.lark.text, self.lark.specials, self.uniqueness)
+    def compiled(self) -> CompiledGrammar:
+        """For the engine."""
+        return CompiledGrammar(self.lark.text, self.lark.specials, self.uniqueness)
 
     def piece(self) -> GrammarPiece:
         """The constraint as a part of a larger grammar."""

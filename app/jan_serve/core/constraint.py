@@ -110,12 +110,10 @@ class Explanation(msgspec.Struct, frozen=True, tag="explanation"):
 class CompiledGrammar(msgspec.Struct, frozen=True, tag="grammar"):
     """A parsed and checked grammar for the engine.
 
-    lark: for llguidance. gbnf: the same language, to show; empty where nobody asked for it.
-    specials: the rules that `lark` leaves undefined. uniqueness, bounds: what the text must obey beside the
-    grammar; one of them at most.
+    lark: for llguidance. specials: the rules that `lark` leaves undefined. uniqueness, bounds: what the text must obey
+    beside the grammar; one of them at most.
     """
 
-    gbnf: str
     lark: str
     specials: tuple[SpecialText, ...] = ()
     uniqueness: Uniqueness | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -45,6 +45,8 @@ from jan_serve.generation.media_reader import (
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import Profiles, TemplateOverride, no_profiles, template_of, with_defaults
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -221,17 +223,12 @@ class RequestPreparer:
         profile_of = self._profiles()
         return lambda model, requested: profile_of(model, requested).template
 
-    async def compile_to_show(self, constraint: Constraint, field: str) -> CompiledGrammar:
-        """See GrammarCache.compile; returns the GBNF too. field: see GenerationRequest.constraint_field."""
-        return await self._compiled(constraint, field, with_gbnf=True)
+    async def gbnf(self, constraint: Constraint, field: str) -> str:
+        """See GrammarCache.gbnf. field: see GenerationRequest.constraint_field."""
+        return await _about(field, self._grammars.gbnf(constraint))
 
-    async def _compiled(
-        self, constraint: Constraint, field: str, *, with_gbnf: bool = False
-    ) -> CompiledGrammar:
-        try:
-            return await self._grammars.compile(constraint, with_gbnf=with_gbnf)
-        except InvalidRequest as error:
-            raise error.about(field) from None
+    async def _compiled(self, constraint: Constraint, field: str) -> CompiledGrammar:
+        return await _about(field, self._grammars.compile(constraint))
 
     async def _with_field(
         self, error: InvalidRequest, prompt: ChatPrompt, request: GenerationRequest
@@ -316,6 +313,13 @@ class RequestPreparer:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=self._seed())
         return msgspec.structs.replace(sampling, logit_bias=bias)
+
+
+async def _about(field: str, compiled: Awaitable[T]) -> T:
+    try:
+        return await compiled
+    except InvalidRequest as error:
+        raise error.about(field) from None
 
 
 def _count_request(prompt: EnginePrompt, client: EngineClient) -> CountRequest:

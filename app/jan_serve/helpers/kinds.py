@@ -152,11 +152,10 @@ RENDERING: Final[HelperKind[RenderRequest, str]] = HelperKind(
 )
 
 
-class CompileConstraint(msgspec.Struct, frozen=True, tag="constraint"):
-    """Compile a constraint on a whole answer. with_gbnf: as GBNF too, to show it."""
+class ShowConstraint(msgspec.Struct, frozen=True, tag="show"):
+    """Print a constraint as GBNF, for people."""
 
     constraint: Constraint
-    with_gbnf: bool = False
 
 
 class ExplainSchema(msgspec.Struct, frozen=True, tag="explain"):
@@ -190,8 +189,9 @@ class CompileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     constraint: Constraint
 
 
-CompileRequest = CompileConstraint | ExplainSchema | CompileTool | CompileFrame | CompileAnswer
-Compiled = CompiledGrammar | Explanation | ToolGrammar | CallFrame | GrammarPiece
+CompileRequest = Constraint | ShowConstraint | ExplainSchema | CompileTool | CompileFrame | CompileAnswer
+"""A constraint alone is one on a whole answer."""
+Compiled = CompiledGrammar | str | Explanation | ToolGrammar | CallFrame | GrammarPiece
 
 
 def _compiling_too_much(_: CompileRequest) -> GrammarTooComplex:

@@ -32,7 +32,7 @@ def workers(exact_llama: Path) -> Generator[tuple[Worker, Worker]]:
         yield plain, drafting
 
 
-GRAMMAR = CompiledGrammar(gbnf='root ::= ("ab" [0-9] " cd ")+', lark='start: ("ab" /[0-9]/ " cd ")+')
+GRAMMAR = CompiledGrammar(lark='start: ("ab" /[0-9]/ " cd ")+')
 
 # Greedy answers of random weights loop, which suits drafts.
 CASES: list[dict[str, Any]] = [

@@ -20,7 +20,7 @@ from tests.support.worker import Worker, generate, running_worker
 pytestmark = pytest.mark.integration
 
 TEXT = "The people said that water was great and every good house has a large door."
-GRAMMAR = CompiledGrammar(gbnf='root ::= ("ab" [0-9] " cd ")+', lark='start: ("ab" /[0-9]/ " cd ")+')
+GRAMMAR = CompiledGrammar(lark='start: ("ab" /[0-9]/ " cd ")+')
 KINDS: tuple[Knows, ...] = ("nothing", "token", "hidden")
 SETTINGS: dict[str, Any] = {"n_ctx": 2048, "parallel": 4, "prompt_lookup": "off", **EXACT}
 CASES: list[dict[str, Any]] = [

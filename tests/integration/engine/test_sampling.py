@@ -267,7 +267,7 @@ def test_log_probabilities_are_of_what_was_drawn_from(llama: Worker) -> None:
 
 
 def test_tokens_that_a_grammar_leaves_no_choice_about_are_certain(llama: Worker) -> None:
-    grammar = CompiledGrammar(gbnf='root ::= "abc"', lark='start: "abc"')
+    grammar = CompiledGrammar(lark='start: "abc"')
     choice = llama.run_one(
         WARPED_PROMPT, max_tokens=20, logprobs=0, pipeline="warped", grammar=grammar
     ).choice

@@ -27,9 +27,7 @@ PROMPT = (
     "Once upon a time there was a server that computed a prompt, and another one that went on from there."
 )
 STATE = 900_000
-GRAMMAR = CompiledGrammar(
-    gbnf='root ::= "forced" ([a-z] " and ")+', lark='start: "forced" (/[a-z]/ " and ")+'
-)
+GRAMMAR = CompiledGrammar(lark='start: "forced" (/[a-z]/ " and ")+')
 
 
 @pytest.fixture(scope="module")

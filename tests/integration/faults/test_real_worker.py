@@ -59,7 +59,7 @@ def rules(length: int) -> CompiledGrammar:
     """A chain of rules, each of which refers to the next."""
     chain = [f'r_{i}: "a" r_{i + 1}' for i in range(length)]
     lark = "\n".join(["start: r_0", *chain, f'r_{length}: "b"']) + "\n"
-    return CompiledGrammar(gbnf='root ::= "a"', lark=lark)
+    return CompiledGrammar(lark)
 
 
 async def test_rules_that_refer_to_one_another_without_end_do_not_end_a_worker(

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,6 @@ from jan_serve.generation.constraint.tool_grammar import tool_grammar
 from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
-    CompileConstraint,
     Compiled,
     CompileFrame,
     CompileRequest,
@@ -71,8 +69,8 @@ def compiled(constraint):
         return [bytearray(1 << 20) for _ in range(1 << 20)]
     if text == "recurse":
         return compiled(constraint)
-    return CompiledGrammar(text, "")
-worker.enforce = lambda constraint: SimpleNamespace(compiled=lambda with_gbnf: compiled(constraint))
+    return CompiledGrammar(text)
+worker.enforce = lambda constraint: SimpleNamespace(compiled=lambda: compiled(constraint))
 worker.COMPILING = dataclasses.replace(worker.COMPILING, cpu_limit_s=0.2)
 sys.exit(worker.main())
 """
@@ -83,12 +81,8 @@ def scripted() -> tuple[str, ...]:
     return (sys.executable, "-c", SCRIPTED.format(app=str(app)))
 
 
-def asked(constraint: Any) -> CompileConstraint:
-    return CompileConstraint(constraint)
-
-
-def does(text: str) -> CompileConstraint:
-    return asked(GbnfConstraint(text))
+def does(text: str) -> GbnfConstraint:
+    return GbnfConstraint(text)
 
 
 def compilers(
@@ -103,7 +97,7 @@ async def test_grammars_are_those_of_the_translator() -> None:
     async with compilers() as pool:
         assert children() == [], "a server that only chats needs none"
         for constraint in cases:
-            assert await pool.ask(asked(constraint)) == enforce(constraint).compiled()
+            assert await pool.ask(constraint) == enforce(constraint).compiled()
         assert len(children()) == 1
 
 
@@ -128,10 +122,10 @@ async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() 
 async def test_refusals_come_back_as_they_are() -> None:
     async with compilers() as pool:
         with pytest.raises(UnsupportedSchema) as caught:
-            await pool.ask(asked(JsonSchemaConstraint({"properties": {"a": {"$ref": "http://x/y"}}})))
+            await pool.ask(JsonSchemaConstraint({"properties": {"a": {"$ref": "http://x/y"}}}))
         assert caught.value.pointer == "/properties/a"
         with pytest.raises(UnsupportedPattern):
-            await pool.ask(asked(RegexConstraint(r"(a)\1")))
+            await pool.ask(RegexConstraint(r"(a)\1"))
         with pytest.raises(InvalidGrammar) as invalid:
             await pool.ask(does('root ::= "a'))
         assert invalid.value.line == 1
@@ -143,7 +137,7 @@ async def test_a_constraint_that_takes_too_much_is_refused(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(GrammarTooComplex):
             await pool.ask(does(text))
-        assert await pool.ask(does("next")) == CompiledGrammar("next", "")
+        assert await pool.ask(does("next")) == CompiledGrammar("next")
 
 
 @pytest.mark.parametrize("text", ["SIGKILL", "SIGSEGV", "exit"])
@@ -151,7 +145,7 @@ async def test_one_that_ends_again_is_our_fault(text: str) -> None:
     async with compilers(scripted()) as pool:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
             await pool.ask(does(text))
-        assert await pool.ask(does("next")) == CompiledGrammar("next", "")
+        assert await pool.ask(does("next")) == CompiledGrammar("next")
 
 
 async def test_who_waits_when_the_server_ends_is_told_so() -> None:

@@ -68,7 +68,7 @@ REQUESTS: list[WorkerRequest] = [
         ),
         sampling=SamplingParams(logit_bias={5: -100.0}, seed=2**32 - 1),
         stopping=StopConditions(stop=("\n",)),
-        grammar=CompiledGrammar("root ::= [a-z]", "start: /[a-z]/"),
+        grammar=CompiledGrammar("start: /[a-z]/"),
     ),
     EmbedRequest(id=2, inputs=("a", (1, 2))),
     CountRequest(id=7, prompt=("a", (1,), ImagePiece(width=4000, height=3000, digest="ab"))),

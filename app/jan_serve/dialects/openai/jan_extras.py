@@ -120,8 +120,7 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
         constraint, field = constraint_of(body)
         if constraint is None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
-        compiled = await while_connected(request, preparer.compile_to_show(constraint, field))
-        return json_reply({"grammar": compiled.gbnf})
+        return json_reply({"grammar": await while_connected(request, preparer.gbnf(constraint, field))})
 
     @router.post(
         "/extras/grammar/explain",

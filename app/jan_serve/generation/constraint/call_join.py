@@ -156,9 +156,7 @@ def _joined(
     lines += [f"{hole}: {piece.root}" for hole, piece in fillings.items()]
     lines += [f"{name}: {body}" for name, body in definitions.items()]
     lark = "\n".join(lines) + "\n"
-    return CompiledGrammar(
-        gbnf="", lark=lark, specials=tuple(specials.values()), uniqueness=uniqueness, bounds=bounds
-    )
+    return CompiledGrammar(lark, tuple(specials.values()), uniqueness, bounds)
 
 
 def _warnings(tools: Sequence[JoinedTool], chosen: Sequence[ToolGrammar]) -> tuple[str, ...]:

@@ -33,11 +33,11 @@ from jan_serve.generation.ports import ConstraintTranslator
 from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
-    CompileConstraint,
     Compiled,
     CompileRequest,
     CompileTool,
     ExplainSchema,
+    ShowConstraint,
 )
 
 MAX_ENTRIES: Final = 256
@@ -89,13 +89,13 @@ class GrammarCache:
     def __len__(self) -> int:
         return len(self._done) + len(self._joined)
 
-    async def compile(self, constraint: Constraint, *, with_gbnf: bool = False) -> CompiledGrammar:
-        """with_gbnf: as GBNF too, to show it. Raises as ConstraintTranslator."""
-        if isinstance(constraint, GbnfConstraint) and constraint.text in self._named:
-            # The key is the text: an edited file is another grammar.
-            constraint = GbnfConstraint(self._named[constraint.text])
-        request = CompileConstraint(self._settled(constraint), with_gbnf)
-        return cast(CompiledGrammar, await self._get(request, await self._read()))
+    async def compile(self, constraint: Constraint) -> CompiledGrammar:
+        """Raises as ConstraintTranslator."""
+        return cast(CompiledGrammar, await self._get(self._settled(constraint), await self._read()))
+
+    async def gbnf(self, constraint: Constraint) -> str:
+        """The constraint as GBNF, for people. Raises as `compile`."""
+        return cast(str, await self._get(ShowConstraint(self._settled(constraint)), await self._read()))
 
     async def explain(self, constraint: JsonSchemaConstraint) -> Explanation:
         """What a schema costs, or which keyword to change. Raises GrammarTooComplex."""
@@ -103,7 +103,10 @@ class GrammarCache:
         return cast(Explanation, await self._get(ExplainSchema(settled), await self._read()))
 
     def _settled(self, constraint: Constraint) -> Constraint:
-        """With the default of the server."""
+        """With the server's grammar of that name, or its default of white space."""
+        if isinstance(constraint, GbnfConstraint):
+            # The key is the text: an edited file is another grammar.
+            return GbnfConstraint(self._named.get(constraint.text, constraint.text))
         if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:
             return msgspec.structs.replace(constraint, whitespace=self._whitespace)
         return constraint
@@ -153,7 +156,7 @@ class GrammarCache:
 
     async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:
         key = documents.key(COMPILING.encode_request(request))
-        kept = self._done if isinstance(request, CompileConstraint) else self._parts
+        kept = self._done if isinstance(request, Constraint) else self._parts
         known = kept.get(key)
         if known is not None:
             return known
@@ -230,12 +233,11 @@ def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRe
     match request:
         case CompileTool(parameters=parameters):
             return replace(request, parameters=bundled(parameters, documents))
+        case JsonSchemaConstraint(schema=schema):
+            return replace(request, schema=bundled(schema, documents))
         case (
-            CompileConstraint(constraint=JsonSchemaConstraint() as own)
-            | CompileAnswer(constraint=JsonSchemaConstraint() as own)
-        ):
-            return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
-        case ExplainSchema(constraint=own):
+            ShowConstraint(constraint=own) | ExplainSchema(constraint=own) | CompileAnswer(constraint=own)
+        ) if isinstance(own, JsonSchemaConstraint):
             return replace(request, constraint=replace(own, schema=bundled(own.schema, documents)))
         case _:
             return request
@@ -243,17 +245,16 @@ def _bundled(request: CompileRequest, documents: Mapping[str, Any]) -> CompileRe
 
 def _place(error: InvalidRequest, request: CompileRequest) -> None:
     """Name the field of the request, and the schema where no part of it is named."""
+    constraint = getattr(request, "constraint", request)
     match request:
         case CompileTool():
             error.param = "tools"
-        case CompileConstraint(constraint=GbnfConstraint()) | CompileAnswer(constraint=GbnfConstraint()):
+        case _ if isinstance(constraint, GbnfConstraint):
             error.param = "grammar"
             return
         case _:
             error.param = error.param or "response_format"
-    if isinstance(error, GrammarTooComplex) and not isinstance(
-        getattr(request, "constraint", None), RegexConstraint
-    ):
+    if isinstance(error, GrammarTooComplex) and not isinstance(constraint, RegexConstraint):
         error.place("")
 
 
@@ -314,7 +315,9 @@ def _size(compiled: Compiled | CallGrammars) -> int:
         case CallGrammars() | CallFrame():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
         case CompiledGrammar():
-            return len(compiled.gbnf) + len(compiled.lark)
+            return len(compiled.lark)
+        case str():
+            return len(compiled)
         case Explanation(lines=lines):
             return sum(map(len, lines))
         case ToolGrammar():

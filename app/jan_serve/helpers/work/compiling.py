@@ -7,6 +7,7 @@ from typing import Final
 from jan_serve.chat.detect import FORMATS
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.limits import MAX_STEPS
+from jan_serve.core.constraint import Constraint
 from jan_serve.errors import GrammarTooComplex, ProtocolError
 from jan_serve.generation.constraint.call_frame import call_frame
 from jan_serve.generation.constraint.tool_grammar import answer_has_terminals, tool_grammar
@@ -14,12 +15,12 @@ from jan_serve.helpers.child import serve
 from jan_serve.helpers.kinds import (
     COMPILING,
     CompileAnswer,
-    CompileConstraint,
     Compiled,
     CompileFrame,
     CompileRequest,
     CompileTool,
     ExplainSchema,
+    ShowConstraint,
 )
 
 _FORMATS: Final = {form.name: form for form in FORMATS}
@@ -41,8 +42,10 @@ def compiled(request: CompileRequest) -> Compiled:
 
 
 def _compiled(request: CompileRequest) -> Compiled:
-    if isinstance(request, CompileConstraint):
-        return enforce(request.constraint).compiled(with_gbnf=request.with_gbnf)
+    if isinstance(request, Constraint):
+        return enforce(request).compiled()
+    if isinstance(request, ShowConstraint):
+        return enforce(request.constraint).gbnf()
     if isinstance(request, ExplainSchema):
         from jan_serve.constraint.explain import explain  # only people ask for it
 

@@ -223,10 +223,10 @@ async def test_a_worker_that_breaks_the_protocol_is_ended(how: str) -> None:
 @pytest.mark.parametrize(
     ("phase", "grammar", "error"),
     [
-        ("sample", CompiledGrammar('root ::= "a"', 'start: "a"'), GrammarTooComplex),
+        ("sample", CompiledGrammar('start: "a"'), GrammarTooComplex),
         ("sample", None, EngineStalled),
-        ("decode", CompiledGrammar('root ::= "a"', 'start: "a"'), EngineStalled),
-        ("silent", CompiledGrammar('root ::= "a"', 'start: "a"'), EngineStalled),
+        ("decode", CompiledGrammar('start: "a"'), EngineStalled),
+        ("silent", CompiledGrammar('start: "a"'), EngineStalled),
     ],
 )
 async def test_a_worker_without_progress_is_ended(

@@ -34,7 +34,7 @@ def complete_factory() -> GrammarFactory:
 
 
 def grammar(letter: str) -> CompiledGrammar:
-    return CompiledGrammar(gbnf="", lark=f'start: "{letter}" "{letter}"\n')
+    return CompiledGrammar(lark=f'start: "{letter}" "{letter}"\n')
 
 
 def test_an_equal_grammar_is_compiled_once_and_its_states_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_a_refusal_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     factory = complete_factory()
     for _ in range(2):
         with pytest.raises(InvalidGrammar):
-            factory.create(CompiledGrammar(gbnf="", lark="start: missing\n"))
+            factory.create(CompiledGrammar(lark="start: missing\n"))
     assert len(counted.compiled) == 2
 
 

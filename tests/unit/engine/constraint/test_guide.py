@@ -20,7 +20,7 @@ PIECES = (
     "</think>\n", "</think>a", "<call>", "<call>a", "call", "call>", ">b", "</call>", "lead", "abc", "\n\n",
 )  # fmt: skip
 END = 0
-ANY = CompiledGrammar(gbnf="", lark="")
+ANY = CompiledGrammar(lark="")
 
 
 class Letters:

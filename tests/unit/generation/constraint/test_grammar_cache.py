@@ -21,7 +21,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
-from jan_serve.helpers.kinds import CompileConstraint, Compiled, CompileRequest
+from jan_serve.helpers.kinds import Compiled, CompileRequest
 from tests.support.call_grammars import call_grammars
 from tests.support.clock import TurnedClock
 from tests.support.compiling import translate_inline
@@ -41,9 +41,9 @@ class Translator:
         self.size = 10
 
     async def translate(self, request: CompileRequest) -> Compiled:
-        if not isinstance(request, CompileConstraint):
+        if not isinstance(request, Constraint):
             return await translate_inline(request)
-        self.calls.append(request.constraint)
+        self.calls.append(request)
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
@@ -51,7 +51,7 @@ class Translator:
             raise
         if self.error is not None:
             raise self.error
-        return CompiledGrammar(gbnf=f"{len(self.calls):>{self.size}}", lark="")
+        return CompiledGrammar(f"{len(self.calls):>{self.size}}")
 
 
 @pytest.fixture
@@ -195,6 +195,11 @@ async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) 
     cache = GrammarCache(translator.translate, {"list": 'root ::= "a"'})
     await cache.compile(GbnfConstraint("list"))
     assert translator.calls == [GbnfConstraint('root ::= "a"')]
+    named, written = [
+        await cache.compile_calls(HERMES, [Tool(name="now")], parallel=False, constraint=GbnfConstraint(text))
+        for text in ("list", 'root ::= "a"')
+    ]
+    assert named is written
 
 
 async def test_calls_carry_the_format_and_the_tools(cache: GrammarCache) -> None:
@@ -222,7 +227,7 @@ async def test_a_request_that_leaves_does_not_stop_the_others(
     leaving.cancel()
     await asyncio.wait([leaving])
     translator.gate.set()
-    assert (await staying).gbnf.strip() == "1"
+    assert (await staying).lark.strip() == "1"
     assert leaving.cancelled()
     assert translator.ended == 0
 
@@ -240,7 +245,7 @@ async def test_work_that_nobody_waits_for_is_ended(
         while not translator.ended:
             await asyncio.sleep(0)
     translator.gate.set()
-    assert (await cache.compile(schema(1))).gbnf.strip() == "2"
+    assert (await cache.compile(schema(1))).lark.strip() == "2"
     assert translator.ended == 1
 
 
@@ -254,7 +259,7 @@ async def test_work_that_is_done_soon_after_its_client_left_is_kept(
     leaving.cancel()
     await asyncio.wait([leaving])
     translator.gate.set()
-    assert (await cache.compile(schema(1))).gbnf.strip() == "1"
+    assert (await cache.compile(schema(1))).lark.strip() == "1"
 
 
 async def test_the_cache_is_bounded_in_entries(cache: GrammarCache, translator: Translator) -> None:

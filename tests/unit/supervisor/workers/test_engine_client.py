@@ -80,7 +80,7 @@ class Played:
         )
 
     def request(self, text: str = "hello", *, grammar: bool = False) -> EngineRequest:
-        compiled = CompiledGrammar('root ::= "a"', 'start: "a"') if grammar else None
+        compiled = CompiledGrammar('start: "a"') if grammar else None
         return EngineRequest(cache_salt="", id=self.client.next_id(), prompt=(text,), grammar=compiled)
 
     async def read(self, request: EngineRequest) -> list[EngineEvent]:
