@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -15,7 +15,8 @@ from jan_serve.api.management import Management, wire
 from jan_serve.api.management.listing import Event, all_events, load_events, model_list
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES
+from jan_serve.dialects.shared.default_errors import ErrorBody, ValidationErrorBody
+from jan_serve.dialects.shared.error_responses import MANAGING, Responses, error_responses
 from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
@@ -26,15 +27,8 @@ from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frames
 
 logger = logging.getLogger(__name__)
 
-_Responses = dict[int | str, dict[str, Any]]
-_ERRORS: Final[_Responses] = {
-    **ERROR_RESPONSES,
-    409: {**ERROR_BODY, "description": "The model is in use"},
-    500: {**ERROR_BODY, "description": "The models folder cannot be written"},
-    502: {**ERROR_BODY, "description": "The hub's answer is wrong"},
-    507: {**ERROR_BODY, "description": "The disk has no room"},
-}
-_STREAMED: Final[_Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
+_ERRORS: Final = error_responses(ErrorBody, MANAGING, {422: {"model": ValidationErrorBody | ErrorBody}})
+_STREAMED: Final[Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
 
 
 def management_router(management: Management, pulls: Pulls, streams: StreamSettings) -> APIRouter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -34,6 +34,7 @@ from jan_serve.dialects.anthropic.outline import PREFIX
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
+from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.shared.model_cards import context_length, unknown_model
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -174,21 +175,7 @@ def add_message_routes(
         return json_reply({"input_tokens": tokens}, headers={REQUEST_ID_HEADER: record.request_id})
 
 
-_ERROR: Final[dict[str, Any]] = {
-    # FastAPI would make a validator of a model for each status of each route: only status 400 has the model.
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/AnthropicError"}}}
-}
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": AnthropicError, "description": "The request is refused"},
-    401: {**_ERROR, "description": "A key is needed"},
-    403: {**_ERROR, "description": "Host or Origin is not allowed"},
-    404: {**_ERROR, "description": "There is no model"},
-    413: {**_ERROR, "description": "The body is too large"},
-    415: {**_ERROR, "description": "The body is not JSON"},
-    500: {**_ERROR, "description": "The server failed"},
-    504: {**_ERROR, "description": "The request took too long"},
-    529: {**_ERROR, "description": "The queue is full, loading failed, or the server stops"},
-}
+_ERRORS: Final = error_responses(AnthropicError, (400, 401, 403, 404, 413, 415, 500, 504, 529))
 
 
 def anthropic_router(

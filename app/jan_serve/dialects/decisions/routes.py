@@ -34,7 +34,8 @@ from jan_serve.dialects.decisions.wire import (
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.model_store import ModelStore
 from jan_serve.dialects.shared.answers import count_tokens, on_model
-from jan_serve.dialects.shared.default_errors import ERROR_BODY, ERROR_RESPONSES
+from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS, ErrorBody
+from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.scoring import decisions
 from jan_serve.generation.scoring.decisions import Decided, Decision, calibrate, check_enough, rendered
@@ -190,14 +191,11 @@ def _best(shares: Sequence[float]) -> int:
     return max(range(len(shares)), key=lambda index: shares[index])
 
 
-_WRITES: Final[dict[int | str, dict[str, Any]]] = {
-    500: {**ERROR_BODY, "description": "The models folder cannot be written"},
-    507: {**ERROR_BODY, "description": "The disk has no room"},
-}
+_WRITES: Final = error_responses(ErrorBody, (500, 507))
 
 
 def decisions_router(services: Services) -> APIRouter:
-    router = APIRouter(route_class=JsonRoute, tags=["Decisions"], responses=ERROR_RESPONSES)
+    router = APIRouter(route_class=JsonRoute, tags=["Decisions"], responses=DEFAULT_ERRORS)
     service = GenerationService(services.models, services.preparer, services.running)
     _decide_routes(router, service, services.store)
     _calibration_routes(router, service, services.store)

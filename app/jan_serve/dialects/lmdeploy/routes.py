@@ -10,10 +10,9 @@ import time
 import uuid
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from jan_serve.dialects.dialect import Services
@@ -30,6 +29,7 @@ from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, Mode
 from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.serving import lmdeploy_services
 from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
+from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.shared.flat_errors import ErrorBody
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.json_body import JsonRoute
@@ -117,23 +117,9 @@ def _card(name: str, created: int) -> ModelCard:
     }
 
 
-_ERROR: Final[dict[str, Any]] = {
-    # The schema itself: FastAPI would build a validator of the model for each status of each route.
-    "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
-}
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {**_ERROR, "description": "A value or the whole request is refused"},
-    401: {"model": KeyErrorBody, "description": "A key is needed"},
-    403: {**_ERROR, "description": "Host or Origin is not allowed"},
-    404: {**_ERROR, "description": "There is no such model"},
-    413: {**_ERROR, "description": "The body is too large"},
-    415: {**_ERROR, "description": "The body is not JSON"},
-    422: {"model": ValidationErrorBody, "description": "The request breaks the schema"},
-    429: {**_ERROR, "description": "The queue is full"},
-    500: {**_ERROR, "description": "The server failed"},
-    503: {**_ERROR, "description": "Loading failed, or the server stops"},
-    504: {**_ERROR, "description": "The request took too long"},
-}
+_ERRORS: Final = error_responses(
+    ErrorBody, special={401: {"model": KeyErrorBody}, 422: {"model": ValidationErrorBody}}
+)
 
 
 def lmdeploy_router(services: Services) -> APIRouter:

@@ -13,7 +13,7 @@ from jan_serve.core.models.listed_model import HeaderFacts, ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.lmstudio.outline import PREFIX
-from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
+from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
 
@@ -39,7 +39,7 @@ class LmStudioModels(TypedDict):
 
 
 def lmstudio_router(services: Services) -> APIRouter:
-    router = APIRouter(route_class=JsonRoute, tags=["LM Studio"], responses=ERROR_RESPONSES)
+    router = APIRouter(route_class=JsonRoute, tags=["LM Studio"], responses=DEFAULT_ERRORS)
     store = services.store
     if store is None:
         return router

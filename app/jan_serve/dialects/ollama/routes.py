@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from jan_serve.dialects.ollama.management import (
 from jan_serve.dialects.ollama.models import listed_rows, loaded_rows, shown
 from jan_serve.dialects.ollama.parse_common import model_name
 from jan_serve.dialects.ollama.serving import Serving
+from jan_serve.dialects.shared.error_responses import MANAGING, error_responses
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply
@@ -74,26 +75,7 @@ def add_model_routes(router: APIRouter, serving: Serving, store: ModelStore) -> 
         return json_reply(shown(found, name, template, verbose=bool(body.verbose), titled=titled))
 
 
-_ERROR: Final[dict[str, Any]] = {
-    # Written out once: FastAPI would make a validator of the model for each status of each route.
-    "content": {"application/json": {"schema": {"type": "object", "required": ["error"], "properties": {
-        "error": {"type": "string"}}}}}
-}  # fmt: skip
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": OllamaError, "description": "The body, a value or the whole request is refused"},
-    401: {**_ERROR, "description": "A key is needed"},
-    403: {**_ERROR, "description": "Host or Origin is not allowed, or the hub refuses access"},
-    404: {**_ERROR, "description": "There is no model"},
-    409: {**_ERROR, "description": "The model is in use"},
-    413: {**_ERROR, "description": "The body is too large"},
-    415: {**_ERROR, "description": "The body is not JSON"},
-    422: {**_ERROR, "description": "The model's file cannot be used"},
-    500: {**_ERROR, "description": "The server failed"},
-    502: {**_ERROR, "description": "The hub's answer is wrong"},
-    503: {**_ERROR, "description": "The queue is full, loading failed, or the server stops"},
-    504: {**_ERROR, "description": "The request took too long"},
-    507: {**_ERROR, "description": "The disk has no room"},
-}
+_ERRORS: Final = error_responses(OllamaError, MANAGING)
 
 
 class OllamaRoute(JsonRoute):

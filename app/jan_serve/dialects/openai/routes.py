@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastapi import APIRouter
 
 from jan_serve.dialects.dialect import Services
-from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
+from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
 from jan_serve.generation.service import GenerationService, exact_name, name_or_default
 from jan_serve.http.deferred_routes import DeferredRoutes
 from jan_serve.http.json_body import JsonRoute
@@ -76,7 +76,7 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
 
 def _deferred(add: _AddRoutes, *paths: str) -> DeferredRoutes:
     def make() -> APIRouter:
-        router = APIRouter(route_class=JsonRoute, responses=ERROR_RESPONSES)
+        router = APIRouter(route_class=JsonRoute, responses=DEFAULT_ERRORS)
         add(router)
         return router
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 import msgspec
 from fastapi import APIRouter
@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.rerank.outline import COHERE, PLAIN
 from jan_serve.dialects.shared.answers import on_model
-from jan_serve.dialects.shared.default_errors import ERROR_RESPONSES
+from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
+from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.shared.limits import MAX_DOCUMENTS
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, WireModel
 from jan_serve.errors import InvalidRequest
@@ -241,18 +242,6 @@ def cohere_reply(job: RankJob, ranked: Ranked, reply_id: str) -> dict[str, objec
     return {"id": reply_id, "results": documents(job, ranked), "meta": meta}
 
 
-_COHERE_ERROR: Final[dict[str, Any]] = {
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CohereError"}}}
-}
-_COHERE_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {
-        "description": response["description"],
-        **({"model": CohereError} if status == 400 else _COHERE_ERROR),
-    }
-    for status, response in ERROR_RESPONSES.items()
-}
-
-
 def rerank_router(services: Services) -> APIRouter:
     router = APIRouter(route_class=JsonRoute, tags=["Reranking"])
     service = GenerationService(services.models, services.preparer, services.running)
@@ -281,12 +270,15 @@ def rerank_router(services: Services) -> APIRouter:
             methods=["POST"],
             summary="Rerank",
             name=name,
-            responses=ERROR_RESPONSES,
+            responses=DEFAULT_ERRORS,
             response_model=RerankReply | list[TextScore],
         )
 
     @router.post(
-        COHERE, summary="Rerank (Cohere)", responses=_COHERE_ERRORS, response_model=CohereRerankReply
+        COHERE,
+        summary="Rerank (Cohere)",
+        responses=error_responses(CohereError),
+        response_model=CohereRerankReply,
     )
     async def rerank_cohere(request: Request, body: CohereRerankRequest) -> Response:
         """Score documents by how well they answer a query, as Cohere does."""

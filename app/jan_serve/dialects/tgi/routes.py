@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final
 
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.tgi.chat.routes import add_chat_routes
 from jan_serve.dialects.tgi.completions.routes import add_completion_routes
 from jan_serve.dialects.tgi.errors import ErrorBody, deserialize_error
@@ -101,27 +101,15 @@ def add_mounted_facts(router: APIRouter, serving: Serving) -> None:
 
 
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-_ERROR: Final[dict[str, Any]] = {
-    # Written out once: FastAPI would make a validator of the model for each status of each route.
-    "content": {"application/json": {"schema": TypeAdapter(ErrorBody).json_schema()}}
-}
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {**_TEXT, "description": "The body is not JSON"},
-    401: {"description": "A key is needed; there is no body"},
-    403: {**_ERROR, "description": "Host or Origin is not allowed"},
-    404: {**_ERROR, "description": "There is no model"},
-    413: {**_TEXT, "description": "The body is too large"},
-    415: {**_TEXT, "description": "The body is not JSON"},
-    422: {
-        "description": "A parameter is refused (JSON), or the body breaks the schema (text)",
-        "content": {"application/json": {}, "text/plain": {}},
+_ERRORS: Final = error_responses(
+    ErrorBody,
+    (403, 404, 424, 429, 500, 503, 504),
+    {
+        **dict.fromkeys((400, 413, 415), _TEXT),
+        401: {"description": "A key is needed; there is no body"},
+        422: {"content": {"application/json": {}, "text/plain": {}}},
     },
-    424: {**_ERROR, "description": "Generation failed"},
-    429: {**_ERROR, "description": "Too many requests are waiting"},
-    500: {**_ERROR, "description": "The server failed"},
-    503: {**_ERROR, "description": "Loading failed, or the server stops"},
-    504: {**_ERROR, "description": "The request took too long"},
-}
+)
 
 
 class TgiRoute(JsonRoute):

@@ -1,0 +1,41 @@
+"""The errors of routes, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, TypeAdapter
+
+Responses = dict[int | str, dict[str, Any]]
+_MEANINGS: Final[dict[int | str, str]] = {
+    400: "A value or the whole request is refused",
+    401: "A key is needed",
+    403: "Host or Origin is not allowed, or the hub refuses access",
+    404: "There is no model",
+    409: "The model is in use",
+    413: "The body is too large",
+    415: "The body is not JSON",
+    422: "The request breaks the schema, or the model's file cannot be used",
+    424: "Generation failed",
+    429: "The queue is full",
+    500: "The server failed",
+    502: "The hub's answer is wrong",
+    503: "Loading failed, or the server stops",
+    504: "The request took too long",
+    507: "The disk has no room",
+    529: "The queue is full, loading failed, or the server stops",
+}
+USUAL: Final = (400, 401, 403, 404, 413, 415, 422, 429, 500, 503, 504)
+MANAGING: Final = (*USUAL, 409, 502, 507)
+
+
+def error_responses(
+    body: Any, statuses: tuple[int, ...] = USUAL, special: Responses | None = None
+) -> Responses:
+    """body: the type of the JSON. special: the statuses that have something else."""
+    named = issubclass(body, BaseModel)
+    schema = {"$ref": f"#/components/schemas/{body.__name__}"} if named else TypeAdapter(body).json_schema()
+    plain = {"content": {"application/json": {"schema": schema}}}
+    # FastAPI would build a validator of a model for each status of each route, so only status 400 has the model.
+    forms = {**dict.fromkeys(statuses, plain), **({400: {"model": body}} if named else {}), **(special or {})}
+    return {status: {"description": _MEANINGS[status], **form} for status, form in forms.items()}
