@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,7 +21,6 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.messages import Tool
 from jan_serve.errors import (
-    Draining,
     EngineCrashed,
     GrammarTooComplex,
     InvalidGrammar,
@@ -146,15 +144,3 @@ async def test_one_that_ends_again_is_our_fault(text: str) -> None:
         with pytest.raises(EngineCrashed, match="constraint compiler"):
             await pool.ask(does(text))
         assert await pool.ask(does("next")) == CompiledGrammar("next")
-
-
-async def test_who_waits_when_the_server_ends_is_told_so() -> None:
-    async with compilers(scripted()) as pool:
-        waiting = [asyncio.create_task(pool.ask(does("sleep"))) for _ in range(COMPILING.processes + 1)]
-        await asyncio.sleep(0)
-        await pool.close()
-        for task in waiting:
-            with pytest.raises(Draining):
-                await task
-        with pytest.raises(Draining):
-            await pool.ask(does("next"))

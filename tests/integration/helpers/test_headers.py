@@ -11,7 +11,7 @@ import pytest
 
 from jan_serve.chat.detect import knows_thoughts
 from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.errors import EngineCrashed, InvalidModel
+from jan_serve.errors import InvalidModel
 from jan_serve.helpers.kinds import HEADERS, ReadHeader
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.store.gguf.model_file import read_model_file
@@ -59,9 +59,3 @@ async def test_a_damaged_file_has_its_reason(tmp_path: Path) -> None:
             await headers.ask(read(bad))
         with pytest.raises(InvalidModel, match="cannot be read"):
             await headers.ask(read(tmp_path / "none.gguf"))
-
-
-async def test_a_reader_that_dies_is_our_fault(tmp_path: Path) -> None:
-    async with reader((sys.executable, "-c", "import os; os._exit(3)")) as headers:
-        with pytest.raises(EngineCrashed, match="reader of headers"):
-            await headers.ask(read(tmp_path / "m.gguf"))

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from jan_serve.audio_files import header as audio_header
-from jan_serve.errors import EngineCrashed, InvalidAudio, InvalidImage
+from jan_serve.errors import InvalidAudio, InvalidImage
 from jan_serve.helpers.kinds import DECODING, DecodeAudio, DecodeImage, DecodeMedia
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.image_files.header import ImageHeader, checked_header, shown_size
@@ -87,9 +87,3 @@ async def test_more_samples_than_the_pipe_takes_are_refused_and_the_process_repl
         with pytest.raises(InvalidAudio, match="the audio needs more time or memory than one file may use"):
             await pool.ask(DecodeAudio(data=data, header=header, rate=192_000))
         assert len(await pool.ask(DecodeAudio(data=data, header=header, rate=4_000))) == 4 * 4_000 * 120
-
-
-async def test_a_decoder_that_dies_is_our_fault() -> None:
-    async with decoders(command=(sys.executable, "-c", "import os; os._exit(3)")) as pool:
-        with pytest.raises(EngineCrashed, match="media decoder"):
-            await pool.ask(request(picture()))

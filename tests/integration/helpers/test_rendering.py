@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from jan_serve.core.messages import ImagePart, Message
 from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.errors import (
-    EngineCrashed,
     ProtocolError,
     TemplateError,
-    Unavailable,
     UnsupportedContent,
 )
 from jan_serve.helpers.kinds import RENDERING
 from jan_serve.helpers.pool import HelperPool
-from jan_serve.supervisor.workers.child_process import own_command
 from tests.support.helper_pools import helper_pool
 from tests.support.processes import children
 
@@ -42,16 +36,6 @@ def renderers(
     command: Sequence[str] | None = None, **limits: float
 ) -> AbstractAsyncContextManager[HelperPool[RenderRequest, str]]:
     return helper_pool(RENDERING, command, **limits)
-
-
-async def test_it_renders_one_after_the_other_in_one_process() -> None:
-    async with renderers() as pool:
-        await pool.start()
-        [process] = children()
-        for number in range(20):
-            messages = (Message(role="user", content=f"{number}"),)
-            assert await pool.ask(request(SHOW + "{{ strftime_now('%Y') }}", messages)) == f"{number}2026"
-        assert children() == [process]
 
 
 # Each takes far more than a template may have: time (by nesting, by backtracking) or memory.
@@ -95,14 +79,6 @@ async def test_what_templates_leave_in_memory_is_not_held_against_others() -> No
         assert await pool.ask(request(SHOW)) == "Hi"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there the wall clock is the only limit")
-async def test_a_busy_machine_is_not_held_against_the_template() -> None:
-    stuck = (sys.executable, "-c", "import time; time.sleep(600)")
-    async with renderers(wall_limit_s=-4.9, command=stuck) as pool:
-        with pytest.raises(Unavailable, match="busy"):
-            await pool.ask(request(SHOW))
-
-
 async def test_arguments_of_a_request_are_held_to_the_same() -> None:
     async with renderers() as pool:
         source = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}" + SHOW
@@ -137,52 +113,3 @@ async def test_integers_of_any_size_cross_the_pipe() -> None:
         kwargs = {"n": 2**256 - 1, "m": [{"a": -(10**30)}]}
         text = await pool.ask(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))
     assert text == f'{2**256 - 1} [{{"a": {-(10**30)}}}]'
-
-
-DIES_FIRST = """
-import os, struct, sys
-log, deaths, death = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-with open(log, "a") as file:
-    file.write("x")
-if os.path.getsize(log) > deaths:
-    os.execv(sys.argv[4], sys.argv[4:])
-os.read(0, struct.unpack("<I", os.read(0, 4))[0])
-if death < 0:
-    os.kill(os.getpid(), -death)
-os._exit(death)
-"""
-
-
-def dies_first(log: Path, deaths: int, death: int) -> tuple[str, ...]:
-    """A renderer of which the first `deaths` processes end with a request in hand: by -death as a signal, or status."""
-    real = own_command("render")
-    return (sys.executable, "-c", DIES_FIRST, str(log), str(deaths), str(death), *real)
-
-
-# The kernel's memory killer, a crash of the interpreter, an end that nobody foresaw.
-DEATHS = pytest.mark.parametrize(
-    "death", [-signal.SIGKILL, -signal.SIGSEGV, 1], ids=["killed", "crash", "exit"]
-)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals and exec")
-@DEATHS
-async def test_a_renderer_that_something_else_ended_is_replaced_and_asked_again(
-    tmp_path: Path, death: int
-) -> None:
-    log = tmp_path / "log"
-    async with renderers(command=dies_first(log, 1, death)) as pool:
-        assert await pool.ask(request(SHOW)) == "Hi"
-        assert await pool.ask(request(SHOW)) == "Hi"
-    assert log.read_text() == "xx"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals and exec")
-@DEATHS
-async def test_after_two_such_ends_the_fault_is_ours(tmp_path: Path, death: int) -> None:
-    log = tmp_path / "log"
-    async with renderers(command=dies_first(log, 2, death)) as pool:
-        with pytest.raises(EngineCrashed, match="template renderer"):
-            await pool.ask(request(SHOW))
-        assert log.read_text() == "xx"
-        assert await pool.ask(request(SHOW)) == "Hi"

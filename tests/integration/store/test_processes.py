@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.store.index import ModelIndex
 from jan_serve.store.resolve import ModelResolver
 from tests.integration.store.conftest import FILE, REPO, Bench
 from tests.support.deadline import deadline
@@ -112,28 +111,6 @@ def test_ctrl_c_ends_at_once_and_promises_to_resume(ready: Bench) -> None:
     assert b"resume the download" in talk
     assert b"Traceback" not in talk
     assert len(ready.incoming(".part")) == 1
-
-
-def test_records_that_are_damaged_hide_nothing(ready: Bench) -> None:
-    for name in ("one", "two"):
-        path = ready.models / f"{name}.gguf"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(ready.content())
-    resolver = ModelResolver(ready.models, index=ModelIndex(ready.models))
-    for entry in resolver.entries():
-        resolver.facts(entry)
-    records = sorted((ready.models / ".jan-serve" / "index").iterdir())
-    assert len(records) == 2
-    records[0].write_bytes(b"")
-    again = ModelResolver(ready.models, index=ModelIndex(ready.models))
-    assert [entry.name for entry in again.entries()] == ["one", "two"]
-    assert sorted(entry.record is None for entry in again.entries()) == [False, True]
-    assert [again.facts(entry).architecture for entry in again.entries()] == ["llama", "llama"]
-    records[1].write_bytes(b'{"name": "two"}')
-    done = subprocess.run(
-        command("ls", "--json"), env=environment(ready), capture_output=True, timeout=60, check=True
-    )
-    assert {"one", "two"} <= {row["name"] for row in json.loads(done.stdout)["models"]}
 
 
 def has_network_namespaces() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -63,25 +62,6 @@ def test_another_file_of_the_name_has_none(tmp_path: Path) -> None:
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))
     assert library.calibration("chat") == ("chat", None)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b'{"name": 1}', b'{"version": 99}', b" " * (1 << 17), b'{"temperature": 0}'],
-)
-def test_damage_costs_one_calibration(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    add_model(tmp_path, "chat")
-    library = library_of(tmp_path)
-    library.keep_calibration("chat", SURE)
-    [record] = records(tmp_path)
-    record.write_bytes(content)
-    with caplog.at_level(logging.WARNING):
-        assert library.calibration("chat") == ("chat", None)
-    assert ("cannot be read" in caplog.text) != (b"99" in content)
-    library.keep_calibration("chat", SURE)
-    assert library.calibration("chat") == ("chat", SURE)
 
 
 @pytest.mark.parametrize("temperature", [b"0.0", b"-1.5"])

@@ -1,4 +1,4 @@
-"""Files of a later format stay as they are."""
+"""Files that are damaged, or of a later format, cost their own record alone, and stay."""
 
 from __future__ import annotations
 
@@ -76,6 +76,29 @@ def test_what_a_later_version_wrote_is_left_alone(name: str, tmp_path: Path) -> 
     later = files(tmp_path)
     assert get(tmp_path) is None
     assert files(tmp_path) == later
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b'{"name": 1}', b'{"name": "x"}', b'{"version": 99, "format": 99}', b"\xff\xfe",
+     b"[" * 100_000, b" " * (5 << 20)],
+    ids=["empty", "cut", "list", "null", "type", "fields missing", "later", "no UTF-8", "deep", "large"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", KINDS)
+def test_damage_costs_one_record(name: str, content: bytes, tmp_path: Path) -> None:
+    _, put, get = KINDS[name]
+    put(tmp_path)
+    expected = get(tmp_path)
+    (path,) = files(tmp_path)
+    beside = path.with_name("0.json")
+    beside.write_bytes(content)
+    assert get(tmp_path) == expected
+    beside.unlink()
+    path.write_bytes(content)
+    assert get(tmp_path) is None
+    assert path.read_bytes() == content
+    put(tmp_path)
+    assert get(tmp_path) == expected
 
 
 def test_a_record_of_a_later_version_is_not_replaced_by_the_facts_of_a_header(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from jan_serve.store.self_checks import SelfChecks
 from tests.unit.core.test_self_check import OLD, changed
@@ -27,17 +26,6 @@ def test_each_version_keeps_its_last_run(tmp_path: Path) -> None:
     assert checks.before("1.2.0") == msgspec.structs.replace(later, at=300.0)
     back = checks.before("1.0.0")
     assert back is not None and back.version == "1.1.0"  # after a downgrade
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 99}', b'{"version": 1}', b"[" * 100_000])
-def test_what_cannot_be_read_hides_only_itself_and_stays(tmp_path: Path, content: bytes) -> None:
-    checks = SelfChecks(tmp_path)
-    checks.put(OLD)
-    other = tmp_path / "selfcheck" / "9.9.9.json"
-    other.write_bytes(content)
-    assert checks.all() == (OLD,)
-    checks.put(changed())
-    assert other.read_bytes() == content
 
 
 def test_names_of_versions_are_no_paths(tmp_path: Path) -> None:

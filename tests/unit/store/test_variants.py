@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -48,20 +47,6 @@ def test_the_tag_latest_is_no_difference(tmp_path: Path) -> None:
     assert index.get("mario:latest") is not None
     index.put(msgspec.structs.replace(MARIO, name="mario:latest"))
     assert len(index.all()) == 1
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b'{"name": 1}', b'{"version": 99}', b'{"version": 1, "name": "x"}', b" " * (5 << 20)],
-)
-def test_damage_costs_one_variant(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    index = VariantIndex(tmp_path)
-    index.put(MARIO)
-    with caplog.at_level(logging.WARNING):
-        damaged = tmp_path / ".jan-serve" / "variants" / "0.json"
-        damaged.write_bytes(content)
-        assert VariantIndex(tmp_path).all() == (MARIO,)
-    assert damaged.exists()
 
 
 def test_a_variant_means_its_model(tmp_path: Path) -> None:

@@ -280,14 +280,6 @@ async def test_folders_with_unusual_names(bench: Bench, tmp_path: Path, name: st
     assert [entry.name for entry in ModelResolver(bench.models).entries()] == [f"{REPO}/Tiny-Q8_0"]
 
 
-async def test_parallel_pulls_in_one_process_are_one_transfer(bench: Bench) -> None:
-    puller = bench.puller()
-    records = await asyncio.gather(*(bench.pull(puller=puller) for _ in range(8)))
-    assert len({record.name for record in records}) == 1
-    assert len(bench.hub.asked("/resolve/")) == 1
-    assert bench.file().read_bytes() == bench.content()
-
-
 async def test_one_of_two_leaves_and_the_other_gets_the_file(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
     puller = bench.puller(retry_policy=RetryPolicy(read_s=60))

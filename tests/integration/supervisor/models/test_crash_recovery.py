@@ -229,22 +229,6 @@ async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> 
         assert await ask(manager, "!say fine", "fake") == "fine"
 
 
-async def test_after_the_cool_down_it_is_tried_again(tmp_path: Path) -> None:
-    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
-    async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
-        for _ in range(3):
-            with pytest.raises(EngineCrashed):
-                await ask(manager, "!die")
-        with pytest.raises(ModelFailed) as caught:
-            await ask(manager, "hello")
-        assert caught.value.retry_after == 60
-        clock.now += 59.9
-        with pytest.raises(ModelFailed):
-            await ask(manager, "hello")
-        clock.now += 0.1
-        assert await ask(manager, "!say back") == "back"
-
-
 async def test_a_new_file_is_tried_at_once(tmp_path: Path) -> None:
     async with clocked(tmp_path, ("fake",), ManagerLimits(restart=RestartLimits(max_crashes=1))) as setting:
         manager, resolver, _ = setting
@@ -296,15 +280,6 @@ async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_pat
                         pass
         assert await ask(manager, "!say next") == "next"
         assert (status(manager).stalls_total, status(manager).crashes_total) == (4, 0)
-
-
-async def test_a_command_that_cannot_be_run_is_a_failed_model(tmp_path: Path) -> None:
-    manager = ModelManager(FakeResolver(tmp_path), ("/nonexistent/worker",), NO_PAUSE)
-    try:
-        with pytest.raises(ModelFailed, match="could not be started"):
-            await ask(manager, "hello")
-    finally:
-        await manager.shutdown(0)
 
 
 async def test_fifty_restarts_leave_no_zombie_and_no_descriptor(tmp_path: Path) -> None:

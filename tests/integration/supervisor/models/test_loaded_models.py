@@ -379,19 +379,6 @@ async def test_a_model_that_is_removed_is_out_of_memory_and_not_loaded_meanwhile
         assert m.loaded() == {"a", "b"}
 
 
-async def test_asleep_all_memory_is_free_and_requests_are_refused_until_woken(tmp_path: Path) -> None:
-    async with machine(tmp_path, ("a", "b")) as m:
-        await m.use("a")
-        await m.use("b")
-        await m.manager.suspend(Asleep("Sleeping; POST /wakeup."), 0)
-        assert children() == []
-        with pytest.raises(Asleep, match="wakeup"):
-            await m.use("a")
-        m.manager.resume()
-        await m.use("a")
-        assert m.loaded() == {"a"}
-
-
 async def test_what_runs_when_it_falls_asleep_has_its_time_and_then_an_error(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a",)) as m:
         async with m.manager.lease("a") as client:

@@ -12,7 +12,7 @@ import pytest
 
 from jan_serve.errors import InsufficientStorage, InvalidRequest, StoreError
 from jan_serve.store.gguf import weight_update
-from jan_serve.store.gguf.weight_update import MergedModel, WeightUpdate
+from jan_serve.store.gguf.weight_update import WeightUpdate
 from tests.unit.store.gguf_builder import F32, GgufBytes, Tensor, string_key, uint_key
 
 NORM = Tensor("blk.0.norm.weight", (5,), F32, struct.pack("<5f", 1, 2, 3, 4, 5))
@@ -138,32 +138,6 @@ def test_split_models_are_refused(tmp_path: Path) -> None:
     base.write_bytes(GgufBytes(keys=(uint_key("split.count", 3),), tensors=(NORM,)).build())
     with pytest.raises(InvalidRequest, match="split into several files"):
         WeightUpdate(tmp_path / "updates").add(base, part(NORM))
-
-
-def test_folders_of_processes_that_are_gone_are_deleted(base: Path, tmp_path: Path) -> None:
-    gone = tmp_path / "updates" / str(os.getpid())
-    gone.mkdir(parents=True)
-    (gone / "updated-1.gguf").write_bytes(b"")
-    collected = WeightUpdate(tmp_path / "updates")
-    collected.add(base, part(NORM))
-    assert not gone.exists()
-    assert collected.merge().path.exists()
-    collected.close()
-    assert files(tmp_path) == []
-
-
-def test_processes_of_one_number_leave_each_others_weights_alone(base: Path, tmp_path: Path) -> None:
-    """As in containers with one data folder: the locks are of the files, so two updates here are like two servers."""
-    servers = [WeightUpdate(tmp_path / "updates") for _ in range(2)]
-    merged: list[MergedModel] = []
-    for server in servers:
-        server.add(base, part(NORM))
-        merged.append(server.merge())
-    assert [model.path.exists() for model in merged] == [True, True]
-    servers[0].close()
-    assert [model.path.exists() for model in merged] == [False, True]
-    servers[0].add(base, part(NORM))
-    assert merged[1].path.exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -108,6 +108,7 @@ async def test_retry_after(waits: list[float], value: str, seconds: float | None
         ("https://10.0.0.1/x", "private address"),
         ("https://[::ffff:10.0.0.1]/x", "private address"),
         ("https://user@cdn.example/x", "plain http"),
+        ("ftp://cdn.example/x", "plain http"),
         ("mailto:a@b", "no address"),
         ("/again", "more than 5 times"),
     ],

@@ -12,15 +12,9 @@ import pytest
 
 from jan_serve.core.kv_transfer import PeerEndpoint, RemoteState
 from jan_serve.errors import (
-    EngineCrashed,
     InvalidRequest,
     InvalidState,
-    JanServeError,
-    Overloaded,
     PeerFailed,
-)
-from jan_serve.supervisor.kv_transfer.peer_connection import (
-    PART_BYTES,
 )
 from jan_serve.supervisor.kv_transfer.peer_links import TcpPeerLinks
 from tests.unit.supervisor.kv_transfer.peers import SESSION, STATE, STORED, FakeWorker, until
@@ -180,106 +174,6 @@ async def test_a_lost_peer_is_an_error() -> None:
         assert not decode.worker.states
 
 
-@pytest.mark.parametrize("at", [0, PART_BYTES, 2 * PART_BYTES])
-async def test_a_worker_that_ends_under_its_state(at: int) -> None:
-    async with two_sides() as (prefill, decode):
-        await link(prefill, decode)
-        keep(prefill)
-        prefill.worker.fail, prefill.worker.fail_at = EngineCrashed("gone"), at
-        with pytest.raises(PeerFailed, match="gone" if at == 0 else None):
-            await fetch(decode)
-        assert not decode.worker.states
-        assert prefill.links.free(CALLER, SESSION)
-        await until(lambda: prefill.links.open_connections == 0)
-
-
-@pytest.mark.parametrize("error", [Overloaded("full"), InvalidState("another model"), EngineCrashed("gone")])
-async def test_a_worker_that_does_not_take_it(error: JanServeError) -> None:
-    async with two_sides() as (prefill, decode):
-        await link(prefill, decode)
-        keep(prefill)
-        decode.worker.fail, decode.worker.fail_at = error, PART_BYTES
-        with pytest.raises(type(error)):
-            await fetch(decode)
-        assert not decode.worker.states
-        assert prefill.links.is_kept(CALLER, SESSION), "another server may still come for it"
-        assert prefill.links.free(CALLER, SESSION)
-        await until(lambda: prefill.links.open_connections == 0)
-
-
-class Wire:
-    """A relay between the two that cuts the answer, or changes a byte of it, after so many bytes."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self.cut: int | None = None
-        self.flip: int | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Wire:
-        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
-        self.port = int(self._server.sockets[0].getsockname()[1])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        up = asyncio.create_task(self._copy(reader, far_writer))
-        passed = 0
-        try:
-            while data := await far_reader.read(10_000):
-                if self.flip is not None and passed <= self.flip < passed + len(data):
-                    at = self.flip - passed
-                    data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-                if self.cut is not None and passed + len(data) > self.cut:
-                    writer.write(data[: self.cut - passed])
-                    return
-                passed += len(data)
-                writer.write(data)
-        finally:
-            up.cancel()
-            for each in (writer, far_writer):
-                each.close()
-            await asyncio.gather(up, return_exceptions=True)
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(10_000):
-            writer.write(data)
-        writer.close()
-
-
-PLACES = [40, 70, 120, 5_000, 1_500_000, 2_500_000]
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("what", ["cut", "flip"])
-async def test_a_cut_or_changed_transfer_is_an_error(what: str, place: int) -> None:
-    async with two_sides(patience_s=1.0) as (prefill, decode):
-        of_prefill = await prefill.links.initialize(CALLER, "http://p", "http://d")
-        await decode.links.initialize(CALLER, "http://d", "http://p")
-        keep(prefill)
-        async with Wire(of_prefill.port) as wire:
-            await decode.links.connect(
-                CALLER, "http://p", msgspec.structs.replace(of_prefill, port=wire.port)
-            )
-            setattr(wire, what, place)
-            with pytest.raises(PeerFailed):
-                await fetch(decode)
-        assert not decode.worker.states
-        assert decode.links.open_connections == 0
-        await until(lambda: prefill.links.open_connections == 0)
-        assert prefill.links.free(CALLER, SESSION)
-
-
 async def test_a_cancelled_fetch_closes_its_connection() -> None:
     async with two_sides() as (prefill, decode):
         await link(prefill, decode)
@@ -292,22 +186,6 @@ async def test_a_cancelled_fetch_closes_its_connection() -> None:
         assert decode.links.open_connections == 0 and not decode.worker.states
         await until(lambda: prefill.links.open_connections == 0)
         assert prefill.links.is_kept(CALLER, SESSION)
-
-
-async def test_what_nobody_fetches_is_dropped() -> None:
-    async with two_sides(keep_s=0.01) as (prefill, _):
-        keep(prefill)
-        await until(lambda: not prefill.links.is_kept(CALLER, SESSION))
-        assert not prefill.worker.states
-
-
-async def test_a_session_number_that_is_used_again_replaces() -> None:
-    async with two_sides() as (prefill, _):
-        keep(prefill)
-        prefill.worker.states[6] = bytearray(b"new")
-        prefill.links.bind(CALLER, prefill.links.keep(prefill.worker, 6), SESSION)
-        assert list(prefill.worker.states) == [6]
-        assert prefill.links.free(CALLER, SESSION) and not prefill.links.free(CALLER, SESSION)
 
 
 async def test_a_server_on_loopback_links_with_this_machine_only() -> None:
