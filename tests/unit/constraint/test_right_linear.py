@@ -13,10 +13,7 @@ from jan_serve.constraint.ast import (
     Grammar,
     Literal,
     RuleRef,
-    Terminal,
     choice,
-    optional,
-    repeat,
     sequence,
 )
 from jan_serve.constraint.right_linear import NotRegular, solve
@@ -57,36 +54,6 @@ def test_the_expression_has_the_texts_of_the_rules(
     pattern, grammar = _solved(rules), Grammar(rules)
     for text in texts("ab", 5):
         assert bool(pattern.fullmatch(text)) is belongs(grammar, text), (text, pattern.pattern)
-
-
-NESTED: dict[str, dict[str, Expr]] = {
-    "a choice before the rule": {"root": choice([sequence([choice([A, B]), RuleRef("root")]), A])},
-    "a choice at the end": {"root": sequence([A, choice([RuleRef("root"), B])])},
-    "an optional rule": {"root": sequence([A, optional(RuleRef("root"))])},
-    "a token": {"root": Terminal(sequence([A, optional(RuleRef("root"))]))},
-    "a rule alone": {"root": RuleRef("r"), "r": choice([B, sequence([A, RuleRef("root")])])},
-}
-
-
-@pytest.mark.parametrize("name", NESTED)
-def test_references_inside_the_last_part(name: str) -> None:
-    pattern, grammar = _solved(NESTED[name]), Grammar(NESTED[name])
-    for text in texts("ab", 5):
-        assert bool(pattern.fullmatch(text)) is belongs(grammar, text), text
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        sequence([RuleRef("root"), A]),
-        sequence([A, RuleRef("root"), B]),
-        choice([A, sequence([A, repeat(RuleRef("root"), 0, None)])]),
-        sequence([A, repeat(RuleRef("root"), 2, 2)]),
-    ],
-)
-def test_other_rules_are_not_regular(body: Expr) -> None:
-    with pytest.raises(NotRegular):
-        _solved({"root": body})
 
 
 def test_many_rules_are_left_alone() -> None:

@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 
 from jan_serve.constraint.ast import (
     Choice,
     Grammar,
     Literal,
-    Repeat,
     RuleRef,
-    Sequence,
     Terminal,
     choice,
     optional,
     sequence,
 )
-from jan_serve.constraint.transform import prune, references, rename
-from tests.unit.constraint.matching import GRAMMARS, language
+from jan_serve.constraint.transform import prune
 
 A, B = Literal("a"), Literal("b")
-NESTED = Sequence((A, Choice((RuleRef("x"), Repeat(Terminal(RuleRef("y")), 0, 2))), RuleRef("x")))
-
-
-def test_references_are_found_at_any_depth() -> None:
-    assert references(NESTED) == {"x", "y"}
-    assert references(A) == set()
-
-
-def test_a_renamed_expression_refers_to_other_rules_only() -> None:
-    renamed = rename(NESTED, {"x": "z", "other": "y"})
-    assert references(renamed) == {"z", "y"}
-    assert rename(renamed, {"z": "x"}) == NESTED
-
-
-@given(GRAMMARS)
-def test_pruning_keeps_the_texts(grammar: Grammar) -> None:
-    texts = language(grammar, "ab", 4)
-    pruned = prune(grammar)
-    assert pruned is not None
-    assert language(pruned, "ab", 4) == texts
 
 
 LOOP = sequence([A, RuleRef("loop")])
@@ -85,20 +61,3 @@ def test_what_no_text_completes_is_pruned(name: str) -> None:
     grammar, expected = PRUNED[name]
     pruned = prune(grammar)
     assert (None if pruned is None else pruned.rules) == expected
-
-
-def test_rules_known_to_be_complete_are_not_examined() -> None:
-    """`known` is taken at its word; the rest is pruned as before."""
-    grammar = Grammar(
-        {
-            "root": choice([RuleRef("known"), RuleRef("loop")]),
-            "known": sequence([A, RuleRef("part")]),
-            "part": B,
-            "loop": sequence([RuleRef("known"), RuleRef("loop")]),
-        }
-    )
-    pruned = prune(grammar, {"known", "part"})
-    assert pruned is not None
-    assert pruned.rules == {name: grammar.rules[name] for name in ("known", "part")} | {
-        "root": RuleRef("known")
-    }

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet
 from jan_serve.constraint.limits import MAX_PRODUCT_STATES, budget
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.matching import texts
@@ -55,20 +53,6 @@ def test_boolean_algebra(a: Dfa, b: Dfa) -> None:
         assert is_complete(made)
 
 
-@given(DFAS, st.integers(0, 4), st.none() | st.integers(0, 5))
-def test_words_of_a_length(a: Dfa, low: int, high: int | None) -> None:
-    expected = {w for w in words(a) if low <= len(w) and (high is None or len(w) <= high)}
-    assert words(automata.with_length(a, low, high)) == expected
-    counted = {w for w in TEXTS if low <= len(w) and (high is None or len(w) <= high)}
-    assert words(automata.of_length(low, high)) == counted
-
-
-@given(DFAS, st.integers(0, 4), st.none() | st.integers(0, 5))
-def test_whether_there_is_a_word_of_a_length(a: Dfa, low: int, high: int | None) -> None:
-    expected = not automata.with_length(a, low, high).is_empty()
-    assert automata.has_word(a, low, high) is expected
-
-
 def _residuals(a: Dfa) -> int:
     """The number of states that the smallest automaton has: beginnings that continue differently (Myhill, Nerode)."""
     continued = texts("abc", 4)
@@ -81,62 +65,6 @@ def test_the_minimal_automaton_is_the_smallest(a: Dfa) -> None:
     assert len(small.table) == _residuals(a)
     assert len(set(zip(*small.table, strict=True))) == max(small.symbols) + 1
     assert automata.minimize(small).table == small.table
-
-
-@given(DFAS)
-def test_live_states_can_still_complete_a_word(a: Dfa) -> None:
-    for state in range(STATES):
-        ends = {state}
-        for _ in range(STATES):
-            ends |= {target for end in ends for target in a.table[end]}
-        assert (state in a.live_states()) is bool(ends & a.accepting)
-
-
-@given(DFAS)
-def test_the_longest_word(a: Dfa) -> None:
-    """A word longer than the number of states can be pumped, so the length is unbounded."""
-    lengths = {len(word) for word in texts("abc", STATES + 1) if a.matches(word)}
-    beyond = any(length >= STATES for length in lengths)
-    assert automata.longest_word(a) == (None if beyond else max(lengths, default=-1))
-    assert automata.intersect(a, a).is_empty() is (not lengths)
-
-
-@given(st.lists(st.text("abc", max_size=5), max_size=8))
-def test_a_finite_set(listed: list[str]) -> None:
-    made = automata.from_words(listed)
-    assert words(made) == set(listed)
-    assert is_complete(made)
-    assert not made.matches("d")
-
-
-@given(DFAS)
-def test_symbol_sets_split_the_code_points(a: Dfa) -> None:
-    sets = a.symbol_sets()
-    assert charset.union(*sets) == charset.ANY
-    assert sum(charset.size(s) for s in sets) == MAX_CODE_POINT + 1
-    for code in (0, *(ord(c) for c in "`abcd"), MAX_CODE_POINT):
-        symbol = next(i for i, s in enumerate(sets) if charset.contains(s, code))
-        assert a.step(0, chr(code)) == a.table[0][symbol]
-
-
-RANGES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=3)
-SETS = st.lists(st.builds(charset.char_set, RANGES), max_size=4)
-
-
-@given(SETS)
-def test_a_partition_respects_every_set(sets: list[CharSet]) -> None:
-    cuts, symbols, members = automata.partition(sets)
-    of = dict(enumerate(automata.Dfa(cuts, symbols, ((0,) * (max(symbols) + 1),), frozenset()).symbol_sets()))
-    for chars, own in zip(sets, members, strict=True):
-        assert charset.union(*(of[symbol] for symbol in own)) == chars
-    signatures = [tuple(symbol in own for own in members) for symbol in of]
-    assert len(set(signatures)) == len(signatures), "two symbols that no set tells apart"
-
-
-def test_the_largest_code_point_is_in_its_interval() -> None:
-    cuts, symbols, members = automata.partition([((MAX_CODE_POINT, MAX_CODE_POINT),)])
-    assert cuts == (0, MAX_CODE_POINT)
-    assert members == [[symbols[-1]]]
 
 
 @pytest.mark.parametrize(

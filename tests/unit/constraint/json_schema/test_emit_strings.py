@@ -8,21 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.ast import NEVER, Both, Repeat, Sequence, Terminal
+from jan_serve.constraint.ast import Terminal
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.emit_strings import string_expr, string_terminal
 from jan_serve.constraint.json_schema.strings import (
-    NO_STRING,
     AllOf,
-    Format,
     Length,
-    NotIn,
     OneOfStrings,
     Pattern,
     StringSet,
 )
-from jan_serve.constraint.text_form import JsonText, PlainText
+from jan_serve.constraint.text_form import JsonText
 from tests.unit.constraint.json_schema.string_sets import in_set
 from tests.unit.constraint.matching import texts
 from tests.unit.constraint.recognizer import Recognizer
@@ -51,37 +48,6 @@ def test_the_strings_of_a_set(allowed: StringSet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "bounds"),
-    [
-        (Length(3, 5000), (3, 5000)),
-        (Pattern("^[a-z]{0,4000}$"), (0, 4000)),
-        (AllOf((Pattern("^[a-z]+$"), Length(5, 700))), (5, 700)),
-        (AllOf((Pattern("^[a-z]{2,9}$"), Length(0, None))), (2, 9)),
-    ],
-)
-def test_counts_are_repetitions(allowed: StringSet, bounds: tuple[int, int]) -> None:
-    rules = RuleBuilder()
-    expr = string_expr(allowed, PlainText(), rules, "text")
-    parts = expr.items if isinstance(expr, Sequence) else (expr,)
-    assert [(part.low, part.high) for part in parts if isinstance(part, Repeat)] == [bounds]
-    assert not rules.rules
-
-
-@pytest.mark.parametrize(
-    "allowed",
-    [
-        NO_STRING,
-        AllOf((Pattern("^a$"), Pattern("^b$"))),
-        NotIn(Length(0, None)),
-        AllOf((Pattern("^a{2}$"), Length(3, 4))),
-    ],
-)
-def test_a_set_without_strings_is_never(allowed: StringSet) -> None:
-    rules = RuleBuilder()
-    assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER
-
-
-@pytest.mark.parametrize(
     ("pattern", "begins", "more"),
     [
         ("^ab*$", ["a"], "b"),
@@ -104,13 +70,6 @@ def test_a_long_tail_beside_a_bound(pattern: str, begins: list[str], more: str, 
                 assert not recognizer.matches(f'{text}c"')
 
 
-def test_no_word_of_a_long_tail_is_within_the_bound() -> None:
-    allowed = AllOf((Pattern("^(a{70}|b{80}c*)$"), Length(71, 79)))
-    assert strings.bounded_tails(allowed) is not None and strings.is_empty(allowed)
-    rules = RuleBuilder()
-    assert string_expr(allowed, JsonText(rules), rules, "text") == NEVER
-
-
 @pytest.mark.parametrize(
     ("allowed", "is_free"),
     [
@@ -129,28 +88,6 @@ def test_a_token_is_free_where_any_text_begins_it(allowed: StringSet, is_free: b
     rules = RuleBuilder()
     found = string_terminal(allowed, JsonText(rules), rules, "text")
     assert isinstance(found, Terminal) and found.is_free is is_free
-
-
-@pytest.mark.parametrize(
-    ("allowed", "bounds"),
-    [
-        (AllOf((Format("email"), Length(0, 254))), (0, 254)),
-        (AllOf((Pattern("a.*b"), Length(100, None))), (100, None)),
-        (AllOf((Pattern("a.*b"), Length(1, 20))), (1, 20)),
-        (Pattern("a.*b"), None),
-    ],
-)
-def test_bounds_beside_other_sets_are_counted_apart(
-    allowed: StringSet, bounds: tuple[int, int | None] | None
-) -> None:
-    rules = RuleBuilder()
-    found = string_terminal(allowed, JsonText(rules), rules, "text", lark_only=True)
-    assert isinstance(found, Terminal) and isinstance(found.item, Both) is (bounds is not None)
-    if isinstance(found.item, Both):
-        assert isinstance(found.item.other, Sequence)
-        assert [(p.low, p.high) for p in found.item.other.items if isinstance(p, Repeat)] == [bounds]
-    plain = string_terminal(allowed, JsonText(rules), rules, "text") if bounds else found
-    assert isinstance(plain, Terminal) and not isinstance(plain.item, Both)
 
 
 @given(SETS, st.integers(0, 3), st.none() | st.integers(64, 70))
