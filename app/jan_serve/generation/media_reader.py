@@ -110,15 +110,15 @@ class MarkedMessages(msgspec.Struct, frozen=True):
     secret: str = ""
     warnings: tuple[str, ...] = ()
 
-    def pieces(self, text: str) -> tuple[str | ReadMedia, ...]:
-        """The rendered text, with the media at their markers."""
+    def pieces(self, text: str) -> tuple[PromptPiece, ...]:
+        """The rendered text, with the media, not decoded, at their markers."""
         if not self.media:
             return (text,)
         parts = re.split(f"{_marker(self.secret, '([0-9]+)')}", text)
-        pieces: list[str | ReadMedia] = []
+        pieces: list[PromptPiece] = []
         for index, part in enumerate(parts):
             if index % 2:
-                pieces.append(self.media[int(part)])
+                pieces.append(self.media[int(part)].piece)
             elif part:
                 pieces.append(part)
         return tuple(pieces)
@@ -159,22 +159,23 @@ class MediaReader:
 
     async def placed(
         self, parts: Sequence[ContentPart], client: EngineClient
-    ) -> tuple[tuple[str | ReadMedia, ...], tuple[str, ...]]:
-        """Texts with media between them, and warnings. Raises as `marked`."""
-        media = _media_parts(tuple(parts))
-        warnings = await self._warnings(media, client)
-        read = iter(await self._read_all(_understood(media, client), client))
-        pieces: list[str | ReadMedia] = []
+    ) -> tuple[tuple[PromptPiece, ...], tuple[ReadMedia, ...], tuple[str, ...]]:
+        """Texts with media, not decoded, between them; the media; and warnings. Raises as `marked`."""
+        found = _media_parts(tuple(parts))
+        warnings = await self._warnings(found, client)
+        media = await self._read_all(_understood(found, client), client)
+        read = iter(media)
+        pieces: list[PromptPiece] = []
         for part in parts:
             if not isinstance(part, TextPart) and _understands(part, client):
-                pieces.append(next(read))
+                pieces.append(next(read).piece)
                 continue
             text = part.text if isinstance(part, TextPart) else _note(part)
             if pieces and isinstance(pieces[-1], str):
                 pieces[-1] += text
             else:
                 pieces.append(text)
-        return tuple(pieces), warnings
+        return tuple(pieces), media, warnings
 
     async def fetched(self, parts: Sequence[ContentPart], client: EngineClient) -> tuple[ContentPart, ...]:
         """The parts with the files of their images, for several other methods. Raises InvalidImage, InvalidAudio."""
@@ -187,16 +188,15 @@ class MediaReader:
             found.append(part)
         return tuple(found)
 
-    async def decoded(self, pieces: Sequence[str | tuple[int, ...] | ReadMedia]) -> tuple[PromptPiece, ...]:
+    async def decoded(
+        self, pieces: tuple[PromptPiece, ...], media: Sequence[ReadMedia]
+    ) -> tuple[PromptPiece, ...]:
         """The pieces with pixels and samples, one after another. Raises InvalidImage, InvalidAudio."""
-        known: dict[str, MediaPiece] = {}
-        for piece in pieces:
-            if isinstance(piece, ReadImage | ReadAudio) and piece.piece.digest not in known:
-                known[piece.piece.digest] = await self._decoded(piece)
-        return tuple(
-            known[piece.piece.digest] if isinstance(piece, ReadImage | ReadAudio) else piece
-            for piece in pieces
-        )
+        done: dict[PromptPiece, MediaPiece] = {}
+        for read in media:
+            if read.piece in pieces and read.piece not in done:
+                done[read.piece] = await self._decoded(read)
+        return tuple(done.get(piece, piece) for piece in pieces) if done else pieces
 
     async def _warnings(self, parts: Sequence[MediaPart], client: EngineClient) -> tuple[str, ...]:
         """About parts whose notes the model reads. Raises UnsupportedContent, ModelFailed for one that has none."""
@@ -275,12 +275,7 @@ class MediaReader:
             raise of_field(error, media.param) from None
 
 
-def counted(pieces: Sequence[str | tuple[int, ...] | ReadMedia]) -> tuple[PromptPiece, ...]:
-    """The pieces with media that have no data, to count their tokens."""
-    return tuple(piece.piece if isinstance(piece, ReadImage | ReadAudio) else piece for piece in pieces)
-
-
-def shown(pieces: Sequence[str | ReadMedia]) -> str:
+def shown(pieces: Sequence[PromptPiece]) -> str:
     """The pieces as people read them."""
     return "".join(piece if isinstance(piece, str) else SHOWN_MARKER for piece in pieces)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from jan_serve.chat.detect import knows_tools
 from jan_serve.core.constraint import CompiledGrammar, Constraint, Explanation, JsonSchemaConstraint
+from jan_serve.core.media import PromptPiece
 from jan_serve.core.messages import Tool
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
@@ -36,10 +37,7 @@ from jan_serve.generation.infill import infill_pieces
 from jan_serve.generation.media_reader import (
     MarkedMessages,
     MediaReader,
-    ReadAudio,
-    ReadImage,
     ReadMedia,
-    counted,
     shown,
 )
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
@@ -60,9 +58,10 @@ def draw_seed() -> int:
 
 
 class EnginePrompt(NamedTuple):
-    """The prompt of an EngineRequest, its images and sounds not decoded yet. infilled: it contains the suffix too."""
+    """The prompt of an EngineRequest. media: what is not decoded yet. infilled: it contains the suffix too."""
 
-    pieces: tuple[str | tuple[int, ...] | ReadMedia, ...]
+    pieces: tuple[PromptPiece, ...]
+    media: tuple[ReadMedia, ...] = ()
     param: str = "prompt"
     add_special: bool = True
     parse_special: bool = True
@@ -132,7 +131,7 @@ class RequestPreparer:
             logprobs = 0  # the choice among them needs their mean log-probability
         engine_request = EngineRequest(
             id=client.next_id(),
-            prompt=await self._media.decoded(prompt.pieces),
+            prompt=await self._media.decoded(prompt.pieces, prompt.media),
             add_special=prompt.add_special,
             parse_special=prompt.parse_special,
             prompt_param=prompt.param,
@@ -163,7 +162,8 @@ class RequestPreparer:
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         parsers = AnswerParsers(plan, starts_in_thought=thought is not None and thought.is_open)
-        engine_prompt = EnginePrompt(marked.pieces(text), param="messages", warnings=marked.warnings)
+        pieces = marked.pieces(text)
+        engine_prompt = EnginePrompt(pieces, marked.media, param="messages", warnings=marked.warnings)
         return engine_prompt, answer_constraint, parsers
 
     async def chat_text(self, prompt: ChatPrompt, client: EngineClient, requested: str | None = None) -> str:
@@ -189,7 +189,7 @@ class RequestPreparer:
 
     async def _chat_pieces(
         self, prompt: ChatPrompt, client: EngineClient, requested: str | None
-    ) -> tuple[str | ReadMedia, ...]:
+    ) -> tuple[PromptPiece, ...]:
         _check_generates(client.facts)
         profile = self._profiles()(client.name, requested)
         whole = with_defaults(GenerationRequest(prompt=prompt), profile).prompt
@@ -277,8 +277,8 @@ class RequestPreparer:
             case TextPrompt(text=text):
                 return EnginePrompt((text,))
             case PartsPrompt(parts=parts, add_special=add_special):
-                pieces, warnings = await self._media.placed(parts, client)
-                return EnginePrompt(pieces, add_special=add_special, warnings=warnings)
+                pieces, media, warnings = await self._media.placed(parts, client)
+                return EnginePrompt(pieces, media, add_special=add_special, warnings=warnings)
             case TokenPrompt(ids=ids, param=param):
                 return EnginePrompt((ids,), add_special=False, param=param)
             case InfillPrompt() as prompt:
@@ -295,7 +295,7 @@ class RequestPreparer:
         self, prompt: EnginePrompt, request: GenerationRequest, client: EngineClient
     ) -> None:
         """Check as the worker does, but before images and sounds are decoded. Raises ContextLengthExceeded."""
-        if not any(isinstance(piece, ReadImage | ReadAudio) for piece in prompt.pieces):
+        if not prompt.media:
             return
         n_prompt = await client.count(_count_request(prompt, client))
         n_ctx, requested = client.facts.n_ctx, request.stopping.max_tokens
@@ -325,7 +325,7 @@ async def _about(field: str, compiled: Awaitable[T]) -> T:
 def _count_request(prompt: EnginePrompt, client: EngineClient) -> CountRequest:
     return CountRequest(
         id=client.next_id(),
-        prompt=counted(prompt.pieces),
+        prompt=prompt.pieces,
         add_special=prompt.add_special,
         parse_special=prompt.parse_special,
         prompt_param=prompt.param,

@@ -13,7 +13,7 @@ from jan_serve.core.messages import ImagePart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
 from jan_serve.core.sampling import StopConditions
 from jan_serve.errors import ContextLengthExceeded, InvalidImage, UnsupportedContent
-from jan_serve.generation.media_reader import MediaReader, ReadImage
+from jan_serve.generation.media_reader import MediaReader
 from jan_serve.generation.prepare import PreparedRequest
 from jan_serve.image_files.header import MAX_FILE_BYTES
 from tests.support.decoding import InlineDecoder
@@ -102,18 +102,15 @@ async def test_each_request_has_markers_of_its_own() -> None:
 async def test_a_template_may_leave_an_image_out_or_show_it_twice() -> None:
     client = FakeClient(facts=SEES)
     messages = (Message(role="user", content=(image(RED_FILE), image(BLUE_FILE))),)
-    marked = await MediaReader(InlineDecoder().decode).marked(messages, client)
+    decoder = InlineDecoder()
+    reader = MediaReader(decoder.decode)
+    marked = await reader.marked(messages, client)
     text = str(marked.messages[0].content)
     first = text[: len(text) // 2]
-    assert [
-        part.piece.width if isinstance(part, ReadImage) else part
-        for part in marked.pieces(f"{first}, {first}.")
-    ] == [
-        16,
-        ", ",
-        16,
-        ".",
-    ]
+    red = piece(RED_FILE, 16, 8, RED)
+    found = await reader.decoded(marked.pieces(f"{first}, {first}."), marked.media)
+    assert found == (red, ", ", red, ".")
+    assert len(decoder.asked) == 1, "what no one shows is not decoded"
 
 
 async def test_texts_and_images_without_a_template() -> None:
