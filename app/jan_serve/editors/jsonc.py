@@ -9,31 +9,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from jan_serve.editors.recipe import NO_KEY
 
-_MAX_DEPTH: Final = 100
-_SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_SCALAR: Final = re.compile(r"-?\d[0-9.eE+-]*|true|false|null")
+_COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
+_COMMENTS: Final = re.compile(_COMMENT, re.DOTALL)
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+_STRING_OR_COMMENT: Final = re.compile(f"{_STRING}|{_COMMENT}", re.DOTALL)
+_STRING_OR_LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_BETWEEN: Final = re.compile(r"[\s,:]*")
+_decoder: Final = json.JSONDecoder()
 
 
 class UnreadableJson(ValueError):
     """The text is not JSON with comments, or not of the expected structure; the message names the line or the value."""
 
 
-class _Node(msgspec.Struct):
-    """The value at text[start:end]. members: only of an object. items: only of a list."""
+class _Node(NamedTuple):
+    """The value at text[start:end]. key: of a member of an object."""
 
+    key: str | None
+    value: Any
     start: int
-    end: int = 0
-    value: Any = None
-    members: dict[str, _Node] | None = None
-    items: list[_Node] | None = None
+    end: int
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -51,17 +53,17 @@ def set_value(text: str, path: Sequence[Step], value: Any) -> str:
 
     The path begins with a key for an object, or with Named for a list. Raises UnreadableJson.
     """
-    if not _SPACE.sub("", text, count=1).strip():
+    if not _COMMENTS.sub("", text).strip():
         text = (
             text.rstrip()
             + ("\n" if text.strip() else "")
             + ("[]\n" if isinstance(path[0], Named) else "{}\n")
         )
-    root = _Reader(text).read()
+    plain, root = _read(text)
     unit = _indent_unit(text)
     node, done = root, 0
     for step in path:
-        child = _child(text, node, step, path[:done])
+        child = _child(plain, node, step, path[:done])
         if child is None:
             break
         node, done = child, done + 1
@@ -76,25 +78,63 @@ def set_value(text: str, path: Sequence[Step], value: Any) -> str:
     entry = _dumped(value, line_indent + unit, unit)
     if isinstance(step, str):
         entry = f"{json.dumps(step, ensure_ascii=False)}: {entry}"
-    return _with_entry(text, node, entry, line_indent, unit)
+    entries = list(_entries(plain, node))
+    return _with_entry(text, node, entries, entry, unit)
 
 
 def read_value(text: str) -> Any:
     """Parse the text. Raises UnreadableJson."""
-    return _Reader(text).read().value
+    return _read(text)[1].value
 
 
-def _child(text: str, node: _Node, step: Step, done: Sequence[Step]) -> _Node | None:
+def _read(text: str) -> tuple[str, _Node]:
+    """The text as JSON of the same length, with blanks in place of comments and last commas, and its value."""
+    plain = _STRING_OR_COMMENT.sub(lambda found: _unless_string(found[0]), text)
+    plain = _STRING_OR_LAST_COMMA.sub(lambda found: _unless_string(found[0]), plain)
+    try:
+        value = json.loads(plain)
+    except RecursionError:
+        raise UnreadableJson("it has too many levels") from None
+    except json.JSONDecodeError as error:
+        raise UnreadableJson(f"line {error.lineno}: {error.msg}") from None
+    except ValueError as error:  # a number of too many digits
+        raise UnreadableJson(str(error)) from None
+    return plain, _Node(None, value, len(plain) - len(plain.lstrip()), len(plain.rstrip()))
+
+
+def _unless_string(text: str) -> str:
+    return text if text[0] == '"' else re.sub(r"[^\n]", " ", text)
+
+
+def _entries(plain: str, node: _Node) -> Iterator[_Node]:
+    """The members of an object, or the items of a list. plain: JSON that was read."""
+    position = _after_blanks(plain, node.start + 1)
+    while position < node.end - 1:
+        key = None
+        if plain[node.start] == "{":
+            key, position = _decoder.raw_decode(plain, position)
+            position = _after_blanks(plain, position)
+        value, end = _decoder.raw_decode(plain, position)
+        yield _Node(key, value, position, end)
+        position = _after_blanks(plain, end)
+
+
+def _after_blanks(plain: str, position: int) -> int:
+    found = _BETWEEN.match(plain, position)
+    return found.end() if found else position
+
+
+def _child(plain: str, node: _Node, step: Step, done: Sequence[Step]) -> _Node | None:
     if isinstance(step, str):
-        if node.members is None:
+        if not isinstance(node.value, dict):
             raise UnreadableJson(f"{_path_name(done)} is not an object")
-        return node.members.get(step)
-    if node.items is None:
+        members = [each for each in _entries(plain, node) if each.key == step]
+        return members[-1] if members else None  # of several the last counts, as for a reader of JSON
+    if not isinstance(node.value, list):
         raise UnreadableJson(f"{_path_name(done)} is not a list")
-    for item in node.items:
-        if item.members is not None and item.value.get(step.key) == step.value:
-            return item
-    return None
+    return next(
+        (each for each in _entries(plain, node) if _mapping(each.value).get(step.key) == step.value), None
+    )
 
 
 def _path_name(done: Sequence[Step]) -> str:
@@ -102,9 +142,9 @@ def _path_name(done: Sequence[Step]) -> str:
     return f"the value of {'.'.join(words)}" if words else "the whole"
 
 
-def _with_entry(text: str, node: _Node, entry: str, line_indent: str, unit: str) -> str:
-    """Append an entry to a list or an object."""
-    entries = list(node.members.values()) if node.members is not None else node.items or []
+def _with_entry(text: str, node: _Node, entries: Sequence[_Node], entry: str, unit: str) -> str:
+    """Append an entry to a list or an object that has these."""
+    line_indent = _indent_at(text, node.start)
     close = node.end - 1
     inner = line_indent + unit
     if not entries:
@@ -113,13 +153,9 @@ def _with_entry(text: str, node: _Node, entry: str, line_indent: str, unit: str)
         return f"{text[: node.start + 1]}{between}\n{inner}{entry}\n{line_indent}{text[close:]}"
     last = entries[-1].end
     rest = text[last:close]
-    has_comma = "," in _without_comments(rest)
+    has_comma = "," in _COMMENTS.sub("", rest)
     head = text[:last] + ("" if has_comma else ",") + rest.rstrip()
     return f"{head}\n{inner}{entry}{',' if has_comma else ''}\n{line_indent}{text[close:]}"
-
-
-def _without_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 def _dumped(value: Any, line_indent: str, unit: str) -> str:
@@ -136,89 +172,6 @@ def _indent_at(text: str, position: int) -> str:
 def _indent_unit(text: str) -> str:
     found = re.search(r"[\[{][^\n\"]*\n([ \t]+)\S", text)
     return found[1] if found and len(found[1]) <= 8 else "  "
-
-
-class _Reader(msgspec.Struct):
-    text: str
-    position: int = 0
-
-    def read(self) -> _Node:
-        node = self._value(0)
-        self._skip()
-        if self.position != len(self.text):
-            raise self._error("there is text after the end")
-        return node
-
-    def _skip(self) -> None:
-        match = _SPACE.match(self.text, self.position)
-        self.position = match.end() if match else self.position
-
-    def _error(self, message: str) -> UnreadableJson:
-        line = self.text.count("\n", 0, self.position) + 1
-        return UnreadableJson(f"line {line}: {message}")
-
-    def _value(self, depth: int) -> _Node:
-        self._skip()
-        if depth > _MAX_DEPTH:
-            raise self._error(f"more than {_MAX_DEPTH} levels")
-        first = self.text[self.position : self.position + 1]
-        if first == "{":
-            return self._object(depth)
-        if first == "[":
-            return self._list(depth)
-        node = _Node(self.position)
-        match = (_STRING if first == '"' else _SCALAR).match(self.text, self.position)
-        if match is None:
-            raise self._error("a value is missing or is not JSON")
-        try:
-            node.value = json.loads(match[0])
-        except ValueError:
-            raise self._error("a value is not JSON") from None
-        self.position = node.end = match.end()
-        return node
-
-    def _object(self, depth: int) -> _Node:
-        node = _Node(self.position, members={}, value={})
-        assert node.members is not None
-        self.position += 1
-        while not self._closes("}"):
-            key = self._value(depth + 1)
-            self._skip()
-            if not isinstance(key.value, str) or self.text[self.position : self.position + 1] != ":":
-                raise self._error("a key and a colon are missing")
-            self.position += 1
-            child = self._value(depth + 1)
-            node.members[key.value] = child
-            node.value[key.value] = child.value
-            self._comma("}")
-        node.end = self.position
-        return node
-
-    def _list(self, depth: int) -> _Node:
-        node = _Node(self.position, items=[], value=[])
-        assert node.items is not None
-        self.position += 1
-        while not self._closes("]"):
-            child = self._value(depth + 1)
-            node.items.append(child)
-            node.value.append(child.value)
-            self._comma("]")
-        node.end = self.position
-        return node
-
-    def _closes(self, bracket: str) -> bool:
-        self._skip()
-        if self.text[self.position : self.position + 1] != bracket:
-            return False
-        self.position += 1
-        return True
-
-    def _comma(self, bracket: str) -> None:
-        self._skip()
-        if self.text[self.position : self.position + 1] == ",":
-            self.position += 1
-        elif self.text[self.position : self.position + 1] != bracket:
-            raise self._error(f"a comma or {bracket} is missing")
 
 
 OPENAI_COMPATIBLE: Final = "openai-compatible"

@@ -61,6 +61,11 @@ def test_comments_around_a_new_object_stay() -> None:
         ('{\n\t"a": 0 // last\n}\n', ("b",), '{\n\t"a": 0, // last\n\t"b": 1\n}\n'),
         ('{\n  "x": [1, 2,],\n}', ("b",), '{\n  "x": [1, 2,],\n  "b": 1,\n}'),
         ('{"url": "http://a//b,}"}', ("b",), '{"url": "http://a//b,}",\n  "b": 1\n}'),
+        (
+            '{ // "a": 1, {\n  "b": "//,]", /* , " */\n}',
+            ("a",),
+            '{ // "a": 1, {\n  "b": "//,]", /* , " */\n  "a": 1,\n}',
+        ),
         ("", (Named("name", "j"),), "[\n  1\n]\n"),
         ('[\n  {"name": "j"},\n  {"name": "k"}\n]', (Named("name", "j"), "v"), None),
     ],
@@ -85,15 +90,16 @@ def test_a_list_element_is_replaced_or_appended() -> None:
     ("text", "path", "words"),
     [
         ("{", ("a",), "line 1"),
-        ('{"a": 1 "b": 2}', ("a",), "a comma"),
+        ('{"a": 1 "b": 2}', ("a",), "',' delimiter"),
         ('{\n"a": nope}', ("a",), "line 2"),
-        ("{} {}", ("a",), "after the end"),
+        ("{} {}", ("a",), "Extra data"),
         ('{"a": [1]}', ("a", "b"), "the value of a is not an object"),
         ("[]", ("a",), "the whole is not an object"),
         ("{}", (Named("name", "x"),), "the whole is not a list"),
-        ("[" * 200 + "]" * 200, ("a",), "levels"),
-        ('{"a": "\x00"}', ("a",), "not JSON"),
-        ("{1: 2}", ("a",), "a key"),
+        ("[" * 200_000, ("a",), "levels"),
+        ('{"a": "\x00"}', ("a",), "control character"),
+        ("{1: 2}", ("a",), "property name"),
+        ("1" * 5000, ("a",), "digits"),
     ],
 )
 def test_unreadable_text_is_rejected(text: str, path: tuple[Step, ...], words: str) -> None:
