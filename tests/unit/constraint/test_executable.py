@@ -50,22 +50,6 @@ def test_the_texts_stay(grammar: Grammar) -> None:
         assert belongs(rewritten, text) is belongs(grammar, text), text
 
 
-def _parts(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Sequence | Choice):
-        return [expr, *(part for item in expr.items for part in _parts(item))]
-    return [expr, *_parts(expr.item)] if isinstance(expr, Repeat) else [expr]
-
-
-@given(GRAMMARS.map(_gbnf))
-def test_only_a_rule_is_repeated_where_it_may_be_empty(grammar: Grammar) -> None:
-    rewritten = normalise(grammar)
-    nullable = nullable_rules(rewritten.rules)
-    for expr in rewritten.rules.values():
-        for part in _parts(expr):
-            if isinstance(part, Repeat) and part.high != 1 and is_nullable(part.item, nullable):
-                assert any(isinstance(inner, RuleRef) for inner in _parts(part.item)), part
-
-
 def test_many_words_become_a_trie() -> None:
     words = [f"a{first}{second}" for first in "abcdef" for second in "abcdef"]
     grammar = normalise(Grammar({"root": Choice((*(Literal(word) for word in words), RuleRef("b"))), "b": B}))
@@ -89,16 +73,6 @@ def test_nullable_rules_are_those_with_the_empty_text(grammar: Grammar) -> None:
         empty = belongs(Grammar(grammar.rules, name), "")
         assert (name in nullable) is empty
         assert is_nullable(expr, nullable) is empty
-
-
-def test_nullable_rules_through_recursion() -> None:
-    rules: dict[str, Expr] = {
-        "list": optional(sequence([LETTER_A, RuleRef("list")])),
-        "lists": sequence([RuleRef("list"), repeat(RuleRef("list"), 2, 2)]),
-        "loop": RuleRef("loop"),
-        "solid": sequence([RuleRef("lists"), LETTER_A]),
-    }
-    assert nullable_rules(rules) == {"list", "lists"}
 
 
 REFUSED: dict[str, tuple[dict[str, Expr], int, str]] = {
@@ -141,10 +115,6 @@ def test_refusal_names_rule_and_line(name: str) -> None:
     assert reason in caught.value.reason
 
 
-def test_recursion_behind_a_character_is_fine() -> None:
-    check({"root": choice([LETTER_A, sequence([LETTER_A, SELF, SELF])])})
-
-
 @pytest.mark.parametrize(("rules", "fine"), [(MAX_LEFT_CHAIN, True), (MAX_LEFT_CHAIN + 1, False)])
 def test_a_chain_of_first_rules_is_limited(rules: int, fine: bool) -> None:
     chain: dict[str, Expr] = {f"r{n}": RuleRef(f"r{n + 1}") for n in range(rules - 1)}
@@ -154,11 +124,3 @@ def test_a_chain_of_first_rules_is_limited(rules: int, fine: bool) -> None:
         return
     with pytest.raises(InvalidGrammar, match=f"'r0' starts a chain of more than {MAX_LEFT_CHAIN}"):
         check(chain)
-
-
-def test_a_rule_that_many_share_is_no_chain() -> None:
-    """Each rule starts with both rules after it: the paths double, the chain grows by one."""
-    rules: dict[str, Expr] = {
-        f"r{n}": choice([RuleRef(f"r{n + 1}"), RuleRef(f"r{n + 2}")]) for n in range(200)
-    }
-    check(rules | {"r200": LETTER_A, "r201": LETTER_A})

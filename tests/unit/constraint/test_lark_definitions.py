@@ -10,7 +10,7 @@ from jan_serve.constraint.ast import Grammar, Literal, Sequence, Until
 from jan_serve.constraint.lark_definitions import by_content
 from jan_serve.constraint.lark_notation import LAZY
 from jan_serve.constraint.print_lark import LarkText, print_lark_open
-from jan_serve.core.constraint import GrammarPiece, SpecialText
+from jan_serve.core.constraint import GrammarPiece
 from tests.unit.constraint.grammars import grammar_alone
 
 CYCLE = 'start: {0}\n{0}: "x" | "(" {1} ")"\n{1}: {0} "," {0}\n'
@@ -26,13 +26,6 @@ def test_names_do_not_depend_on_the_names_before() -> None:
     )
 
 
-def test_another_body_anywhere_below_is_another_name() -> None:
-    one = by_content(LarkText(CYCLE.format("a", "b"), ()))
-    other = by_content(LarkText(CYCLE.format("a", "b").replace('","', '";"'), ()))
-    shared = one.definitions.keys() & other.definitions.keys()
-    assert {one.definitions[name] for name in shared} == {'"x"', '"("', '")"'}
-
-
 def test_texts_that_look_like_names_stay() -> None:
     found = by_content(LarkText('start: "aa" a /[a-b]/\na: "b"\n', ()))
     assert found.definitions[found.root].startswith('"aa" r_')
@@ -45,12 +38,6 @@ def test_a_character_in_rules_has_a_name(character: str) -> None:
     [name] = [name for name, body in found.definitions.items() if body == character]
     bodies = sorted(body for body in found.definitions.values() if body != character)
     assert bodies[0] == f"{character} /x/" and bodies[1].startswith(f"{name} {name} T_")
-
-
-def test_control_tokens_are_named_by_their_text() -> None:
-    one = by_content(LarkText('start: special "x"\n', (SpecialText("special", "<|a|>", '"<"'),)))
-    other = by_content(LarkText('start: "y" special_2\n', (SpecialText("special_2", "<|a|>", '"<"'),)))
-    assert one.specials == other.specials
 
 
 def test_texts_before_a_control_token_are_named_by_their_content() -> None:

@@ -12,23 +12,12 @@ from typing import Any
 import pytest
 
 from jan_serve.constraint.ast import (
-    CharClass,
     Grammar,
-    Literal,
-    Mark,
-    OneLayout,
-    RuleRef,
-    brackets,
-    repeat,
-    sequence,
 )
 from jan_serve.constraint.layout import (
     COMPACT,
-    LAYOUTS,
     SPACED,
-    Nesting,
     has_layouts,
-    laid_rules,
     on_one_line,
     with_optional_spaces,
 )
@@ -134,19 +123,6 @@ def test_all_white_space_is_of_one_layout(name: str) -> None:
     assert accepted > 5
 
 
-@pytest.mark.parametrize("depth", [1, 30, 300])
-def test_lines_are_indented_at_any_depth(depth: int) -> None:
-    nested: Any = 7
-    for _ in range(depth):
-        nested = [nested]
-    (_, executor) = judges(grammar_alone(True))
-    for text in forms(nested):
-        assert executor(text)
-    lines = json.dumps(nested, indent=2).split("\n")
-    lines[depth] = " " + lines[depth]
-    assert not executor("\n".join(lines))
-
-
 @pytest.mark.parametrize("whitespace", Whitespace)
 def test_each_kind_of_white_space(whitespace: Whitespace) -> None:
     texts = {
@@ -185,30 +161,6 @@ def test_what_is_too_large_in_all_layouts_is_as_json_dumps_writes_it(monkeypatch
     item: dict[str, Any] = {"a": [1, {}], "c": {"b": []}}
     assert [oracle.accepts(matcher, text) for text in forms(item)] == [False, True, False, False, False]
     assert "compact" not in print_gbnf(grammar)
-
-
-def test_layouts_of_parts_are_chosen_apart() -> None:
-    item = brackets("[", sequence([RuleRef("a"), repeat(sequence([Mark(","), RuleRef("a")]), 0, None)]), "]")
-    rules = {
-        "root": sequence([OneLayout(RuleRef("list")), Literal(";"), OneLayout(item)]),
-        "list": item,
-        "a": CharClass(((0x61, 0x7A),)),
-    }
-    grammar = Grammar(rules)
-    assert has_layouts(grammar)
-    assert laid_rules(rules) == {"list"}
-    for judge in judges(grammar):
-        for left in ("[a,b]", "[a, b]", "[\n  a,\n  b\n]", "[\n\ta,\n\tb\n]"):
-            for right in ("[a,b]", "[a, b]", "[\n    a,\n    b\n]"):
-                assert judge(f"{left};{right}")
-        assert not judge("[a,b, c];[a,b]")
-
-
-def test_a_place_writes_its_white_space() -> None:
-    written = {layout.name: Nesting(layout).deeper() for layout in LAYOUTS}
-    assert [written[name].line() for name in FORMS] == ["", "", "\n  ", "\n    ", "\n\t"]
-    assert [written[name].after(Mark(",")) for name in FORMS] == ["", " ", "\n  ", "\n    ", "\n\t"]
-    assert [written[name].after(Mark(":")) for name in FORMS] == ["", " ", " ", " ", " "]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)

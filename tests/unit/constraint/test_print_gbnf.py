@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.ast import CharClass, Grammar, Literal, RuleRef, Special, sequence
-from jan_serve.constraint.charset import ANY, MAX_CODE_POINT, CharSet, char_set, complement, of_chars
+from jan_serve.constraint.ast import CharClass, Grammar, Literal, RuleRef, Special
+from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet, char_set, complement
 from jan_serve.constraint.limits import MAX_PRINTED_BYTES
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf, quote_class, quote_literal
@@ -39,23 +39,6 @@ def test_any_class_can_be_printed(ranges: list[tuple[int, int]], excluded: bool)
 
 
 @pytest.mark.parametrize(
-    ("chars", "text"),
-    [
-        (ANY, "."),
-        (of_chars("a"), "[a]"),
-        (of_chars("ab"), "[ab]"),
-        (of_chars("abc"), "[a-c]"),
-        (of_chars("]^-"), "[\\x2D\\]\\x5E]"),
-        (complement(of_chars('"\n')), '[^\\n\\"]'),
-        (((0x80, 0xFF), (0x4E00, 0x9FFF)), "[\\x80-\\xFF\\u4E00-\\u9FFF]"),
-        (((0x1F600, 0x1F600),), "[\\U0001F600]"),
-    ],
-)
-def test_classes_are_short(chars: CharSet, text: str) -> None:
-    assert quote_class(chars) == text
-
-
-@pytest.mark.parametrize(
     "bounds", [(0, 33), (0, 100), (31, 64), (100, 100), (40, None), (7, 1000), (0, 4096)]
 )
 def test_long_repetitions_are_printed_with_few_rules(bounds: tuple[int, int | None]) -> None:
@@ -68,13 +51,6 @@ def test_long_repetitions_are_printed_with_few_rules(bounds: tuple[int, int | No
         expected = count >= low and (high is None or count <= high)
         if count >= 0:
             assert recognizer.matches("ab" * (count // 2) + "b" * (count % 2) + "!") is expected, count
-
-
-def test_a_long_class_is_written_once() -> None:
-    chars = char_set((0x100 + 4 * n, 0x101 + 4 * n) for n in range(30))
-    text = print_gbnf(Grammar({"root": sequence([CharClass(chars), Literal("-"), CharClass(chars)])}))
-    assert text.count("\\u0100") == 1
-    assert Recognizer(parse_gbnf(text)).matches("\u0100-\u0101")
 
 
 def test_the_start_rule_is_always_printed_as_root() -> None:

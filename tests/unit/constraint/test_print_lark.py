@@ -24,17 +24,6 @@ def test_long_cycles_are_refused() -> None:
         print_lark(grammar)
 
 
-def test_compact_texts_have_rules_of_their_own_up_to_the_first_mark() -> None:
-    inner = {"type": "object", "properties": {"b": {"type": "null"}}, "additionalProperties": False}
-    grammar = grammar_alone(
-        {"type": "object", "properties": {"a": inner, "c": inner}, "additionalProperties": False}
-    )
-    lines = print_lark(grammar).splitlines()
-    assert sum('"\\"b\\""' in line for line in lines) == 1
-    assert sum('"\\"a\\"" ":" ' in line for line in lines) == 1
-    assert sum('"\\"a\\"" layout_colon::_' in line for line in lines) == 1
-
-
 def test_what_only_terminals_describe_is_not_written_as_characters() -> None:
     string = Terminal(
         Sequence((Literal('"'), Repeat(CharClass(((97, 99),)), 0, None), Literal('"'))), lark_only=True

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.constraint.ast import EMPTY, Grammar, Literal
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.charset import ANY, MAX_CODE_POINT, CharSet, char_set, contains
-from jan_serve.constraint.text_form import JsonText, PlainText
+from jan_serve.constraint.text_form import JsonText
 from tests.unit.constraint.recognizer import Recognizer
 
 SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -105,22 +103,3 @@ def test_a_literal_has_exactly_its_text(text: str) -> None:
         assert recognizer.matches(spelled)
         assert not recognizer.matches(spelled + "x")
         assert not text or not recognizer.matches("")
-
-
-@pytest.mark.parametrize("text", ["plain", 'q"\\\né', ""])
-def test_plain_text_stands_for_itself(text: str) -> None:
-    form = PlainText()
-    assert form.literal(text) == (Literal(text) if text else EMPTY)
-    assert form.tail == EMPTY
-    letters = Recognizer(Grammar({"root": form.chars(((0x22, 0x22), (0x5C, 0x5C)))}))
-    assert letters.matches('"')
-    assert letters.matches("\\")
-    assert not letters.matches('\\"')
-
-
-def test_sets_with_the_same_escapes_share_a_rule() -> None:
-    rules = RuleBuilder()
-    form = JsonText(rules)
-    form.chars(char_set([(0x41, 0x5A), (0x4E00, 0x9FFF)]))
-    form.chars(char_set([(0x61, 0x7A), (0x4E00, 0x9FFF)]))
-    assert sum(name.startswith("escape") for name in rules.rules) == 1

@@ -36,25 +36,6 @@ def test_words(words: list[str]) -> None:
     assert found == set(words)
 
 
-def test_words_with_a_tail_are_closed() -> None:
-    rules = RuleBuilder()
-    words = tuple(f'{n}"\n' for n in range(40))
-    grammar = _grammar(words_expr(words, JsonText(rules), rules, "word"), rules)
-    assert grammar is not None
-    recognizer = Recognizer(grammar)
-    assert all(recognizer.matches(json.dumps(word)[1:]) for word in words)
-    assert not any(recognizer.matches(json.dumps(word)[1:]) for word in ("", "4", '40"\n', '1"'))
-    assert not recognizer.matches(json.dumps(words[3])[1:-1])
-
-
-def test_words_of_one_beginning_share_its_rules() -> None:
-    """Where a word leaves the others is one place, so the rules are as many as the branches."""
-    rules = RuleBuilder()
-    words = tuple("prefix-" + "x" * length for length in range(1, 200))
-    words_expr(words, PlainText(), rules, "word")
-    assert len(rules.rules) == 198
-
-
 @given(WORDS.filter(bool), st.sampled_from(sorted(LANGUAGES)))
 def test_other_words(words: list[str], pattern: str) -> None:
     language, rules = LANGUAGES[pattern], RuleBuilder()

@@ -8,7 +8,6 @@ import pytest
 
 from jan_serve.constraint.json_schema.unique_items import MAX_ITEMS
 from jan_serve.core.constraint import Whitespace
-from jan_serve.core.uniqueness import NOWHERE
 from jan_serve.errors import UnsupportedSchema
 from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 from tests.unit.constraint.recognizer import Recognizer, matches
@@ -68,20 +67,6 @@ def test_more_items_than_values_are_unsatisfiable() -> None:
         grammar_in_rules(array({"type": "string", "pattern": "^[a-l]$"}, minItems=13))
 
 
-def test_places_lead_to_the_arrays_and_nowhere_else() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"tags": TEXTS, "name": {"type": "string"}, "next": {"$ref": "#"}},
-        "additionalProperties": {"type": "array", "items": TEXTS},
-    }
-    _, memory = grammar_in_rules(schema)
-    root = memory.locations[0]
-    assert root.names["name"] == NOWHERE and root.names["next"] == 0
-    assert memory.locations[root.names["tags"]].unique == 0
-    assert memory.locations[memory.locations[root.other].items].unique == 0
-    assert len(memory.unique) == 1
-
-
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -120,9 +105,3 @@ def test_without_a_memory_and_with_flexible_white_space_it_is_refused() -> None:
     ):
         with pytest.raises(UnsupportedSchema, match="few possible values"):
             translate()
-
-
-def test_of_few_values_nothing_is_remembered() -> None:
-    _, memory = grammar_in_rules(array({"enum": ["a", "b"]}))
-    assert memory.unique == memory.unlisted == ()
-    assert not memory.names_repeat

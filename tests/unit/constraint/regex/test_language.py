@@ -7,9 +7,7 @@ from hypothesis import given, settings
 
 from jan_serve.constraint.regex.language import (
     full_regex,
-    has_assertions,
     leading_looks,
-    parts_of,
     regex_dfa,
     search_regex,
 )
@@ -67,20 +65,6 @@ def test_ecma_meaning(pattern: str, yes: list[str], no: list[str]) -> None:
     assert [text for text in [*yes, *no] if dfa.matches(text)] == yes
 
 
-@pytest.mark.parametrize(
-    ("pattern", "left"),
-    [("^abc$", False), ("a*", False), ("^(a|b)$", False), ("a\\b", True), ("a(?=b)b", True), ("(a$)*", True)],
-)
-def test_anchors_at_the_ends_are_resolved(pattern: str, left: bool) -> None:
-    assert has_assertions(full_regex(pattern)) is left
-
-
-def test_a_pattern_is_read_once() -> None:
-    assert search_regex("^a+$") is search_regex("^a+$")
-    assert len(parts_of(search_regex("^ab$"))) == 2
-    assert len(parts_of(search_regex("^a$"))) == 1
-
-
 @settings(max_examples=200)
 @given(LOOKAHEADS, TEXTS)
 def test_leading_lookaheads_are_sets_of_whole_texts(pattern: str, texts: list[str]) -> None:
@@ -93,13 +77,6 @@ def test_leading_lookaheads_are_sets_of_whole_texts(pattern: str, texts: list[st
         wanted = [True] * (1 + len(looks.ahead)) + [False] * len(looks.not_ahead)
         for text in texts:
             assert whole.matches(text) == ([part.matches(text) for part in parts] == wanted), (pattern, text)
-
-
-def test_a_pattern_without_leading_lookaheads_has_none() -> None:
-    assert leading_looks("(?!a)b") is None
-    assert leading_looks("^a(?!b)") is None
-    looks = leading_looks("^(?=.*a)(?!b$)(?!c)d")
-    assert looks is not None and (len(looks.ahead), len(looks.not_ahead)) == (1, 2)
 
 
 @pytest.mark.parametrize(

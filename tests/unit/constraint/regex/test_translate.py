@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Grammar, Literal, sequence
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.json_schema.formats import FORMATS, format_regex
 from jan_serve.constraint.print_lark import print_lark
-from jan_serve.constraint.regex.ast import Assertion, Regex
+from jan_serve.constraint.regex.ast import Regex
 from jan_serve.constraint.regex.language import full_regex, has_assertions, regex_dfa, search_regex
 from jan_serve.constraint.regex.translate import flat_pieces, pieces_expr, structure_expr
 from jan_serve.constraint.regex.translate import translate as regex_to_grammar
@@ -85,24 +84,6 @@ def test_a_flat_expression_keeps_its_texts(pieces: list[tuple[str, Counts]]) -> 
         assert recognizer.matches(text) is bool(expected.fullmatch(text)), (pattern, text)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "flat"),
-    [
-        ("[a-z]{0,9999}", True),
-        ("[a-z]+[0-9]*", True),
-        ("[a-z]{3}[a-z]?", True),
-        ("[a-z]+[a-z]", False),
-        ("a?b?a", False),
-        ("a?ba", True),
-        ("(ab)*", False),
-        ("a|b", False),
-        ("a\\bb", False),
-    ],
-)
-def test_a_piece_may_not_run_into_what_follows(pattern: str, flat: bool) -> None:
-    assert (flat_pieces(full_regex(pattern)) is not None) is flat
-
-
 def recognizer_of(regex: Regex) -> Recognizer:
     rules = RuleBuilder()
     rules.fill(rules.reserve("root"), structure_expr(regex, PlainText()))
@@ -119,12 +100,6 @@ def test_the_words_are_those_of_the_automaton(pattern: str, texts: list[str]) ->
         assert recognizer.matches(text) is dfa.matches(text), (pattern, text)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_has_a_structure(name: str) -> None:
-    assert not has_assertions(format_regex(name))
-    structure_expr(format_regex(name), PlainText())
-
-
 def test_characters_have_every_spelling_of_the_form() -> None:
     rules = RuleBuilder()
     form = JsonText(rules)
@@ -134,8 +109,3 @@ def test_characters_have_every_spelling_of_the_form() -> None:
     assert [text for text in ('"éx\\u00e9"', '"\\u0078"', '""') if recognizer.matches(text)] == [
         '"éx\\u00e9"'
     ]
-
-
-def test_an_assertion_has_no_text() -> None:
-    with pytest.raises(ValueError, match="assertion"):
-        structure_expr(Assertion("b"), PlainText())
