@@ -12,7 +12,7 @@ from jan_serve.constraint.json_schema.ir import TRUE, placed
 from jan_serve.constraint.json_schema.translate import translate as translate_schema
 from jan_serve.constraint.lark_definitions import by_content
 from jan_serve.constraint.lark_notation import is_indented
-from jan_serve.constraint.layout import COMPACT, SPACED
+from jan_serve.constraint.layout import has_layouts
 from jan_serve.constraint.limits import spent
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
@@ -92,12 +92,13 @@ class Enforced(NamedTuple):
         grammar = self.grammar
         if has_lark_only(grammar):
             grammar = self.translate(Mode.IN_RULES).grammar
-        layouts = (COMPACT, SPACED) if is_indented(self.lark.text) else (SPACED,)
-        return "".join(f"# {line}\n" for line in self._left_out()) + print_gbnf(grammar, layouts)
+        return "".join(f"# {line}\n" for line in self._left_out()) + print_gbnf(grammar)
 
     def _left_out(self) -> Iterator[str]:
-        if is_indented(self.lark.text):
-            yield "The server also takes JSON that is indented by 2 spaces, 4 spaces or a tab: GBNF cannot say that."
+        if has_layouts(self.grammar):
+            indented = ", and also takes JSON that is indented by 2 spaces, 4 spaces or a tab"
+            more = indented if is_indented(self.lark.text) else ""
+            yield f"The server keeps one layout throughout{more}: GBNF cannot say that."
         if has_lark_only(self.grammar):
             yield (
                 "The server runs this as Lark, whose terminals may take more escapes in strings and bound the digits"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Sequence as Rows
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -127,21 +126,6 @@ def _with_users(names: set[str], users: Mapping[str, Iterable[str]]) -> set[str]
     return found
 
 
-def on_one_line(grammar: Grammar, layouts: Rows[Layout]) -> Grammar:
-    """The grammar without layout nodes: each `OneLayout` is in one of these layouts, which have no lines."""
-    laid = laid_rules(grammar.rules)
-    writers = [_Writer(layout, laid, grammar.rules) for layout in layouts]
-    rules: dict[str, Expr] = {}
-    for name, expr in grammar.rules.items():
-        if name not in laid:
-            rules[name] = _without_layouts(expr, writers)
-    for writer in writers:
-        for name in grammar.rules:
-            if name in laid:
-                rules[writer.names[name]] = writer.write(grammar.rules[name])
-    return Grammar(rules, grammar.root)
-
-
 def with_optional_spaces(grammar: Grammar) -> Grammar:
     """The grammar without layout nodes, on one line: each comma and colon may have a space after it.
 
@@ -165,44 +149,10 @@ def _spaced_at_will(expr: Expr, marks: Mapping[str, Expr]) -> Expr:
         return _spaced_at_will(expr.item, marks)
     if isinstance(expr, Brackets):
         return sequence([Literal(expr.opening), _spaced_at_will(expr.item, marks), Literal(expr.closing)])
-    return _rewritten(expr, lambda item: _spaced_at_will(item, marks))
-
-
-def _rewritten(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
-    """A sequence, choice or repetition of rewritten items; any other expression as it is."""
     if isinstance(expr, Sequence):
-        return sequence([rewrite(item) for item in expr.items])
+        return sequence([_spaced_at_will(item, marks) for item in expr.items])
     if isinstance(expr, Choice):
-        return choice([rewrite(item) for item in expr.items])
+        return choice([_spaced_at_will(item, marks) for item in expr.items])
     if isinstance(expr, Repeat):
-        return repeat(rewrite(expr.item), expr.low, expr.high)
+        return repeat(_spaced_at_will(expr.item, marks), expr.low, expr.high)
     return expr
-
-
-class _Writer:
-    """Rewrites rules for one layout."""
-
-    def __init__(self, layout: Layout, laid: set[str], taken: dict[str, Expr]) -> None:
-        self._nesting = Nesting(layout)
-        self.names: dict[str, str] = {}
-        for name in taken:
-            if name in laid:
-                own = f"{name}-{layout.name}"
-                while own in taken:
-                    own += "-x"
-                self.names[name] = own
-
-    def write(self, expr: Expr) -> Expr:
-        if isinstance(expr, RuleRef):
-            return RuleRef(self.names.get(expr.name, expr.name))
-        if isinstance(expr, Mark):
-            return Literal(expr.text + self._nesting.after(expr))
-        if isinstance(expr, Brackets):
-            return sequence([Literal(expr.opening), self.write(expr.item), Literal(expr.closing)])
-        return _rewritten(expr, self.write)
-
-
-def _without_layouts(expr: Expr, writers: Rows[_Writer]) -> Expr:
-    if isinstance(expr, OneLayout):
-        return choice([writer.write(expr.item) for writer in writers])
-    return _rewritten(expr, lambda item: _without_layouts(item, writers))

@@ -6,8 +6,6 @@ repetitions become rules over powers of two: O(log n) rules, and at most O(log n
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Rows
-
 from jan_serve.constraint.ast import (
     CharClass,
     Choice,
@@ -21,7 +19,7 @@ from jan_serve.constraint.ast import (
     Terminal,
 )
 from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet, complement
-from jan_serve.constraint.layout import COMPACT, SPACED, Layout, has_layouts, on_one_line
+from jan_serve.constraint.layout import has_layouts, with_optional_spaces
 from jan_serve.constraint.limits import MAX_PRINTED_BYTES
 from jan_serve.errors import GrammarTooComplex
 
@@ -42,18 +40,13 @@ _LITERAL_ESCAPES = str.maketrans(
 )
 
 
-def print_gbnf(grammar: Grammar, layouts: Rows[Layout] = (COMPACT, SPACED)) -> str:
+def print_gbnf(grammar: Grammar) -> str:
     """GBNF text of `grammar`, start rule first. It always names its start rule `root`.
 
-    layouts: on one line, since GBNF has no parameters; the last one alone where all are too large. Raises
-    GrammarTooComplex above the size limit.
+    A layout, for which GBNF would need parameters, is any on one line: each comma and colon may have a space after it.
+    Raises GrammarTooComplex above the size limit.
     """
-    if has_layouts(grammar):
-        try:
-            return _Printer(on_one_line(grammar, layouts)).print()
-        except GrammarTooComplex:
-            grammar = on_one_line(grammar, layouts[-1:])
-    return _Printer(grammar).print()
+    return _Printer(with_optional_spaces(grammar) if has_layouts(grammar) else grammar).print()
 
 
 def quote_literal(text: str) -> str:

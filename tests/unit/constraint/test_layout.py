@@ -15,13 +15,9 @@ from jan_serve.constraint.ast import (
     Grammar,
 )
 from jan_serve.constraint.layout import (
-    COMPACT,
-    SPACED,
     has_layouts,
-    on_one_line,
     with_optional_spaces,
 )
-from jan_serve.constraint.print_gbnf import print_gbnf
 from jan_serve.constraint.print_lark import print_lark
 from jan_serve.core.constraint import Whitespace
 from tests.conformance.llguidance_oracle import LlguidanceOracle
@@ -138,29 +134,14 @@ def test_each_kind_of_white_space(whitespace: Whitespace) -> None:
         assert {text: judge(text) for text in texts} == texts
 
 
-def test_gbnf_has_the_layouts_on_one_line() -> None:
-    grammar = grammar_alone(SCHEMAS["recursive"])
-    random, recognizer = Random(5), Recognizer(on_one_line(grammar, (COMPACT, SPACED)))
-    for _ in range(200):
-        item = value(random, 4)
-        compact, spaced, *indented = forms(item)
-        valid = Recognizer(grammar).matches(compact)
-        assert recognizer.matches(compact) is recognizer.matches(spaced) is valid
-        assert all(recognizer.matches(text) is (valid and text == compact) for text in indented)
-    assert "::=" in print_gbnf(grammar)
-
-
 def test_what_is_too_large_in_all_layouts_is_as_json_dumps_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     grammar = grammar_alone(SCHEMAS["recursive"])
     whole = len(print_lark(grammar))
-    shown = len(print_gbnf(grammar))
     monkeypatch.setattr(modules["jan_serve.constraint.print_lark"], "MAX_LARK_BYTES", whole * 3 // 4)
-    monkeypatch.setattr(modules["jan_serve.constraint.print_gbnf"], "MAX_PRINTED_BYTES", shown * 3 // 4)
     oracle = LlguidanceOracle()
     matcher = oracle.compile(print_lark(grammar))
     item: dict[str, Any] = {"a": [1, {}], "c": {"b": []}}
     assert [oracle.accepts(matcher, text) for text in forms(item)] == [False, True, False, False, False]
-    assert "compact" not in print_gbnf(grammar)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
