@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.input_pooling import EmbedJob
-from jan_serve.engine.job_queue import LONG_TURN, MIN_TOKENS, STREAM_SHARE, ClientQueue, EmbedPacing, JobQueue
+from jan_serve.engine.job_queue import LONG_TURN, MIN_TOKENS, STREAM_SHARE, EmbedPacing, JobQueue
 from jan_serve.ipc.messages import EmbedRequest
 from tests.support.clock import TurnedClock
 
@@ -63,13 +63,6 @@ def test_a_job_that_was_paused_begins_its_unfinished_input_again() -> None:
     assert (first.num_read, first.total, first.is_open) == (0, None, False)
 
 
-def test_a_single_job_is_never_paused() -> None:
-    job = job_of(1, "a", 50)
-    job.is_open = True
-    assert order(turns_of(job)) == [1] * 50
-    assert job.is_open
-
-
 def test_a_dropped_job_is_not_computed() -> None:
     turns = turns_of(job_of(1, "a", 5), job_of(2, "a", 5), job_of(3, "b", 1))
     assert turns.current is not None
@@ -77,35 +70,6 @@ def test_a_dropped_job_is_not_computed() -> None:
     turns.drop(2)
     assert order(turns) == [3]
     assert turns.current is None
-
-
-def turns_of_clients(*items: tuple[str, int]) -> ClientQueue[int]:
-    turns = ClientQueue[int]()
-    for client, item in items:
-        turns.put(client, item)
-    return turns
-
-
-def test_clients_alternate_and_items_of_one_are_in_order() -> None:
-    turns = turns_of_clients(("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6))
-    assert [turns.take() for _ in range(6)] == [1, 4, 5, 2, 6, 3]
-    assert not turns
-
-
-def test_what_comes_back_is_behind_the_other_clients() -> None:
-    turns = turns_of_clients(("a", 1), ("b", 2))
-    taken: list[int] = []
-    for _ in range(4):
-        taken.append(turns.take())
-        turns.put("a" if taken[-1] == 1 else "b", taken[-1])
-    assert taken == [1, 2, 1, 2]
-
-
-def test_dropped_items_leave_no_client_behind() -> None:
-    turns = turns_of_clients(("a", 1), ("b", 2), ("b", 3))
-    turns.drop(lambda item: item in (1, 3))
-    assert turns.clients == {"b"}
-    assert turns.take() == 2
 
 
 LIMIT = 128

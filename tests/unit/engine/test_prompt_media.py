@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jan_serve.core.media import ImagePiece
-from jan_serve.engine.prompt_media import NO_MEDIA, MediaChunk, PromptMedia, chunk_key, placeholders
+from jan_serve.engine.prompt_media import MediaChunk, PromptMedia, chunk_key, placeholders
 
 PIECE = ImagePiece(width=1, height=1, digest="ab")
 
@@ -48,25 +48,6 @@ def test_positions_and_borders(index: int, position: int, cut: int, border: int 
     assert (MEDIA.position(index), MEDIA.cut(index), MEDIA.next_border(index)) == (position, cut, border)
     inside = MEDIA.chunk_at(index)
     assert (inside is not None) == (3 <= index < 15 or 17 <= index < 27)
-
-
-def test_the_chunks_that_are_still_to_come() -> None:
-    first, second = MEDIA.chunks
-    assert MEDIA.chunks_from(0, 2) == (first, second)
-    assert MEDIA.chunks_from(14, 1) == (first,)
-    assert MEDIA.chunks_from(15, 2) == (second,)
-    assert MEDIA.chunks_from(27, 2) == ()
-    assert MEDIA.surplus == 8
-
-
-def test_text_alone_has_its_indices_as_positions() -> None:
-    assert not NO_MEDIA
-    assert (NO_MEDIA.position(5), NO_MEDIA.cut(5), NO_MEDIA.next_border(5), NO_MEDIA.surplus) == (
-        5,
-        5,
-        None,
-        0,
-    )
 
 
 def test_placeholders_are_no_tokens_and_hold_the_whole_digest() -> None:

@@ -14,26 +14,6 @@ from jan_serve.ipc.messages import AbortRequest, Chunk, Step
 LIMIT_S = 30.0
 
 
-def test_all_that_waits_is_taken_in_order() -> None:
-    commands = CommandQueue()
-    items = [AbortRequest(id=number) for number in range(3)]
-    for item in items:
-        commands.put(item)
-    assert commands.take(wait=False) == items
-    assert commands.take(wait=False) == []
-    commands.put(items[0])
-    assert commands.take(wait=True) == items[:1]
-
-
-def test_a_thread_without_work_waits_for_the_first() -> None:
-    commands, taken, item = CommandQueue(), list[object](), AbortRequest(id=1)
-    thread = threading.Thread(target=lambda: taken.extend(commands.take(wait=True)), daemon=True)
-    thread.start()
-    commands.put(item)
-    thread.join(LIMIT_S)
-    assert taken == [item]
-
-
 def test_nothing_is_lost_between_threads() -> None:
     commands, count = CommandQueue(), 500
 

@@ -83,11 +83,6 @@ def picked(sampler: Sampler, logits: Floats) -> str:
     return LETTERS[sampler.sample(logits).token]
 
 
-def test_a_bias_changes_the_choice() -> None:
-    bias = {LETTERS.index("b"): 5.0, LETTERS.index("a"): -math.inf}
-    assert picked(sampler_of(logit_bias=bias), logits_of(a=9, c=3)) == "b"
-
-
 def test_eos_waits_for_min_tokens() -> None:
     sampler = sampler_of(stopping=StopConditions(min_tokens=1))
     assert picked(sampler, logits_of(end=9, a=1)) == "a"
@@ -202,12 +197,6 @@ def test_without_penalties_nothing_changes() -> None:
     assert (logits == before).all()
 
 
-def test_the_temperature_comes_first() -> None:
-    logits = warped_logits_of(3, 1.0)
-    hot, cold = (kept(warper(temperature=t, top_p=0.8).warp(logits)) for t in (2.0, 0.5))
-    assert len(hot) > len(cold) > 1
-
-
 @pytest.mark.parametrize("top_k", [1, 40, SIZE, SIZE + 5])
 def test_top_k_keeps_the_best_and_what_equals_the_last_of_them(top_k: int) -> None:
     logits = np.round(warped_logits_of(4))
@@ -259,13 +248,6 @@ def test_draws_follow_the_probabilities_and_the_seed() -> None:
     assert [again.draw(again.warp(logits)) for _ in range(50)] == drawn[:50]
     large = WarpedSampler(SamplingParams(pipeline="warped"), (1 << 64) - 1, SIZE)
     assert [large.draw(logits) for _ in range(50)] != drawn[:50]
-
-
-def test_greedy_takes_the_best_and_leaves_the_logits() -> None:
-    logits = warped_logits_of(7)
-    subject = warper(temperature=0.0, top_k=3, top_p=0.5)
-    assert subject.warp(logits) is logits
-    assert subject.draw(logits) == int(logits.argmax())
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-9, 1e9, 1e300])

@@ -105,10 +105,6 @@ def text_of(events: list[Any]) -> str:
     return "".join(event.text for event in events if isinstance(event, Chunk))
 
 
-def test_text_of_one_step_is_one_chunk() -> None:
-    assert Bench(Script("a", "bcd")).advance() == [Chunk(0, "abcd", id=7)]
-
-
 def test_requested_tokens_keep_their_chunks_apart() -> None:
     events = Bench(Script("a", "b"), return_tokens=True).advance()
     assert [(event.text, [info.piece for info in event.tokens]) for event in events] == [

@@ -65,21 +65,6 @@ def test_text_does_not_depend_on_the_tokens(text: str, stops: tuple[str, ...]) -
         assert (found.text, found.stop) == (expected.text, expected.stop), pieces
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_without_a_stop_the_tokens_are_the_text(text: str) -> None:
-    for pieces in every_split(text.encode()):
-        found = fold(pieces, ("never",))
-        assert found.bytes == found.text.encode()
-        assert [info.id for info in found.tokens] == list(range(len(pieces)))
-
-
-@given(st.lists(st.binary(max_size=4), max_size=6))
-def test_bytes_that_are_not_utf8_are_lost_in_the_text_only(pieces: list[bytes]) -> None:
-    found = fold(pieces, ("never",))
-    assert found.text == b"".join(pieces).decode("utf-8", "replace")
-    assert found.bytes == b"".join(pieces)
-
-
 @pytest.mark.parametrize("include_stop", [False, True])
 @given(
     pieces=st.lists(st.text("abé", max_size=3).map(str.encode), max_size=8),
@@ -133,12 +118,6 @@ def test_a_token_without_text_waits_only_behind_held_text() -> None:
     assert sequence.push(b"c", token(3, b"")) == Emission("ac", (token(2, b""), token(3, b"")), None)
 
 
-def test_tokens_behind_the_cut_are_dropped() -> None:
-    found = fold([b"ab", b"cS", b"TO", b"P", b"z"], ("STOP",))
-    assert (found.text, found.stop) == ("abc", "STOP")
-    assert [info.id for info in found.tokens] == [0, 1]
-
-
 def test_included_stop_keeps_its_tokens() -> None:
     found = fold([b"ab", b"cS", b"TO", b"Pz"], ("STOP",), include_stop=True)
     assert (found.text, found.stop) == ("abcSTOP", "STOP")
@@ -149,12 +128,6 @@ def test_an_unfinished_character_may_complete_a_stop_at_the_end() -> None:
     found = fold([b"a", b"\xf0\x9f"], ("\ufffd",))
     assert (found.text, found.stop) == ("a", "\ufffd")
     assert [info.id for info in found.tokens] == [0]
-
-
-def test_infos_are_not_kept_when_nobody_wants_them() -> None:
-    sequence = SequenceText((), include_stop=False, keep_tokens=False)
-    assert sequence.push(b"a", token(0, b"a")) == Emission("a", (), None)
-    assert sequence.finish() == Emission("", (), None)
 
 
 def test_stops_at_token_ends_stay_in_the_text_and_hold_nothing_back() -> None:

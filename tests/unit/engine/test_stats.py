@@ -37,29 +37,6 @@ def test_parts_of_steps() -> None:
     assert times.times(prefills=False) == StepTimes()
 
 
-def test_what_does_not_happen_is_not_counted() -> None:
-    now = TurnedClock()
-    times = StepClock(now)
-    times.begin()
-    with times.part("join"):
-        now.now += 1.0
-    times.drop("join")
-    with times.part("forward"):
-        now.now += 1000.0
-    times.end(prefills=False)
-    times.begin()
-    with times.part("forward"):
-        now.now += 1.0
-    times.fail(prefills=False)
-    times.begin()
-    times.end(prefills=False)
-    found = times.times(prefills=False)
-    assert (found.join, found.sampling, found.failed) == (PartTimes(), PartTimes(), 1)
-    # Longer than the last bound.
-    assert found.forward == in_bucket(1000.0, 1, 1000.0)
-    assert sum(found.whole.counts) == 2
-
-
 def test_steps_are_counted_up_to_each_bound() -> None:
     counters = EngineCounters()
     sizes = [1, 2, 8, 9, STEP_SIZES[-1], STEP_SIZES[-1] + 1]
@@ -70,27 +47,12 @@ def test_steps_are_counted_up_to_each_bound() -> None:
     assert counters.step_sizes[-2:] == [1, 1]
 
 
-def test_long_drafts_are_counted_together() -> None:
-    counters = EngineCounters()
-    for accepted in (0, 0, 3, 64, 1000):
-        counters.count_turn(accepted)
-    assert (counters.extra_tokens[0], counters.extra_tokens[3], counters.extra_tokens[-1]) == (2, 1, 2)
-    assert sum(counters.extra_tokens) == 5
-
-
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_a_new_clock_is_loading() -> None:
-    clock = Clock()
-    phase = PhaseClock(clock)
-    clock.now += 2.5
-    assert phase.read() == ("loading", 2.5, None)
 
 
 def test_a_phase_counts_from_its_start_and_names_its_request() -> None:
@@ -102,15 +64,6 @@ def test_a_phase_counts_from_its_start_and_names_its_request() -> None:
     assert phase.read() == ("sample", 1.5, 42)
     phase.enter("idle")
     assert phase.read() == ("idle", 0.0, None)
-
-
-def test_entering_the_same_phase_again_starts_it_anew() -> None:
-    clock = Clock()
-    phase = PhaseClock(clock)
-    phase.enter("decode")
-    clock.now += 9
-    phase.enter("decode")
-    assert phase.read() == ("decode", 0.0, None)
 
 
 def test_a_phase_that_begins_between_two_reads_of_the_clock_lasts_no_negative_time() -> None:

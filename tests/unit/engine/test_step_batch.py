@@ -78,14 +78,6 @@ def test_only_a_prefill_of_the_request_is_interrupted(
     assert not context.abort_flag.is_set(), "nothing runs"
 
 
-def test_an_old_abort_does_not_stop_a_decode() -> None:
-    context, item = Context(), PlanItem(sequence(10), 10, "last")
-    batch = batch_of(context)
-    context.abort_flag.set()
-    batch.fill([item])
-    assert batch.decode([item]) == DECODE_OK
-
-
 def test_adapters_of_the_plan_and_images_in_place_of_tokens() -> None:
     context, item = Context(), PlanItem(sequence(10), 10, "last")
     applied: list[Any] = []

@@ -63,11 +63,6 @@ def test_a_name_that_models_cannot_write_is_refused(name: str) -> None:
     assert caught.value.param == "tools"
 
 
-def test_names_of_other_writings_and_paths_are_usable() -> None:
-    tools = tuple(Tool(name=name, parameters={}) for name in ("wetter_ändern", "mcp:a/b.c-d"))
-    assert usable_tools(prompt(tools=tools)) == tools
-
-
 @pytest.mark.parametrize(
     ("parameters", "plain"),
     [
@@ -133,11 +128,6 @@ def test_where_a_thought_may_begin(template: str, rendered: str, is_open: bool, 
     assert guide is not None
     assert (guide.is_open, guide.may_open) == (is_open, may_open)
     assert (guide.opens, guide.closes) == (("<think>",), ("</think>",))
-
-
-def test_a_model_that_does_not_think_has_no_guide() -> None:
-    assert plan("{{ messages }}").thought_guide("Hi") is None
-    assert plan().thought_guide("Hi") is None
 
 
 def test_thinking_can_be_turned_off_and_bounded() -> None:

@@ -36,12 +36,6 @@ async def echo(request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
     )
 
 
-async def test_one_request_passes_through() -> None:
-    events = [event async for event in generate_batch(echo, requests("ab"))]
-    assert len(events) == 5
-    assert events[0] == Started(model="m", prompt_tokens=2)
-
-
 async def test_choices_are_numbered_over_all_prompts_and_counts_are_summed() -> None:
     events = [event async for event in generate_batch(echo, requests("ab", "xyz", n=2))]
     texts = ["", "", "", ""]

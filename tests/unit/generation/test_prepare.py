@@ -27,7 +27,7 @@ from jan_serve.ipc.messages import EngineRequest
 from tests.support.compiling import translate_inline
 from tests.support.fake_client import FakeClient, fake_facts
 from tests.support.rendering import render_inline
-from tests.unit.generation.support import SEED, preparer
+from tests.unit.generation.support import preparer
 
 pytestmark = pytest.mark.anyio
 
@@ -92,13 +92,6 @@ async def test_what_is_submitted_for_a_text() -> None:
 async def test_token_ids_are_used_as_they_are() -> None:
     sent = await submitted(GenerationRequest(prompt=TokenPrompt((1, 2), param="input_ids")))
     assert (sent.prompt, sent.add_special, sent.prompt_param) == (((1, 2),), False, "input_ids")
-
-
-async def test_messages_are_rendered_by_the_models_template() -> None:
-    found = await prepared(GenerationRequest(prompt=chat("Hi", "there")))
-    assert found.submitted.prompt == ("<s>[user:Hi][user:there]",)
-    assert found.submitted.prompt_param == "messages"
-    assert found.parsers is not None
 
 
 async def test_a_missing_template_is_logged_once_a_model(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,11 +169,6 @@ async def test_infill_without_tokens_is_refused_or_continues_the_prefix() -> Non
 
 
 # Sampling and choices
-
-
-async def test_a_seed_is_drawn_where_none_is_given() -> None:
-    assert (await submitted(text_request())).sampling.seed == SEED
-    assert (await submitted(text_request(sampling=SamplingParams(seed=0)))).sampling.seed == 0
 
 
 def test_a_drawn_seed_leaves_room_for_the_choices() -> None:
@@ -282,8 +270,3 @@ async def test_a_prompt_is_counted_as_it_would_be_submitted() -> None:
     for ask in (one.count(chat("Hi"), embeds), one.chat_text(chat("Hi"), embeds)):
         with pytest.raises(UnsupportedOperation):
             await ask
-
-
-async def test_whether_a_template_writes_tools() -> None:
-    assert preparer().shows_tools(client_of(HERMES))
-    assert not preparer().shows_tools(client_of("{{ messages[0].content }}"))

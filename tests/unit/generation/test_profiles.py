@@ -58,22 +58,6 @@ def test_defaults_fill_in_what_was_not_said(
 
 ADAPTED = fake_facts(adapters=(AdapterFacts("sql", 1.0), AdapterFacts("Poet", 0.5), AdapterFacts("off", 0.0)))
 
-CHOICES: list[tuple[str | None, Any, tuple[AdapterUse, ...]]] = [
-    (None, None, ()),
-    ("sql", None, (AdapterUse(0, 1.0),)),
-    ("SQL", None, (AdapterUse(0, 1.0),)),
-    ("sql", (), ()),
-    ("sql", (AdapterChoice("poet"),), (AdapterUse(1, 0.5),)),
-    (None, (AdapterChoice(1, -2.0), AdapterChoice("sql")), (AdapterUse(0, 1.0), AdapterUse(1, -2.0))),
-    (None, (AdapterChoice("sql", 0.0), AdapterChoice("off")), ()),
-    (None, (AdapterChoice("off", 3.0),), (AdapterUse(2, 3.0),)),
-]
-
-
-@pytest.mark.parametrize(("named", "asked", "expected"), CHOICES)
-def test_which_adapters_apply(named: str | None, asked: Any, expected: tuple[AdapterUse, ...]) -> None:
-    assert chosen_adapters(asked, FakeClient(facts=ADAPTED, adapter=named)) == expected
-
 
 @pytest.mark.parametrize(
     ("asked", "message"),

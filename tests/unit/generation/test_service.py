@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from jan_serve.core.events import Completed, Finished, GenerationEvent, PromptTokens, Started, TextDelta
-from jan_serve.core.models.model_facts import SpecialToken
-from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt
+from jan_serve.core.request import ChatPrompt, GenerationRequest, TextPrompt
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.errors import (
     DeadlineExceeded,
@@ -24,7 +23,7 @@ from jan_serve.errors import (
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.service import Names, exact_name, name_or_default
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest, Pong, SequenceFinished
-from tests.support.fake_client import FakeClient, FakeModels, endings, fake_facts, saying
+from tests.support.fake_client import FakeClient, FakeModels, endings, saying
 from tests.unit.generation.support import collect, service_over
 
 pytestmark = pytest.mark.anyio
@@ -52,19 +51,6 @@ async def test_prompt_tokens_come_before_the_text() -> None:
     assert isinstance(events[1], PromptTokens)
     assert events[1].tokens[0].logprob is None
     assert events[1].tokens[1].logprob == -0.5
-
-
-FIM = {role: SpecialToken(290 + i, role) for i, role in enumerate(("fim_pre", "fim_suf", "fim_mid"))}
-
-
-async def test_infill_puts_prefix_and_suffix_between_the_models_tokens() -> None:
-    client = FakeClient(facts=fake_facts(special_tokens=FIM))
-    with service_over(FakeModels(client)) as service:
-        events = await collect(service, GenerationRequest(prompt=InfillPrompt("def f(", "):\n")))
-    assert client.requests[0].prompt == ((290,), "def f(", (291,), "):\n", (292,))
-    assert not client.requests[0].parse_special
-    assert isinstance(events[0], Started)
-    assert events[0].infilled
 
 
 async def test_best_of_returns_the_most_likely_choices_without_the_tokens_it_needed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jan_serve.text.markers import MarkerMatch, MarkerSet, StopMatch, StopMatcher, TokenEndMatcher, marker_set
+from jan_serve.text.markers import MarkerMatch, MarkerSet, StopMatch, StopMatcher, TokenEndMatcher
 
 TAGS = ("<a>", "<ab>", "<a><b>", "b>")
 
@@ -38,17 +38,9 @@ def test_find_returns_the_first_and_longest_marker(
     assert MarkerSet(TAGS).find(text, start, final=final) == found
 
 
-def test_an_empty_set_finds_nothing() -> None:
-    assert MarkerSet(()).find("anything") == MarkerMatch(8, None)
-
-
 def test_an_empty_marker_is_rejected() -> None:
     with pytest.raises(ValueError, match="empty"):
         MarkerSet(("a", ""))
-
-
-def test_sets_are_shared() -> None:
-    assert marker_set("a", "b") is marker_set("a", "b")
 
 
 def divide(markers: MarkerSet, pieces: list[str]) -> list[str]:
@@ -171,13 +163,6 @@ def test_holds_back_exactly_what_may_become_a_stop(stops: list[str], pieces: lis
         longest = max((b for b in beginnings if seen.endswith(b)), key=len, default="")
         assert matcher.held == longest
         assert released + matcher.held == seen
-
-
-def test_positions_count_from_the_start_of_the_stream() -> None:
-    matcher = StopMatcher(("stop",))
-    assert matcher.feed("12345 s") == ("12345 ", None)
-    assert matcher.feed("to") == ("", None)
-    assert matcher.feed("p rest") == ("", StopMatch("stop", 6, 10))
 
 
 def test_finish_releases_what_was_held() -> None:

@@ -102,20 +102,6 @@ def test_an_unfinished_character_is_held_back_and_nothing_else(character: str) -
         assert not decoder.pending
 
 
-def test_finish_turns_an_unfinished_character_into_one_replacement() -> None:
-    decoder = Utf8Decoder()
-    assert decoder.feed(b"a\xf0\x9f\x98") == "a"
-    assert decoder.finish() == "\ufffd"
-    assert not decoder.pending
-
-
-def test_a_character_that_can_no_longer_be_completed_is_not_held_back() -> None:
-    decoder = Utf8Decoder()
-    assert decoder.feed(b"\xe6\xa8") == ""
-    assert decoder.feed(b"!") == "\ufffd!"
-    assert not decoder.pending
-
-
 def test_a_character_that_was_cut_off_is_left_out() -> None:
     decoder = Utf8Decoder()
     assert decoder.feed("aé".encode()[:2]) == "a"

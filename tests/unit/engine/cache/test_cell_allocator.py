@@ -40,25 +40,6 @@ class Bench:
         self.memory.keep(sequence)
 
 
-def test_what_is_evicted_is_saved_and_restored() -> None:
-    bench = Bench()
-    bench.finished(ids(1, N))
-    assert bench.memory.evict_oldest()
-    sequence = sequence_of(np.concatenate([ids(1, N), ids(2, 3)]))
-    assert not bench.memory.states.is_fetching(sequence, 0), "a state in RAM is there at once"
-    assert bench.memory.occupy(sequence, None, ()) == N
-    assert bench.context.called("restore") == [sequence.seq_id]
-
-
-def test_a_save_that_fails_costs_no_request(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    bench.context.save_fault = EngineFailure("no memory for the copy")
-    bench.finished(ids(1, N))
-    assert bench.memory.evict_oldest()
-    assert (bench.memory.states.saved, bench.memory.cells.used) == (0, 0)
-    assert f"a sequence of {N} tokens was not saved: no memory for the copy" in caplog.text
-
-
 def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
     bench = Bench()
     bench.finished(ids(1, N))
@@ -67,13 +48,6 @@ def test_of_a_memory_in_an_unknown_state_nothing_is_saved() -> None:
     assert bench.context.called("save") == []
     assert bench.memory.cells.used == 0
     assert bench.states.match(ids(1, N + 1)) is None
-
-
-def test_without_files_nothing_is_copied_at_the_end() -> None:
-    bench = Bench()
-    bench.finished(ids(1, N))
-    bench.memory.save(10.0)
-    assert bench.context.called("save") == []
 
 
 def test_at_the_end_no_more_is_copied_than_the_disk_may_hold(tmp_path: Path) -> None:
@@ -167,19 +141,3 @@ def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCap
     bench.memory.limit_idle_cells([running.seq_id])
     assert len(bench.memory.cache) == 2, "nor do others in its place"
     assert "was not saved" in caplog.text
-
-
-def test_what_a_sliding_window_lost_is_not_shared() -> None:
-    bench = Bench()
-    bench.finished(ids(1, 500))
-    bench.context.reaches = False
-    bench.finished(ids(2, 20))
-    again = sequence_of(ids(1, 501))
-    prefix = bench.memory.cache.match(again.prefix())
-    assert prefix is not None
-    assert bench.memory.occupy(again, prefix, ()) == 0
-    assert bench.memory.cache.least_recent() == prefix.seq_id, "it was of no use"
-    bench.memory.evict_oldest()
-    bench.memory.states.is_fetching(again, 0)
-    assert bench.memory.occupy(again, None, ()) == 0
-    assert bench.memory.cells.length(again.seq_id) == 0

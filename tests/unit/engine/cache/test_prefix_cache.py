@@ -43,13 +43,6 @@ def test_the_longest_usable_prefix(
     assert holding(*entries).match(prompt) == expected
 
 
-def test_running_sequences_are_matched_as_far_as_they_are_computed() -> None:
-    cache = holding(ids(1, 2))
-    prompt = ids(1, 2, 3, 4, 5)
-    assert cache.match(prompt, [(7, ids(1))]) == PrefixMatch(0, 2)
-    assert cache.match(prompt, [(7, ids(1, 2, 3)), (8, ids())]) == PrefixMatch(7, 3)
-
-
 @pytest.mark.parametrize(
     ("entries", "prompt", "expected"),
     [
@@ -175,16 +168,6 @@ def test_it_finds_what_a_search_through_all_finds(
     assert index.has_beginning(asked.tokens) == any(n == len(asked.tokens) for n in shared.values())
 
 
-def test_of_equals_the_last_that_came_is_found() -> None:
-    index: PrefixIndex[Tokenised] = PrefixIndex()
-    first, second = item((1, BLOCK)), item((1, BLOCK))
-    index.add(first)
-    index.add(second)
-    assert index.longest(first.tokens) == (second, BLOCK)
-    index.add(first)
-    assert (index.longest(first.tokens), len(index), index.first) == ((first, BLOCK), 2, second)
-
-
 def test_among_many_with_one_beginning_less_than_a_block_is_lost() -> None:
     index: PrefixIndex[Tokenised] = PrefixIndex()
     index.add(item((0, BLOCK), (1, BLOCK - 1), (2, 1)))
@@ -193,13 +176,3 @@ def test_among_many_with_one_beginning_less_than_a_block_is_lost() -> None:
     found = index.longest(item((0, BLOCK), (1, 50)).tokens)
     assert found is not None
     assert BLOCK <= found[1] < 2 * BLOCK
-
-
-def test_what_is_not_there_cannot_be_removed() -> None:
-    index: PrefixIndex[Tokenised] = PrefixIndex()
-    one = item((1, 40))
-    index.add(one)
-    index.clear()
-    assert (index.remove(one), one in index, len(index), index.longest(one.tokens)) == (False, False, 0, None)
-    with pytest.raises(StopIteration):
-        _ = index.first

@@ -147,13 +147,6 @@ def test_a_damaged_state_is_none(tmp_path: Path) -> None:
     assert cache.match(ids((1, N + 1))) is None
 
 
-def test_without_budgets_it_keeps_nothing() -> None:
-    cache = StateCache(0)
-    assert cache.is_off
-    cache.put(ids((1, N)), state(1))
-    assert (cache.ram_used, cache.match(ids((1, N + 1)))) == (0, None)
-
-
 def test_clear_forgets_ram_and_disk(tmp_path: Path) -> None:
     cache = StateCache(100, StateFiles(tmp_path, "key", 1 << 20))
     for token in (1, 2):
@@ -170,18 +163,6 @@ def test_a_kept_state_does_not_follow_its_source() -> None:
     tokens[:] = 9
     match = cache.match(ids((1, N + 1)))
     assert match is not None and isinstance(match.source, SavedState)
-
-
-@pytest.mark.parametrize("ram", [0, 150])
-def test_at_the_end_everything_is_written_whatever_the_ram_holds(tmp_path: Path, ram: int) -> None:
-    cache = StateCache(ram, StateFiles(tmp_path, "key", 1 << 30))
-    cache.lift_budget()
-    for token in range(1, 6):
-        cache.put(ids((token, N)), state(token, 100_000))
-    cache.flush(30.0)
-    later = StateFiles(tmp_path, "key", 1 << 30)
-    assert sorted(int(file.tokens[0]) for file in later) == [1, 2, 3, 4, 5]
-    assert not list(tmp_path.glob("*/*.partial"))
 
 
 def test_a_flush_waits_for_what_was_on_its_way(tmp_path: Path) -> None:
@@ -235,15 +216,6 @@ def test_a_state_larger_than_the_ram_displaces_no_others(tmp_path: Path, *, on_d
     cache.flush(10.0)
     kept = {len(file.tokens) for file in StateFiles(tmp_path, "key", 1 << 20)}
     assert kept == ({N, 2 * N} if on_disk else set())
-
-
-def test_a_state_that_is_written_at_once_is_a_new_one(tmp_path: Path) -> None:
-    cache = StateCache(50, StateFiles(tmp_path, "key", 1 << 20))
-    before = cache.version
-    cache.put(ids((1, N)), state(1))
-    cache.flush(10.0)
-    assert cache.version > before, "once it is found"
-    assert cache.match(ids((1, N + 1))) is not None
 
 
 def test_reading_a_state_larger_than_the_ram_displaces_no_others(tmp_path: Path) -> None:

@@ -33,19 +33,6 @@ def the_file(root: Path) -> Path:
     return path
 
 
-def test_states_outlive_the_process(tmp_path: Path) -> None:
-    assert stored(tmp_path).write(ids(1), state(7))
-    [file] = again = stored(tmp_path)
-    assert file.tokens.tolist() == ids(1).tolist()
-    data = again.read(file)
-    assert data is not None and data.tolist() == state(7).tolist()
-
-
-def test_another_key_sees_nothing(tmp_path: Path) -> None:
-    stored(tmp_path).write(ids(1), state(7))
-    assert list(stored(tmp_path, "other")) == []
-
-
 @pytest.mark.parametrize("position", [0, 8, 39, 40, 47, 48, 55, 60, 500, -1])
 def test_a_flipped_byte_anywhere_is_found(tmp_path: Path, position: int) -> None:
     stored(tmp_path).write(ids(1), state(7))
@@ -156,16 +143,6 @@ def test_a_file_that_became_one_of_other_tokens_is_not_read(tmp_path: Path) -> N
         assert files.read(file) is None
 
 
-def test_a_damaged_file_is_removed_when_it_is_read(tmp_path: Path) -> None:
-    files = stored(tmp_path)
-    files.write(ids(1), state(7))
-    path = the_file(tmp_path)
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    [file] = files
-    assert files.read(file) is None
-    assert list(files) == [] and not path.exists()
-
-
 def test_a_file_that_went_away_is_no_error(tmp_path: Path) -> None:
     files = stored(tmp_path)
     files.write(ids(1), state(7))
@@ -215,15 +192,6 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> N
     files = stored(tmp_path)
     assert not files.write(ids(1), state(1))
     assert list(files) == []
-
-
-def test_clear_removes_the_files_of_its_key(tmp_path: Path) -> None:
-    files, other = stored(tmp_path), stored(tmp_path, "other")
-    files.write(ids(1), state(1))
-    other.write(ids(2), state(2))
-    files.clear()
-    assert list(files) == [] and [int(f.tokens[0]) for f in stored(tmp_path, "other")] == [2]
-    assert list(stored(tmp_path)) == []
 
 
 @pytest.mark.parametrize("size", [200_000, 5_000_000], ids=["read whole", "sampled"])

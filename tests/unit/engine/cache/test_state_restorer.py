@@ -87,14 +87,6 @@ class Bench:
 # What is saved
 
 
-def test_what_is_evicted_is_saved() -> None:
-    bench = Bench()
-    bench.cached(2, ids((1, N)))
-    assert bench.restorer.save_evicted(2)
-    assert (bench.restorer.saved, bench.context.called("save")) == (1, [2])
-    assert bench.states.match(ids((1, N + 1))) is not None
-
-
 @pytest.mark.parametrize(
     ("whole_only", "own", "is_saved"), [(False, N - 1, False), (False, N, True), (True, N - 1, True)]
 )
@@ -183,17 +175,6 @@ def test_a_state_on_disk_is_waited_for() -> None:
     assert bench.restore(sequence) == N
     assert bench.restorer.num_fetched(sequence) == 0
     assert bench.states.matches == 2, "each was looked for once"
-
-
-def test_the_state_of_a_sequence_that_left_is_forgotten() -> None:
-    bench = Bench()
-    bench.keep(ids((1, N)))
-    bench.states.pending = Future()
-    sequence = sequence_of(ids((1, N + 9)))
-    assert bench.restorer.is_fetching(sequence, 0)
-    bench.restorer.forget(sequence)
-    assert bench.restorer.num_fetched(sequence) == 0
-    assert not bench.restorer.is_reading
 
 
 def test_a_fetch_is_dropped_once_the_kv_cache_has_the_prefix() -> None:
@@ -299,12 +280,6 @@ def test_few_tokens_are_not_worth_a_large_state(
     assert bench.restorer.restored == bool(restored)
     assert bench.asked_for == [len(kept)] * bool(restored), "all of its cells for a moment"
     assert bench.context.called("truncate") == [7] * (0 < restored < len(kept))
-
-
-def test_the_last_token_is_left_to_compute() -> None:
-    bench = Bench()
-    bench.keep(ids((1, 2 * N)))
-    assert bench.restore(sequence_of(ids((1, 2 * N)))) == 2 * N - 1
 
 
 def test_a_state_that_cannot_be_cut_is_restored_as_a_whole() -> None:

@@ -112,15 +112,6 @@ def test_every_end_of_generation_ends_a_complete_text(tokenizer: Any) -> None:
         assert masked(executor) == {"a"} | ENDS, "the matcher has not seen it"
 
 
-def test_it_is_complete_where_nothing_may_follow(tokenizer: Any) -> None:
-    executor = GrammarExecutor(tokenizer, 'start: "a" "c"?\n', VOCAB)
-    write(executor, "a")
-    assert not executor.is_complete, "a c may follow"
-    write(executor, "c")
-    assert executor.is_complete
-    assert executor.forced() == []
-
-
 @pytest.mark.parametrize(
     ("lark", "pieces", "nexts"),
     [
@@ -136,15 +127,6 @@ def test_forced_tokens_are_those_of_the_vocabulary(
     executor = GrammarExecutor(tokenizer, lark + "\n", VOCAB)
     assert [PIECES[token] for token in executor.forced()] == pieces
     assert masked(executor) == nexts
-
-
-def test_a_copy_goes_its_own_way(tokenizer: Any) -> None:
-    executor = GrammarExecutor(tokenizer, 'start: "a" ("b" "1" | "c" ",")\n', VOCAB)
-    write(executor, "a")
-    copy = executor.copy()
-    write(executor, "b")
-    write(copy, "c")
-    assert (masked(executor), masked(copy)) == ({"1"}, {","})
 
 
 @pytest.mark.parametrize(

@@ -58,15 +58,6 @@ def test_the_least_recently_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -
     assert [lark[8] for lark in counted.compiled] == ["a", "b", "c", "b"]
 
 
-def test_a_grammar_above_the_limit_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch)
-    monkeypatch.setattr(grammar_factory, "_MAX_KEPT_CHARACTERS", 5)
-    factory = complete_factory()
-    for letter in "aabba":
-        factory.create(grammar(letter))
-    assert [lark[8] for lark in counted.compiled] == ["a", "b", "a"]
-
-
 def test_a_refusal_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     factory = complete_factory()
@@ -91,18 +82,6 @@ def chain(length: int, body: str = '"a" {next}') -> str:
 
 WRAPPED = "(" * 12 + '"a" {next}' + ' | "c")?' * 12
 
-FINE = {
-    "short": 'start: "a" r_1\nr_1: "b"\n',
-    "a chain at the limit": chain(MAX_DEPTH - 2),
-    "many rules beside one another": "start: "
-    + " ".join(f"r_{i}" for i in range(5000))
-    + "\n"
-    + "".join(f'r_{i}: "a" | "b" r_{(i * 7) % 5000}\n' for i in range(0, 5000, 5000)),
-    "each rule is compiled once": 'start: a b\na: "x" b\nb: "y" a?\n',
-    "brackets and names in texts": f'start: "{"(" * 3000}" /[{"(" * 3000}]/ "r_1 \\" (" r_1\nr_1: "x"\n',
-    "a rule that is not there": "start: r_9\n",
-    "nothing": "",
-}
 DEEP = {
     "a chain": chain(MAX_DEPTH),
     "a chain of optional rules": chain(3000, '("a" {next})?'),
@@ -112,11 +91,6 @@ DEEP = {
     "groups in one rule": "start: " + "(" * MAX_DEPTH + '"a"' + ")" * MAX_DEPTH + "\n",
     "a terminal with a priority": chain(3000).replace("r_1500:", "r_1500.5 :"),
 }
-
-
-@pytest.mark.parametrize("text", FINE.values(), ids=FINE)
-def test_what_a_stack_holds_passes(text: str) -> None:
-    check_lark(text)
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)

@@ -59,27 +59,6 @@ def test_a_rest_makes_what_the_first_grammar_needs(built: list[Any], monkeypatch
     assert tables.search().beginning_with(b"b") == [3]
 
 
-@pytest.mark.parametrize("steps", range(4))
-def test_a_grammar_during_the_rest_makes_only_the_missing_parts(
-    steps: int, built: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(token_tables, "_AT_ONCE", len(LETTERS) // 2)
-    tables = TokenTables(small_vocab())
-    for _ in range(steps):
-        tables.advance()
-    assert tables.tokenizer().decode_bytes([2]) == b"a"
-    assert len(built) == 1
-    while not tables.complete:
-        tables.advance()
-    assert len(built) == 1
-
-
-def test_a_grammar_waits_for_no_slices(built: list[Any]) -> None:
-    tables = TokenTables(small_vocab())
-    assert tables.tokenizer() is built[0]
-    assert not tables.complete
-
-
 def early_in(folder: Path) -> EarlyTables:
     early = EarlyTables(KeptTokens(folder, lambda: "model"))
     early.start()
@@ -155,13 +134,6 @@ TOKENS = VocabularyTokens([b"", b"a", "ü".encode(), b"\xff\x00", b"<|end|>" * 4
 
 def kept(folder: Path, name: str = "model") -> KeptTokens:
     return KeptTokens(folder, lambda: name)
-
-
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    assert kept(tmp_path / "new").read() is None
-    kept(tmp_path / "new").write(TOKENS)
-    assert kept(tmp_path / "new").read() == TOKENS
-    assert kept(tmp_path / "new", "other").read() is None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
@@ -285,10 +257,3 @@ def test_a_search_ends_where_no_token_goes_on_like_the_text(monkeypatch: pytest.
     search = TokenSearch([b"a", b"abc", b"b"])
     assert search.beginning_of(b"ab" + b"x" * 10_000) == [0]
     assert looked_up == [b"a", b"ab", b"abx"]
-
-
-def test_pieces_need_not_be_whole_characters() -> None:
-    search = TokenSearch([b"\xe2\x82", "€".encode(), b"\xac", b""])
-    assert sorted(search.beginning_with(b"\xe2")) == [0, 1]
-    assert search.beginning_of("€uro".encode()) == [0, 1]
-    assert search.containing(b"\xac") == [1, 2]

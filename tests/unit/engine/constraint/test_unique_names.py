@@ -202,16 +202,6 @@ def test_optional_properties_come_in_any_order_where_others_may(
         assert others is CLOSED and not matches(grammar_in_rules(IN_ANY_ORDER | others)[0], text)
 
 
-@pytest.mark.parametrize("others", [{}, {"required": ["r"]}, {"patternProperties": {"^z.": False}}])
-def test_properties_in_any_order_are_never_stuck(others: dict[str, Any]) -> None:
-    random = Random(8)
-    validator: Any = jsonschema.Draft202012Validator(IN_ANY_ORDER | others)
-    for _ in range(6):
-        text = walk(executor_of(IN_ANY_ORDER | others), random, 60)
-        if text is not None:
-            assert validator.is_valid(json.loads(text, object_pairs_hook=differ)), text
-
-
 @pytest.mark.parametrize(
     ("text", "valid"),
     [
@@ -229,23 +219,6 @@ def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whi
     executor = FACTORY.create(enforce(JsonObjectConstraint(whitespace)).compiled())
     assert isinstance(executor, UniquenessExecutor)
     assert takes(executor, text, Random(1)) is valid
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "array", "items": {"type": "integer"}},
-        {
-            "type": "object",
-            "properties": {"a": {}, "b": INTEGER},
-            **CLOSED,
-            "patternProperties": {"^a": INTEGER},
-        },
-    ],
-)
-def test_what_cannot_repeat_is_not_remembered(schema: Any) -> None:
-    memory = grammar_in_rules({"type": "object", "properties": {"x": schema}, **CLOSED})[1]
-    assert (memory is not None and memory.names_repeat) is ("patternProperties" in schema)
 
 
 @pytest.mark.parametrize(
@@ -288,8 +261,3 @@ def test_names_that_may_run_out_undecided_are_refused(schema: Any, reason: str) 
         grammar_in_rules(schema)
     assert refused.value.keyword == "patternProperties"
     grammar_alone({"type": "array"})
-
-
-def test_without_a_memory_names_may_repeat() -> None:
-    grammar = grammar_alone({"type": "object"})
-    assert matches(grammar, '{"a": 1, "a": 1}') and matches(grammar, '{"\\u0061": 1}')

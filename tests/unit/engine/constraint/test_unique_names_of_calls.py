@@ -21,7 +21,6 @@ from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
 
 JSON = [form for form in FORMATS if isinstance(form.calls.arguments, JsonArguments)]
-HERMES = next(form for form in JSON if form.name == "hermes")
 CLOSED = {"additionalProperties": False}
 WORDS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 LETTERS = {"type": "object", "patternProperties": {"^[ab]$": {"type": "integer"}}, **CLOSED}
@@ -122,11 +121,3 @@ def test_names_and_unique_items_of_arguments_differ(
         if not form.calls.closing:
             rest = rest[: rest.index(arguments) + len(arguments)]
         assert (fault(grammar, rest, random) is None) is valid
-
-
-def test_what_cannot_repeat_is_not_remembered() -> None:
-    closed = Tool(name="close", parameters={"type": "object", "properties": {"a": {}}, **CLOSED})
-    strings = {"type": "object", "properties": {"a": {"type": "string"}}, **CLOSED}
-    tools = [Tool(name="open", parameters=strings)]
-    assert call_grammars(HERMES, tools, parallel=True).whole.uniqueness is None
-    assert call_grammars(HERMES, [*tools, closed], parallel=True).whole.uniqueness is not None

@@ -13,7 +13,6 @@ from jan_serve.engine.drafting.draft_choice import (
     Trials,
     draft_lengths,
     expected_run,
-    expected_tokens,
 )
 
 Seconds = npt.NDArray[np.float64]
@@ -58,29 +57,6 @@ def test_lengths(
     assert draft_lengths(candidates, num_tokens, curve.item, most) == expected
 
 
-@pytest.mark.parametrize(
-    ("candidates", "expected"),
-    [
-        ([DraftCandidate(0.9, 4)], [4]),
-        ([DraftCandidate(0.9, 4)] + [DraftCandidate(0.0, 0)] * 7, [0] * 8),
-        ([DraftCandidate(0.8, 1)] * 4 + [DraftCandidate(0.0, 0)] * 4, [0] * 8),
-        # Steps would take three times as long for six times the tokens.
-        ([DraftCandidate(0.95, 6)] * 8, [0] * 8),
-        # All eight would take a sixth longer for the tokens of one.
-        ([DraftCandidate(0.95, 3)] + [DraftCandidate(0.0, 0)] * 7, [0] * 8),
-    ],
-)
-def test_streams_gain_by_the_geometric_mean(candidates: list[DraftCandidate], expected: list[int]) -> None:
-    """Eight rows take 66 ms, thirteen 95, sixty-four 200, as a model of 0.5 B on two cores."""
-    curve = np.interp(np.arange(129), [0, 1, 8, 13, 64], [0.0, 24.0, 66.0, 95.0, 200.0])
-    assert draft_lengths(candidates, len(candidates), curve.item, 64) == expected
-
-
-def test_guessing_costs_time_too() -> None:
-    assert draft_lengths([DraftCandidate(0.9, 8, token_s=0.1)], 1, FLAT.item, 64) == [8]
-    assert draft_lengths([DraftCandidate(0.9, 8, token_s=20.0)], 1, FLAT.item, 64) == [0]
-
-
 @pytest.mark.parametrize("curve", [LINE, TILES, FLAT], ids=["line", "tiles", "flat"])
 def test_no_other_choice_makes_the_streams_faster(curve: Seconds) -> None:
     for shares in product((0.2, 0.6, 0.95), repeat=3):
@@ -92,14 +68,6 @@ def test_no_other_choice_makes_the_streams_faster(curve: Seconds) -> None:
         chosen = draft_lengths([DraftCandidate(share, 4) for share in shares], 3, curve.item, 64)
         best = max(rate(lengths) for lengths in product(range(5), repeat=3))
         assert rate(tuple(chosen)) >= best / 1.02 - 1e-9
-
-
-@pytest.mark.parametrize(
-    ("share", "limit", "expected"),
-    [(0.5, 2, 0.75), (1.0, 3, 3.0), (0.9, 0, 0.0), (0.5, -1, 0.0), (0.0, 4, 0.0)],
-)
-def test_expected_tokens(share: float, limit: int, expected: float) -> None:
-    assert expected_tokens(DraftCandidate(share, limit)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 0.0), (0.5, 1.0), (0.9, 9.0), (1.0, np.inf)])

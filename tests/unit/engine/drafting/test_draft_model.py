@@ -24,12 +24,6 @@ def draft_model(
     return DraftModel(typed, n_sequences, n_tokens, clock=clock)
 
 
-def test_a_draft_is_what_the_model_goes_on_with() -> None:
-    model = draft_model(FakeContext())
-    drafted = model.draft(sequence_of(PROMPT), 3)
-    assert drafted is not None and drafted.tolist() == [1, 1, 1]
-
-
 def test_a_token_that_the_large_model_does_not_have_ends_a_draft() -> None:
     assert draft_model(FakeContext(), n_tokens=1).draft(sequence_of(PROMPT), 3) is None
 

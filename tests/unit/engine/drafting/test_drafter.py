@@ -59,16 +59,6 @@ def drafts(
     return [None if draft is None else draft.tokens.tolist() for draft in found]
 
 
-def test_what_followed_the_same_tokens_before_is_drafted() -> None:
-    [draft] = drafts(drafter_of(), running(REPEATED))
-    assert draft and draft == [*NEXT, *REPEATED][: len(draft)]
-    assert drafts(drafter_of(), running(list(range(50))), None) == [None, None]
-
-
-def test_without_look_up_and_model_nothing_is_drafted() -> None:
-    assert drafts(drafter_of("off"), running(REPEATED)) == [None]
-
-
 @pytest.mark.parametrize(
     ("longest", "max_new", "room", "num_tokens", "length"),
     [

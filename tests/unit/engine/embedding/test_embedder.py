@@ -13,15 +13,12 @@ from jan_serve.engine.embedding import embedder
 from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
     DEFAULT_N_CTX_IN_PIECES,
-    DEVICE_PIECE_TOKENS,
-    PIECE_TOKENS,
     Embedder,
-    check_memory,
     input_limit,
     make_embedder,
     reads_in_pieces,
 )
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, Decode, EmbedJob, WholeInputs
+from jan_serve.engine.embedding.input_pooling import Decode, EmbedJob, WholeInputs
 from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_OK
 from jan_serve.engine.llama.thread_pool import ThreadPool
 from jan_serve.engine.stats import PhaseClock
@@ -226,33 +223,6 @@ def test_inputs_are_cut_where_tokens_attend_to_earlier_ones_in_a_cache(
 
 
 @pytest.mark.usefixtures("no_contexts")
-def test_whole_inputs_have_a_batch_of_their_length() -> None:
-    fields = context_for(embedder_of(in_pieces=False, n_ctx=512, pooling="cls"))
-    assert (fields["n_ctx"], fields["n_batch"], fields["n_ubatch"]) == (512, 512, 512)
-    assert (fields["pooling"], fields["n_seq_max"], fields["embeddings"]) == ("cls", MAX_SEQUENCES, True)
-
-
-@pytest.mark.usefixtures("no_contexts")
-@pytest.mark.parametrize(("n_gpu_layers", "piece"), [(0, PIECE_TOKENS), (3, DEVICE_PIECE_TOKENS)])
-def test_inputs_in_pieces_are_pooled_here(n_gpu_layers: int, piece: int) -> None:
-    embedder = embedder_of(EngineSettings(type_k="q8_0"), pooling="mean", n_gpu_layers=n_gpu_layers)
-    fields = context_for(embedder, 3000)
-    assert fields["n_ctx"] >= 3000
-    assert (fields["n_batch"], fields["n_ubatch"], fields["pooling"]) == (piece, piece, "none")
-    assert fields["type_k"] == "f16", "a cache for one input may be exact"
-    assert (embedder.piece_tokens, embedder.dimensions) == (piece, 8)
-
-
-@pytest.mark.usefixtures("no_contexts")
-def test_scores_of_a_decoder_have_a_sequence_for_the_common_prefix() -> None:
-    embedder = embedder_of(EngineSettings(type_k="q8_0", flash_attn="on"), pooling="rank")
-    fields = context_for(embedder)
-    assert (fields["pooling"], fields["n_seq_max"]) == ("rank", MAX_SEQUENCES + 1)
-    assert (fields["type_k"], fields["type_v"], fields["flash_attn"]) == ("q8_0", "f16", "on")
-    assert embedder.dimensions == 3
-
-
-@pytest.mark.usefixtures("no_contexts")
 @pytest.mark.parametrize("pooling", ["mean", "rank"])
 def test_a_cache_larger_than_the_free_memory_is_not_created(pooling: str) -> None:
     """On a device, llama.cpp reports it."""
@@ -291,9 +261,3 @@ def test_how_long_an_input_of_a_chat_model_may_be(
     n_ctx: int, in_pieces: bool, is_chosen: bool, limit: int
 ) -> None:
     assert input_limit(n_ctx, in_pieces=in_pieces, is_chosen=is_chosen) == limit
-
-
-def test_a_cache_that_does_not_fit_is_refused() -> None:
-    check_memory(8192, 1 << 30, 1 << 30)
-    with pytest.raises(InsufficientMemory, match=r"input: 8192 tokens need 2\.0 GiB .* 1\.0 GiB are free"):
-        check_memory(8192, 2 << 30, 1 << 30)

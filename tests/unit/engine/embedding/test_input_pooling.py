@@ -4,41 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, TOGETHER, Piece, next_pieces, num_together
-
-
-@pytest.mark.parametrize(
-    ("lengths", "row", "start", "room", "pieces"),
-    [
-        ([5], 0, 0, 8, [(0, 0, 5)]),
-        ([5], 0, 0, 5, [(0, 0, 5)]),
-        ([5], 0, 0, 3, [(0, 0, 3)]),
-        ([5], 0, 3, 3, [(0, 3, 5)]),
-        ([5, 4, 3], 0, 3, 8, [(0, 3, 5), (1, 0, 4), (2, 0, 2)]),
-        ([5, 4, 3], 1, 0, 4, [(1, 0, 4)]),
-        ([5, 4, 3], 2, 2, 4, [(2, 2, 3)]),
-        ([1] * 40, 3, 0, 99, [(row, 0, 1) for row in range(3, 3 + MAX_SEQUENCES)]),
-    ],
-)
-def test_pieces_of_a_batch(
-    lengths: list[int], row: int, start: int, room: int, pieces: list[tuple[int, int, int]]
-) -> None:
-    assert next_pieces(lengths, row, start, room) == [Piece(*piece) for piece in pieces]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "count"),
-    [
-        ([5], 1),
-        ([TOGETHER + 1, 1], 1),
-        ([1, TOGETHER], 1),
-        ([1, TOGETHER - 1, 1], 2),
-        ([TOGETHER // 8] * MAX_SEQUENCES, 8),
-        ([1] * MAX_SEQUENCES, MAX_SEQUENCES),
-    ],
-)
-def test_whole_inputs_of_a_batch(lengths: list[int], count: int) -> None:
-    assert num_together(lengths, 512) == count
+from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, next_pieces, num_together
 
 
 def test_whole_inputs_stay_within_a_small_batch() -> None:

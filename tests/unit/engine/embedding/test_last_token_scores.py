@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.embedding.input_pooling import MAX_SEQUENCES, EmbedJob
-from jan_serve.engine.embedding.last_token_scores import GROUP_TOKENS, LastTokenScores, group_size, unread
+from jan_serve.engine.embedding.last_token_scores import GROUP_TOKENS, LastTokenScores
 from jan_serve.ipc.messages import EmbedRequest
 from tests.unit.engine.branching_context import Contexts, values_after
 
@@ -76,15 +76,6 @@ def test_a_common_prefix_is_read_once() -> None:
     assert job.num_shared == 50
 
 
-def test_the_context_grows_for_longer_inputs_and_then_stays() -> None:
-    contexts = contexts_of()
-    scores = LastTokenScores(contexts.create, SIZE, 128)
-    for lengths in ([40], [3000], [50, 60], [4000], [4000]):
-        finish(scores, job_of(rows_of(lengths)), contexts)
-    assert len(contexts.made) == 3
-    assert [context.is_open for context in contexts.made] == [False, False, True]
-
-
 @pytest.mark.parametrize("after", range(6))
 def test_a_job_that_is_given_up_leaves_nothing_to_the_next(after: int) -> None:
     contexts = contexts_of()
@@ -98,39 +89,3 @@ def test_a_job_that_is_given_up_leaves_nothing_to_the_next(after: int) -> None:
     job = job_of(rows)
     finish(scores, job, contexts)
     np.testing.assert_array_equal(job.vectors, [values_after(tuple(row), SIZE) for row in rows])
-
-
-@pytest.mark.parametrize(
-    ("lengths", "size"),
-    [
-        ([5], 1),
-        ([GROUP_TOKENS + 1], 1),
-        ([GROUP_TOKENS, 1], 1),
-        ([GROUP_TOKENS - 1, 1, 1], 2),
-        ([1, GROUP_TOKENS + 1, 1], 1),
-        ([1] * (MAX_SEQUENCES + 5), MAX_SEQUENCES),
-        ([1] * 4, 4),
-    ],
-)
-def test_how_many_inputs_are_in_the_cache_at_once(lengths: list[int], size: int) -> None:
-    assert group_size(lengths) == size
-
-
-@pytest.mark.parametrize(
-    ("ends", "start", "num_read", "room", "parts"),
-    [
-        ([5], 0, 0, 8, [(0, 0, 5)]),
-        ([5], 0, 0, 3, [(0, 0, 3)]),
-        ([5], 0, 3, 3, [(0, 3, 5)]),
-        ([5], 2, 1, 9, [(0, 3, 5)]),
-        ([5, 4, 3], 0, 3, 8, [(0, 3, 5), (1, 0, 4), (2, 0, 2)]),
-        ([5, 4, 3], 2, 3, 9, [(1, 2, 4), (2, 2, 3)]),
-        ([5, 2, 3], 2, 3, 9, [(2, 2, 3)]),
-        ([2, 2], 2, 0, 9, []),
-        ([5, 4], 0, 9, 9, []),
-    ],
-)
-def test_parts_of_sequences_that_begin_alike(
-    ends: list[int], start: int, num_read: int, room: int, parts: list[tuple[int, int, int]]
-) -> None:
-    assert unread(ends, start, num_read, room) == parts

@@ -123,13 +123,6 @@ def test_a_prompt_has_placeholders_and_positions() -> None:
     assert ids.dtype == np.int32
 
 
-@pytest.mark.parametrize("parts", [[], [[]], [[3, 4]]])
-def test_a_prompt_without_images(parts: list[PromptPart]) -> None:
-    ids, media = MediaLayout(None).assemble(parts)
-    assert ids.tolist() == [token for part in parts if isinstance(part, list) for token in part]
-    assert ids.dtype == np.int32 and not media
-
-
 def keys(reader: MediaLayout, piece: MediaPiece) -> list[bytes]:
     _, media = reader.assemble(prompt(reader, [1], piece))
     return [chunk.key for chunk in media.chunks]

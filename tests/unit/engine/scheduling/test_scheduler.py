@@ -24,17 +24,6 @@ def test_first_come_first_served_up_to_the_parallel_limit() -> None:
     assert not bench.scheduler.waiting
 
 
-def test_has_work_while_any_sequence_waits_or_runs() -> None:
-    bench = Bench()
-    assert not bench.scheduler.has_work
-    bench.wait(make(prompt(0)))
-    assert bench.scheduler.has_work
-    bench.admit_all()
-    assert bench.scheduler.has_work
-    bench.scheduler.running.clear()
-    assert not bench.scheduler.has_work
-
-
 def test_nobody_passes_one_that_waits_for_room() -> None:
     bench = Bench(capacity=100)
     large, larger, small = make(prompt(0, 60)), make(prompt(1, 60)), make(prompt(2, 5))
@@ -53,14 +42,6 @@ def test_a_prompt_as_long_as_the_context_is_admitted_when_nothing_runs() -> None
     whole = make(prompt(0, 100))
     bench.wait(whole)
     assert bench.admit_all() == [whole]
-
-
-def test_cached_sequences_do_not_take_room() -> None:
-    bench = Bench(capacity=100)
-    bench.keep(prompt(5, 50))
-    bench.keep(prompt(6, 50))
-    bench.wait(make(prompt(0, 50)), make(prompt(1, 50)))
-    assert len(bench.admit_all()) == 2
 
 
 def test_room_counts_what_running_prefills_will_take() -> None:
@@ -84,16 +65,6 @@ def test_shared_cells_of_running_sequences_count_once() -> None:
     assert bench.admit_all() == [b]
     assert b.num_computed == 80
     assert bench.cells.used == 81
-
-
-def test_a_prefix_is_taken_from_the_cache() -> None:
-    bench = Bench()
-    cached = bench.keep(prompt(0, 20))
-    sequence = make([*prompt(0, 20), 5, 6])
-    bench.wait(sequence)
-    admission = bench.scheduler.next_admission()
-    assert admission is not None and admission.prefix is not None
-    assert (admission.prefix.seq_id, admission.prefix.length) == (cached, 20)
 
 
 def test_a_prefix_that_lost_its_window_gives_way_to_another() -> None:
@@ -182,13 +153,6 @@ def test_scored_prompts_use_no_prefix_and_wait_for_none() -> None:
     assert (a.num_computed, scored.num_computed) == (20, 0)
 
 
-def test_only_the_first_sequence_of_a_request_is_scored_and_only_once() -> None:
-    first, second = make(prompt(0), prompt_logprobs=1, n=2), make(prompt(0), index=1, prompt_logprobs=1, n=2)
-    assert first.wants_prompt_scores and not second.wants_prompt_scores
-    first.state.scored = True
-    assert not first.wants_prompt_scores
-
-
 def test_memory_that_cannot_be_cut_waits_for_no_prefill() -> None:
     bench = Bench(whole_only=True)
     a, same = make(prompt(0, 40)), make(prompt(0, 40))
@@ -252,21 +216,6 @@ def test_forced_tokens_are_computed_together_and_only_the_last_has_logits() -> N
     assert bench.scheduler.plan(512, 512, [stream], [])[0].is_decode
 
 
-def test_prefill_after_preemption_goes_on_to_the_newest_token() -> None:
-    bench = Bench()
-    sequence = make(prompt(0))
-    bench.wait(sequence)
-    bench.admit_all()
-    bench.prefill(sequence)
-    bench.scheduler.running.clear()
-    bench.cells.clear()
-    sequence.num_computed = sequence.prefill_end = 0
-    bench.wait(sequence)
-    bench.admit_all()
-    assert bench.plan() == [(sequence, 11, "last")]
-    assert sequence.is_prefilling
-
-
 def test_scored_prompts_go_in_small_pieces_with_all_their_logits() -> None:
     bench = Bench(capacity=1000)
     scored = make(prompt(0, SCORED_CHUNK + 10), prompt_logprobs=0)
@@ -278,38 +227,10 @@ def test_scored_prompts_go_in_small_pieces_with_all_their_logits() -> None:
     assert bench.plan() == [(scored, 10, "all")]
 
 
-def test_planning_changes_nothing() -> None:
-    bench = Bench()
-    bench.wait(make(prompt(0, 40)), make(prompt(1, 40)))
-    bench.admit_all()
-    assert bench.plan(max_prefill=50) == bench.plan(max_prefill=50)
-
-
 # Preemption
 
 
-def test_the_one_admitted_last_is_preempted_and_never_the_only_one() -> None:
-    bench = Bench()
-    a, b = make(prompt(0)), make(prompt(1))
-    bench.wait(a)
-    assert bench.scheduler.victim() is None
-    bench.admit_all()
-    assert bench.scheduler.victim() is None
-    bench.wait(b)
-    bench.admit_all()
-    assert bench.scheduler.victim() is b
-
-
 A, B = (AdapterUse(0, 1.0),), (AdapterUse(1, 1.0),)
-
-
-def test_a_batch_never_mixes_adapters() -> None:
-    bench = Bench(parallel=5)
-    bench.wait(*(make(range(10), request_id=i, adapters=uses) for i, uses in enumerate([(), A, (), B, A])))
-    while bench.admit() is not None:
-        pass
-    turns = [bench.scheduler.next_turn(float(now)) for now in range(3)]
-    assert [[s.request.id for s in turn] for turn in turns] == [[0, 2], [1, 4], [3]]
 
 
 def test_prefixes_are_not_shared_with_other_adapters() -> None:

@@ -10,13 +10,6 @@ import pytest
 from jan_serve.engine.scheduling.step_costs import PART, DecodeCosts, SizeChanges, StepCosts
 
 
-def test_costs_are_zero_before_the_first_measurement() -> None:
-    costs = StepCosts()
-    assert (costs.prefill_token_s, costs.decode_s(1)) == (0.0, 0.0)
-    assert costs.decode_curve() is None
-    assert not costs.mixing_pays(1, 100)
-
-
 @pytest.mark.parametrize(("second_s", "then_s"), [(0.01, 0.01), (0.09, 0.06)])
 def test_the_first_prompt_reads_the_weights_from_the_disk(second_s: float, then_s: float) -> None:
     costs = StepCosts()
@@ -91,37 +84,9 @@ def with_drafts(costs: DecodeCosts, sizes: list[int], kept: int = 0, run: float 
     return [found(rows) for rows in sizes]
 
 
-def test_nothing_is_known_at_first() -> None:
-    assert DecodeCosts(8).curve(1.0) is None
-    assert DecodeCosts(8).seconds(3) == 0.0
-    assert DecodeCosts(8).noise == 0.0
-
-
-def test_sizes_between_are_on_a_line_and_larger_ones_between_the_cost_of_a_row_and_of_a_prefill() -> None:
-    assert curve(costs_of((2, 3.0), (4, 7.0))) == pytest.approx(
-        [3.0, 3.0, 3.0, 5.0, 7.0, *(7.0 + i * (TOKEN_S * 7.0 / 4) ** 0.5 for i in range(1, 5))]
-    )
-
-
 @pytest.mark.parametrize(("rows", "expected"), [(1, 3.0), (3, 5.0), (4, 7.0), (8, 14.0), (80, 140.0)])
 def test_larger_steps_cost_in_proportion(rows: int, expected: float) -> None:
     assert costs_of((2, 3.0), (4, 7.0)).seconds(rows) == pytest.approx(expected)
-
-
-def test_times_are_plain_numbers() -> None:
-    costs = costs_of(*[(2, 3.0), (4, 7.0)] * 3)
-    assert {type(costs.seconds(rows)) for rows in (1, 2, 3, 4, 9)} == {float}, "statistics are made of them"
-    assert type(costs.noise) is float
-
-
-def test_a_step_up_between_two_sizes_is_kept() -> None:
-    found = curve(costs_of((8, 80.0), (9, 105.0), (12, 108.0), largest=16))
-    assert (found[8], found[9], found[12]) == (80.0, 105.0, 108.0)
-
-
-def test_slow_steps_say_nothing_among_others() -> None:
-    costs = costs_of(*((1, seconds) for seconds in (10.0, 10.0, 1000.0, 10.0, 90.0, 10.0)))
-    assert costs.seconds(1) == pytest.approx(10.0)
 
 
 def test_one_fast_step_corrects_a_size_that_was_only_seen_slow_some_time_ago() -> None:
@@ -129,18 +94,6 @@ def test_one_fast_step_corrects_a_size_that_was_only_seen_slow_some_time_ago() -
     assert costs.seconds(4) == pytest.approx(60.0)
     observe(costs, [(4, 12.0), (1, 10.0)])
     assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((10.0, 12.0))
-
-
-def test_what_slows_all_steps_moves_the_sizes_that_do_not_come_too() -> None:
-    costs = costs_of(*[(1, 10.0)] * 2, (4, 16.0), *[(1, 10.0)] * 4, *[(1, 30.0)] * 6)
-    assert (costs.seconds(1), costs.seconds(4)) == pytest.approx((30.0, 48.0))
-
-
-def test_noise_is_what_the_latest_steps_differ_by() -> None:
-    costs = costs_of(*[(1, 10.0)] * 30)
-    assert costs.noise == 0.0
-    observe(costs, [(1, (8.0, 10.0, 12.0)[number % 3]) for number in range(30)])
-    assert 0.1 < costs.noise < 0.4
 
 
 def test_sizes_stay_comparable_under_a_jittering_clock() -> None:
@@ -153,11 +106,6 @@ def test_sizes_stay_comparable_under_a_jittering_clock() -> None:
         ratios.append(costs.seconds(8) / costs.seconds(1))
     low, middle, high = np.quantile(ratios[4:], (0.01, 0.5, 0.99))
     assert 2.0 < low < 3.8 < middle < 4.3 < high < 8.0
-
-
-@pytest.mark.parametrize(("rows", "seconds"), [(0, 1.0), (9, 1.0), (3, 0.0)])
-def test_what_says_nothing_is_not_counted(rows: int, seconds: float) -> None:
-    assert costs_of((rows, seconds)).curve(1.0) is None
 
 
 def after_changes(slow: float, largest: int = 8) -> DecodeCosts:
@@ -180,37 +128,6 @@ def test_steps_after_a_change_say_what_it_costs_and_nothing_of_their_size() -> N
     assert (curve(costs)[4], costs.seconds(4)) == pytest.approx((four, four))
 
 
-def test_a_change_just_made_is_not_paid_again() -> None:
-    costs = after_changes(3.0)
-    costs.observe(4, 3.8)
-    assert costs.way_back_s(1) == 0.0
-    costs.observe(1, 3.0)
-    assert costs.way_back_s(1) == pytest.approx(2.0)
-    for _ in range(2):
-        costs.observe(1, 1.0)
-    assert costs.way_back_s(1) == pytest.approx(4.0)
-    costs.interrupt()
-    assert costs.way_back_s(1) == 0.0
-
-
-def test_one_disturbed_step_does_not_tell_what_a_size_costs() -> None:
-    costs = after_changes(3.0)
-    for seconds in (3.8, 3.8, 4.8):
-        costs.observe(4, seconds)
-    assert not costs.has_settled(4)
-    costs.observe(4, 1.2)
-    assert costs.has_settled(4)
-    assert costs.seconds(4) == pytest.approx(1.2)
-
-
-def test_a_first_step_of_a_larger_size_costs_at_least_what_one_of_a_smaller_size_did() -> None:
-    costs = after_changes(3.0, largest=64)
-    for seconds in (9.0, 9.0, 1.5, 1.5):
-        costs.observe(16, seconds)
-    assert with_drafts(costs, [16, 17, 20]) == pytest.approx([9.0] * 3)
-    assert with_drafts(costs, [4, 8])[0] < 9.0
-
-
 def after(*runs: tuple[float, ...]) -> SizeChanges:
     """Runs of steps of one row, with another kind of step before each."""
     changes = SizeChanges()
@@ -228,27 +145,6 @@ SLOW, PLAIN = (3.0, 3.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0)
 def test_the_first_steps_after_a_change_must_agree(slow: int, share: float) -> None:
     """Four of four, or five of six."""
     assert after(*[SLOW] * slow, *[PLAIN] * (3 - slow)).share == share
-
-
-def test_it_is_told_once_that_steps_are_captured() -> None:
-    changes = after(SLOW)
-    changes.interrupt()
-    assert [changes.observe(1, seconds) for seconds in SLOW] == [False, False, False, True]
-    changes.interrupt()
-    assert not any(changes.observe(1, seconds) for seconds in SLOW)
-
-
-def test_only_the_first_steps_of_a_size_are_settling() -> None:
-    changes = after(SLOW, SLOW)
-    found: list[bool] = []
-    for rows in (4, 4, 4, 1, 1, 1):
-        changes.observe(rows, 1.0)
-        found.append(changes.is_settling)
-    assert found == [True, True, False] * 2
-
-
-def test_a_disturbed_third_step_does_not_hide_what_a_change_costs() -> None:
-    assert after((3.0, 3.0, 4.0, 1.0), SLOW).share == 2.0
 
 
 def test_a_deeper_context_after_a_prefill_is_no_change() -> None:

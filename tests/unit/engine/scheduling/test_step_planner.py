@@ -14,7 +14,6 @@ from jan_serve.engine.scheduling.step_planner import (
     MAX_SHARE,
     PAUSE_S,
     RUN_STEPS,
-    Balance,
     Step,
     StepPlanner,
     reading_order,
@@ -64,11 +63,6 @@ def total(step: Step[Request]) -> int:
     return min(step.max_prefill, sum(most for _, most in step.reads))
 
 
-def test_without_prompts_the_streams_decode() -> None:
-    streams = streams_of(2)
-    assert planner_of().plan(streams, now=10.0) == Step(streams)
-
-
 @pytest.mark.parametrize(
     ("token_s", "expected", "contended"),
     [(0.0, 512, 512), (0.0001, 2048, 2048), (0.004, 448, 64), (0.05, 64, 64), (1.0, 64, 64)],
@@ -82,11 +76,6 @@ def test_a_step_without_streams_is_bounded_in_time(
         planner = planner_of(token_s, chunk=2048)
         step = planner.plan(prompts_of(prompts, 6000), now=10.0, is_contended=is_contended)
         assert (step.streams, total(step)) == ([], tokens)
-
-
-@pytest.mark.parametrize(("ago", "expected"), [(0.0, 64), (1.0, 128), (1.5, 192), (9.0, 256)])
-def test_the_longer_nobody_arrived_the_longer_a_step_without_streams_is(ago: float, expected: int) -> None:
-    assert total(planner_of(0.0075).plan(prompts_of(2, 6000, arrived=10.0 - ago), now=10.0)) == expected
 
 
 def test_the_first_part_beside_streams_is_small_while_no_cost_is_known() -> None:
@@ -219,18 +208,6 @@ def test_the_prompts_of_a_group_end_in_one_step() -> None:
     assert all(sum(step) % 32 == 0 for step in found[:-1])
 
 
-@pytest.mark.parametrize(("left", "together"), [(100, 8), (300, 8), (1000, 4), (5000, 1)])
-def test_before_the_first_decode_a_cpu_is_assumed(left: int, together: int) -> None:
-    found = steps(prompts_of(8, left, arrived=0.0, answer=64), ())
-    ends = [max(index for index, step in enumerate(found) if step[number]) for number in range(8)]
-    assert ends.count(ends[0]) == together
-
-
-def test_a_prompt_that_lacks_one_token_ends_with_any_group() -> None:
-    found = steps([Request(0.0, 300, 1), Request(0.0, 300, 1, num_computed=299)])
-    assert [step[1] for step in found] == [0] * (len(found) - 1) + [1]
-
-
 @pytest.mark.parametrize(("computed", "together"), [(298, True), (299, False)])
 def test_an_arrival_changes_the_group_until_a_member_is_read(computed: int, *, together: bool) -> None:
     """The one that came late ends with the others only if it joined their group."""
@@ -313,15 +290,6 @@ def test_the_shortest_prompt_is_read_first_unless_another_has_waited_too_long(
 ) -> None:
     waiting = [Request(arrived, size, num_computed=size - left) for size, left, arrived in prompts]
     assert reading_order(waiting, 0.01, now) == [waiting[index] for index in expected]
-
-
-def test_the_balance_starts_a_new_pause_after_the_streams_ran() -> None:
-    balance = Balance().after(1, 0.0, 0.8).after(1, 0.0, 0.3)
-    assert balance == Balance(1.1, 0.0)
-    assert balance.after(1, 0.1, 0.0).after(1, 0.1, 0.0) == Balance(1.1, 0.2)
-    assert balance.after(1, 0.1, 0.0).after(1, 0.0, 0.5) == Balance(0.5, 0.0)
-    assert balance.after(1, 0.02, 0.4).after(1, 0.02, 0.3) == Balance(0.3, 0.02), "mixed steps pause little"
-    assert balance.after(0, 0.0, 0.5) == Balance(), "no stream waits"
 
 
 @pytest.mark.parametrize("known", ["nothing", "decode", "prefill", "both"])

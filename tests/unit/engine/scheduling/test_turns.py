@@ -98,25 +98,6 @@ def turns_of(turns: AdapterSlices[str], running: list[str], times: list[float]) 
     return "".join(turns.take(running, now) for now in times)
 
 
-def test_one_set_has_every_step() -> None:
-    assert turns_of(AdapterSlices(1.0), ["a"], [0, 1, 2, 3]) == "aaaa"
-
-
-def test_a_turn_lasts_a_slice_and_then_the_next_has_its_own() -> None:
-    times = [step / 2 for step in range(12)]
-    assert turns_of(AdapterSlices(1.0), ["a", "b", "c"], times) == "aabbccaabbcc"
-
-
-def test_a_long_step_is_a_turn() -> None:
-    assert turns_of(AdapterSlices(1.0), ["a", "b"], [0, 5, 10, 15]) == "abab"
-
-
-def test_a_newcomer_comes_next() -> None:
-    turns: AdapterSlices[str] = AdapterSlices(1.0)
-    assert turns_of(turns, ["a", "b"], [0, 1, 2, 3]) == "abab"
-    assert turns_of(turns, ["a", "b", "n"], [3.5, 4, 5, 6, 7]) == "bnabn"
-
-
 def test_whoever_ends_gives_up_the_turn() -> None:
     turns: AdapterSlices[str] = AdapterSlices(1.0)
     assert turns_of(turns, ["a", "b"], [0, 0.1]) == "aa"

@@ -13,7 +13,6 @@ from jan_serve.engine.embedding.last_token_scores import GROUP_TOKENS
 from jan_serve.engine.scoring.option_job import (
     BRANCHES,
     N_SEQUENCES,
-    PREFIX,
     OptionJob,
     OptionScorer,
     TokenisedQuestion,
@@ -127,12 +126,6 @@ def test_options_are_weighed_as_for_each_question_alone(rows: list[list[int]], r
     assert max(scored.sizes) <= min(128, room)
 
 
-@pytest.mark.parametrize("is_cuttable", [True, False])
-def test_only_the_tokenisation_of_the_vocabulary(is_cuttable: bool) -> None:
-    job = job_of(rows_of([60, 41, 42], shared=40), canonical_only=True)
-    check(Scored(is_cuttable=is_cuttable).weigh(job), job, canonical_only=True)
-
-
 def test_a_common_prompt_is_read_once_and_stays_for_the_next_job() -> None:
     rows = rows_of([50] * 20, shared=40)
     scored = Scored()
@@ -186,11 +179,3 @@ def test_the_context_grows_for_longer_prompts_and_then_stays() -> None:
     for length in (40, 3000, 50, 4000, 4000):
         scored.weigh(job_of(rows_of([length]), options=FEW))
     assert [context.is_open for context in scored.contexts.made] == [False, False, True]
-
-
-def test_after_a_job_only_the_common_prompt_is_in_the_cache() -> None:
-    scored = Scored()
-    scored.weigh(job_of(rows_of([60] * 3, shared=40)))
-    context = scored.contexts.current
-    assert {seq_id for seq_id in range(N_SEQUENCES) if context.tokens(seq_id)} == {PREFIX}
-    assert context.num_cells == 40

@@ -10,8 +10,7 @@ import pytest
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.detect import FORMATS
 from jan_serve.constraint.ast import Grammar, Literal
-from jan_serve.core.constraint import GrammarPiece
-from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, lark_hole, tool_hole
+from jan_serve.generation.constraint.call_frame import call_frame, frame_trees, tool_hole
 from tests.unit.constraint.recognizer import matches
 from tests.unit.constraint.sampling import Sampler
 
@@ -56,22 +55,6 @@ def check_calls(text: str) -> int:
 
 
 @forms
-def test_a_call_has_the_arguments_of_the_tool_that_it_names(form: ChatFormat) -> None:
-    texts = texts_of(marked_trees(form)[0])
-    counts = [check_calls(text) for text in texts]
-    assert min(counts) == 1
-    assert (max(counts) > 1) is form.calls.parallel
-    assert {mark for text in texts for mark in MARKS if mark in text} == {*MARKS}
-
-
-@forms
-def test_calls_are_the_only_ones_where_there_may_be_one(form: ChatFormat) -> None:
-    for tree in marked_trees(form, parallel=False):
-        counts = {text.count("«") for text in calls_of(form, tree)}
-        assert counts == {1}
-
-
-@forms
 def test_what_follows_a_trigger_begins_with_a_name_of_its_own(form: ChatFormat) -> None:
     _, *triggered = marked_trees(form)
     assert len(triggered) == len(form.calls.triggers)
@@ -87,36 +70,6 @@ def test_an_answer_takes_the_place_of_the_first_call(form: ChatFormat) -> None:
     assert not matches(whole, form.text_opens + ANSWER + ANSWER)
     assert not matches(marked_trees(form)[0], form.text_opens + ANSWER)
     assert all(ANSWER not in text for tree in triggered for text in texts_of(tree))
-
-
-@forms
-def test_the_print_has_a_hole_for_each_tool(form: ChatFormat) -> None:
-    frame = call_frame(form, NAMES, parallel=True, answer=True)
-    assert frame.tools == ("hole_tool_0", "hole_tool_1") and frame.answer == "hole_answer"
-    assert call_frame(form, NAMES, parallel=True, answer=False).answer is None
-    for piece in (frame.whole, *frame.triggered):
-        assert missing(piece) == {hole for hole in (*frame.tools, frame.answer) if hole in words(piece)}
-        assert {*frame.tools} <= words(piece)
-
-
-def words(piece: GrammarPiece) -> set[str]:
-    """All names that its definitions use."""
-    texts = (re.sub(r'"(\\.|[^"\\])*"|/(\\.|[^/\\])*/', "", body) for body in piece.definitions.values())
-    return {word for text in texts for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", text)}
-
-
-def missing(piece: GrammarPiece) -> set[str]:
-    """The names that are defined elsewhere, without control tokens."""
-    return words(piece) - piece.definitions.keys() - {special.rule for special in piece.specials}
-
-
-def test_holes_are_named_by_the_place_of_the_tool() -> None:
-    """So a catalogue with other tools of the same names has the same frame."""
-    hermes = form_of("hermes")
-    assert tool_hole(3) == "tool-3" and lark_hole(tool_hole(3)) == "hole_tool_3"
-    assert call_frame(hermes, NAMES, parallel=True, answer=False) == call_frame(
-        hermes, list(NAMES), parallel=True, answer=False
-    )
 
 
 def test_control_tokens_are_not_spelled() -> None:

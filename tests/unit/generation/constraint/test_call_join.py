@@ -61,29 +61,6 @@ def is_loosened(calls: CallGrammars, hole: int) -> bool:
     return f"hole_{hole}: any" in calls.whole.lark.splitlines()
 
 
-def test_each_hole_gets_the_arguments_of_its_tool() -> None:
-    calls = join_calls(frame_of(2), [tool("a"), tool("b")], LOOSENED, None)
-    [triggered] = calls.triggered
-    for text in ("a", "b"):
-        assert accepts(calls.whole, f"<{text}>") and accepts(triggered, f"{text}>")
-    assert not accepts(calls.whole, "<c>") and not accepts(calls.whole, "<ab>")
-    assert calls.warnings == ()
-
-
-def test_an_answer_fills_its_hole_of_the_whole_only() -> None:
-    calls = join_calls(frame_of(1, answer=True), [tool("a")], LOOSENED, words("yes"))
-    assert accepts(calls.whole, "yes") and accepts(calls.whole, "<a>")
-    assert not accepts(calls.triggered[0], "yes>")
-
-
-def test_an_equal_definition_is_written_once() -> None:
-    same = words("same")
-    calls = join_calls(frame_of(3), [tool("a", same), tool("b", same), tool("c")], LOOSENED, None)
-    lines = calls.whole.lark.splitlines()
-    assert [line for line in lines if line.startswith("root_same:")] == ['root_same: "same"']
-    assert {"hole_0: root_same", "hole_1: root_same", "hole_2: root_c"} <= {*lines}
-
-
 def test_control_tokens_of_all_pieces_are_kept_once() -> None:
     one, two = SpecialText("special_1", "<one>", '"<one>"'), SpecialText("special_2", "<two>", '"<two>"')
     frame = frame_of(2)
@@ -136,13 +113,6 @@ def test_a_definition_that_others_need_frees_nothing(monkeypatch: pytest.MonkeyP
     assert "root_same" not in calls.whole.lark
 
 
-def test_a_tool_that_takes_any_object_is_not_called_loosened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_join, "MAX_COST", 60)
-    free = tool("free", LOOSENED, warnings=["said already"])
-    calls = join_calls(frame_of(2), [free, tool("large", words("large", 90))], LOOSENED, None)
-    assert calls.warnings == ("tool free: said already", f"tool large: {TOO_MANY}")
-
-
 def test_the_answer_and_the_frame_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_join, "MAX_COST", 100)
     tools = [tool("a", words("a", 60))]
@@ -177,12 +147,6 @@ def test_a_warning_names_all_tools_that_share_it() -> None:
     tools = [tool(f"t{number}", warnings=[reason]) for number, reason in enumerate(reasons)]
     calls = join_calls(frame_of(5), tools, LOOSENED, None)
     assert calls.warnings == ("tools t0, t2, t4: x", "tool t1: y", "tool t3: z")
-
-
-def test_a_warning_names_forty_tools_at_most() -> None:
-    tools = [tool(f"t{number}", warnings=["x"]) for number in range(43)]
-    [warning] = join_calls(frame_of(43), tools, LOOSENED, None).warnings
-    assert warning.endswith("t38, t39 and 3 more: x") and warning.count(",") == 39
 
 
 def test_the_reason_of_a_loosened_schema_is_said() -> None:

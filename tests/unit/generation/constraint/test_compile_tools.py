@@ -21,7 +21,7 @@ from jan_serve.core.constraint import (
     RegexConstraint,
 )
 from jan_serve.core.messages import Tool
-from jan_serve.generation.constraint import call_join, compile_tools
+from jan_serve.generation.constraint import compile_tools
 from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest, CompileTool
@@ -33,7 +33,6 @@ from tests.unit.generation.constraint.test_call_grammar import TOOLS
 
 pytestmark = pytest.mark.anyio
 
-QWEN = next(form for form in FORMATS if form.name == "qwen3-coder")
 SAMPLES = 10
 
 
@@ -119,23 +118,6 @@ async def test_a_tool_that_is_not_strict_is_called_with_any_object(form: ChatFor
         assert held.warnings == ()
 
 
-@pytest.mark.parametrize(("form", "count"), [(HERMES, 30), (QWEN, 20)], ids=["hermes", "qwen3-coder"])
-def test_the_largest_schemas_of_too_many_tools_are_loosened(
-    form: ChatFormat, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(call_join, "MAX_COST", 10**6)
-    tools = [tool(number, 40 if number in (5, 9) else 1) for number in range(count)]
-    tools.append(
-        Tool(name="free", parameters={"type": "object"})
-    )  # what loosened tools share is there already
-    grammars = call_grammars(form, tools, parallel=True)
-    assert grammars.warnings == ()
-    monkeypatch.setattr(call_join, "MAX_COST", max(map(_cost, (grammars.whole, *grammars.triggered))) - 20)
-    loosened = call_grammars(form, tools, parallel=True)
-    assert loosened.warnings == (f"tool tool_9: {call_join.TOO_MANY}",)
-    assert call_grammars(form, tools, parallel=True) == loosened
-
-
 async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -147,15 +129,6 @@ async def test_tools_that_are_not_ready_in_time_are_ready_for_the_next_request(
     monkeypatch.setattr(compile_tools, "TOOLS_S", 600.0)
     second = await cache.compile_calls(HERMES, tools, parallel=True, constraint=None)
     assert second == call_grammars(HERMES, tools, parallel=True)
-
-
-def _cost(grammar: CompiledGrammar) -> int:
-    bodies = dict(line.split(": ", 1) for line in grammar.lark.splitlines())
-    return sum(
-        call_join.cost_of(name, body)
-        for name, body in bodies.items()
-        if not name.startswith(("start", "hole_"))
-    )
 
 
 @pytest.mark.parametrize("constraint", [RegexConstraint(".*"), GbnfConstraint('root ::= "a"')])

@@ -22,7 +22,6 @@ from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, Unsup
 from jan_serve.generation.constraint import grammar_cache as cache_module
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest
-from tests.support.call_grammars import call_grammars
 from tests.support.clock import TurnedClock
 from tests.support.compiling import translate_inline
 
@@ -79,23 +78,11 @@ async def _after_a_turn(*tasks: asyncio.Task[CompiledGrammar]) -> None:
     await asyncio.sleep(0)
 
 
-async def test_equal_constraints_are_compiled_once(cache: GrammarCache, translator: Translator) -> None:
-    first = await cache.compile(schema(1))
-    assert await cache.compile(JsonSchemaConstraint({"const": 1})) is first
-    assert len(translator.calls) == 1
-
-
 async def test_the_order_of_properties_makes_a_difference(
     cache: GrammarCache, translator: Translator
 ) -> None:
     await cache.compile(JsonSchemaConstraint({"properties": {"a": {}, "b": {}}}))
     await cache.compile(JsonSchemaConstraint({"properties": {"b": {}, "a": {}}}))
-    assert len(translator.calls) == 2
-
-
-async def test_kinds_with_equal_content_are_different(cache: GrammarCache, translator: Translator) -> None:
-    await cache.compile(JsonSchemaConstraint("x"))
-    await cache.compile(GbnfConstraint("x"))
     assert len(translator.calls) == 2
 
 
@@ -200,11 +187,6 @@ async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) 
         for text in ("list", 'root ::= "a"')
     ]
     assert named is written
-
-
-async def test_calls_carry_the_format_and_the_tools(cache: GrammarCache) -> None:
-    calls = await cache.compile_calls(HERMES, [Tool(name="now")], parallel=True, constraint=None)
-    assert calls == call_grammars(HERMES, [Tool(name="now")], parallel=True)
 
 
 async def test_requests_at_once_share_the_work(cache: GrammarCache, translator: Translator) -> None:

@@ -117,18 +117,3 @@ async def test_beside_tools_the_model_calls_or_answers_under_the_schema(form: Ch
     assert takes(plan.guide, call(form, 7))
     for wrong in (form.text_opens + '{"name": 100}', form.text_opens + "Seven.", call(form, 100), ""):
         assert not takes(plan.guide, wrong), wrong
-
-
-@pytest.mark.parametrize(
-    "form", [form for form in FORMATS if form.thought is not None], ids=lambda form: form.name
-)
-async def test_a_thought_precedes_a_call_or_an_answer_under_the_schema(form: ChatFormat) -> None:
-    prompt = prompt_of(*TOOLS)
-    thought, opens, closes = thinking(form, prompt, is_open=False)
-    plan = await constrained(prompt, form, thought)
-    assert plan.guide is not None
-    before = opens + THOUGHT + closes + plan.guide.lead_after_thought
-    assert takes(plan.guide, before + form.text_opens + '{"name": 7}')
-    assert takes(plan.guide, before + call(form, 7))
-    for wrong in (form.text_opens + '{"name": 100}', call(form, 100)):
-        assert not takes(plan.guide, before + wrong), wrong

@@ -462,18 +462,3 @@ def test_what_gemmas_grammar_allows_is_read_as_what_the_schema_allows(text: str)
     arguments = literal_to_json(text, GEMMA)
     assert arguments is not None
     jsonschema.validate(json.loads(arguments), NESTED)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_free"),
-    [("hermes", False), ("lfm2", False), ("gemma4", True), ("qwen3-coder", True), ("minimax-m3", True)],
-)
-def test_which_notations_have_unquoted_strings(name: str, is_free: bool) -> None:
-    assert has_free_text(BY_NAME[name]) is is_free
-
-
-@each_notation
-def test_the_same_schema_is_the_same_piece(form: ChatFormat) -> None:
-    """So the definitions of several tools are written once."""
-    assert tool_grammar(form, CITY) == tool_grammar(form, {**CITY, "description": "Of a city."})
-    assert tool_grammar(form, CITY).piece.root != tool_grammar(form, ANY_ARGUMENTS).piece.root
