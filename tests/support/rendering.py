@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jan_serve.chat.template import render_prompt
-from jan_serve.core.request import RenderRequest
+from jan_serve.chat.template import rendered_chat
+from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import RENDERING
 
 
-async def render_inline(request: RenderRequest) -> str:
+async def render_inline(request: RenderRequest) -> RenderedChat:
     """A TemplateRenderer. Only for templates written by tests: nothing ends a runaway template."""
-    return render_prompt(RENDERING.decode_request(RENDERING.encode_request(request)))
+    return rendered_chat(RENDERING.decode_request(RENDERING.encode_request(request)))

@@ -43,12 +43,20 @@ class TaggedArguments(msgspec.Struct, frozen=True):
     """One `argument` for each: KEY, then VALUE, joined by `separator`.
 
     A string is raw text without the literal after VALUE; anything else is JSON. section: what opens and closes another
-    form of strings, which may hold that literal.
+    form of strings, which may hold that literal. python_words: true, false and null that are not within an array or
+    object are True, False and None.
     """
 
     argument: Parts
     separator: str = ""
     section: tuple[str, str] | None = None
+    python_words: bool = False
+
+    @property
+    def pad(self) -> str:
+        """A line break that is not part of a value, once before and once after it."""
+        before = self.argument[self.argument.index(Slot.VALUE) - 1]
+        return "\n" if isinstance(before, str) and before.endswith("\n") else ""
 
 
 class PythonArguments(msgspec.Struct, frozen=True):
@@ -89,7 +97,9 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     only at the start of the answer, after white space at most.
     confirmed_by: where a trigger may be ordinary text, what stands between a tool's name and its arguments in a call.
     no_call: the name in place of a tool's, with empty arguments, where a trigger leads to no call after all.
-    optional_breaks: line breaks may be omitted; models of this format differ in them.
+    other_headers: what completes a call after a trigger that is not part of `call`. optional_breaks: line breaks may be
+    omitted; models of this format differ in them.
+    sorted_names: arguments are in the order of their names, and so are members of objects.
     after_thought: written between a closed thought and `opening`. parallel: an answer may have several calls.
     """
 
@@ -106,12 +116,17 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     no_call: str = ""
     parallel: bool = True
     optional_breaks: bool = False
+    sorted_names: bool = False
+    other_headers: tuple[tuple[str, Parts], ...] = ()
 
     def after(self, trigger: str) -> Parts:
         """The parts that complete the first call after `trigger`, without `closing`.
 
         A trigger that the layout does not contain replaces all its text before the first slot.
         """
+        for text, parts in self.other_headers:
+            if text == trigger:
+                return parts
         first = self.call[0]
         head, rest = (first, self.call[1:]) if isinstance(first, str) else ("", self.call)
         parts: Parts = (self.opening + head, *rest)

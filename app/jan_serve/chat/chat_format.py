@@ -17,6 +17,7 @@ import msgspec
 from jan_serve.chat.call_layout import CallLayout
 from jan_serve.chat.delta_builder import DeltaBuilder
 from jan_serve.chat.text_stream import Steps, TextStream
+from jan_serve.core.call_form import CallForm, FormatName
 from jan_serve.core.messages import Message, Tool
 from jan_serve.text.markers import marker_set
 
@@ -67,13 +68,15 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class ParseContext(msgspec.Struct):
-    """The state of parsing one answer. tools: callable tools by name; without any, nothing is a call.
+    """The state of parsing one answer. calls: their layout. tools: callable tools by name; without any, nothing is a
+    call.
 
     split_thoughts: reasoning is separate from the text; else it stays in the text with its markers.
     """
 
     stream: TextStream
     out: DeltaBuilder
+    calls: CallLayout
     tools: Mapping[str, Tool]
     split_thoughts: bool = True
     starts_in_thought: bool = False
@@ -120,7 +123,8 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     text_opens: written before the text of an answer, and after `calls.after_thought` if a thought precedes; a
     constraint on the text begins after it. special_tokens: control tokens that the engine must leave in the text.
     text_before_calls_opens: in place of `text_opens` where calls follow in a message of their own.
-    thought_field: the message key from which the template reads reasoning.
+    thought_field: the message key from which the template reads reasoning. other_calls: layouts in which templates
+    write the calls of a history too. form: that of one template, which `calls` has.
     """
 
     name: str
@@ -133,6 +137,13 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     special_tokens: tuple[str, ...] = ()
     id_style: IdStyle = IdStyle.PLAIN
     thought_field: str = "reasoning_content"
+    other_calls: tuple[CallLayout, ...] = ()
+    form: CallForm | None = None
+
+    @property
+    def full_name(self) -> FormatName:
+        """The name, and the form."""
+        return FormatName(self.name, self.form)
 
     def prompt_opens_thought(self, prompt: str) -> bool:
         """Whether a rendered prompt ends with the opening marker of a thought."""

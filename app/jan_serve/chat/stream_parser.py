@@ -41,6 +41,7 @@ class StreamParser:
         self._context = ParseContext(
             stream=self._stream,
             out=self._out,
+            calls=chat_format.calls,
             tools={tool.name: tool for tool in tools},
             split_thoughts=split_thoughts,
             starts_in_thought=starts_in_thought,

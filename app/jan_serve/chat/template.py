@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
+from jan_serve.chat.call_form import PROBE_TOOLS, learned_form, probe_history
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.chatml import CHATML
 from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
@@ -27,8 +30,12 @@ from jan_serve.chat.template_values import (
     text_of,
     thinking_values,
 )
+from jan_serve.core.call_form import CallForm
 from jan_serve.core.messages import FunctionCall, Message, ToolCall
-from jan_serve.core.request import THINKING_SWITCH, RenderRequest
+from jan_serve.core.request import THINKING_SWITCH, ChatPrompt, RenderedChat, RenderRequest
+from jan_serve.errors import TemplateError
+
+_SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class SetApart(msgspec.Struct, frozen=True):
@@ -128,6 +135,27 @@ def render_prompt(request: RenderRequest) -> str:
     text = rendered(compiled(source), values)
     text = with_texts(text, texts, traits.call_opening or "", chat_format)
     return text if partial is None else text + _partial_answer(partial, chat_format, text)
+
+
+def rendered_chat(request: RenderRequest) -> RenderedChat:
+    """As `render_prompt`, with the form in which the template writes calls."""
+    form = _call_form(request.template) if request.template and request.prompt.tools else None
+    return RenderedChat(render_prompt(request), form)
+
+
+@lru_cache(maxsize=128)
+def _call_form(template: str) -> CallForm | None:
+    """The form of a template's calls, cached. None where it is that of the format, or the template writes none."""
+    chat_format, traits = detect_format(template), traits_of(template)
+    if not (knows_tools(template) and writes_calls(template) and traits.calls):
+        return None
+    parallel = chat_format.calls.parallel and traits.parallel_calls
+    prompt = ChatPrompt(messages=probe_history(parallel=parallel), tools=PROBE_TOOLS)
+    try:
+        shown = render_prompt(RenderRequest(prompt=prompt, template=template, now=_SOME_DAY))
+    except TemplateError:
+        return None
+    return learned_form(chat_format, shown, parallel=parallel)
 
 
 def _split_partial_answer(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message | None]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from jan_serve.core.call_form import CallForm
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.messages import ContentPart, Message, Tool, ToolChoice
@@ -104,6 +105,13 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     bos_token: str = ""
     eos_token: str = ""
     now: datetime
+
+
+class RenderedChat(msgspec.Struct, frozen=True):
+    """A chat as text. form: the template's own form of calls, where the chat has tools."""
+
+    text: str
+    form: CallForm | None = None
 
 
 Prompt = TextPrompt | PartsPrompt | TokenPrompt | InfillPrompt | ChatPrompt

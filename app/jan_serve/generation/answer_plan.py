@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from jan_serve.chat.call_form import in_form
 from jan_serve.chat.chat_format import CallIds, ChatFormat, ids_in
 from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.core.call_form import CallForm
 from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import Tool
@@ -84,6 +86,10 @@ class ChatPlan(NamedTuple):
     def of(cls, prompt: ChatPrompt, template: str | None) -> ChatPlan:
         """Raises as `usable_tools`."""
         return cls(prompt, template, detect_format(template), usable_tools(prompt))
+
+    def in_form(self, form: CallForm | None) -> ChatPlan:
+        """The plan with calls in the form of the template."""
+        return self._replace(chat_format=in_form(self.chat_format, form))
 
     def thought_guide(self, text: str) -> ThoughtGuide | None:
         """Where the answer to the rendered `text` may contain thoughts; None if the model has none."""

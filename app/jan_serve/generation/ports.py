@@ -8,7 +8,7 @@ from typing import Protocol
 
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.request import RenderRequest
+from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
 from jan_serve.ipc.messages import (
     CountRequest,
@@ -94,7 +94,7 @@ class SequenceStates(Protocol):
         ...
 
 
-TemplateRenderer = Callable[[RenderRequest], Awaitable[str]]
+TemplateRenderer = Callable[[RenderRequest], Awaitable[RenderedChat]]
 """The prompt's text. Raises TemplateError, UnsupportedContent, and ProtocolError for values it cannot take."""
 
 MediaDecoder = Callable[[DecodeMedia], Awaitable[bytes]]

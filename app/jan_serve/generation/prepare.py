@@ -20,6 +20,7 @@ from jan_serve.core.request import (
     GenerationRequest,
     InfillPrompt,
     PartsPrompt,
+    RenderedChat,
     RenderRequest,
     TextPrompt,
     TokenPrompt,
@@ -155,7 +156,8 @@ class RequestPreparer:
     async def _chat(
         self, plan: ChatPlan, request: GenerationRequest, client: EngineClient
     ) -> tuple[EnginePrompt, AnswerConstraint, AnswerParsers]:
-        marked, text = await self._render(plan, client)
+        marked, rendered = await self._render(plan, client)
+        plan, text = plan.in_form(rendered.form), rendered.text
         thought = plan.thought_guide(text)
         try:
             answer_constraint = await plan.constrained(thought, request.constraint, self._grammars)
@@ -194,8 +196,8 @@ class RequestPreparer:
         profile = self._profiles()(client.name, requested)
         whole = with_defaults(GenerationRequest(prompt=prompt), profile).prompt
         assert isinstance(whole, ChatPrompt)
-        marked, text = await self._render(self._plan(whole, client, requested), client)
-        return marked.pieces(text)
+        marked, rendered = await self._render(self._plan(whole, client, requested), client)
+        return marked.pieces(rendered.text)
 
     def shows_tools(self, client: EngineClient, requested: str | None = None) -> bool:
         """Whether the model's template writes the tools of a chat. requested: the name in the request."""
@@ -257,7 +259,7 @@ class RequestPreparer:
             logger.warning("%s has no chat template: chats are rendered as ChatML", client.name)
         return ChatPlan.of(prompt, template)
 
-    async def _render(self, plan: ChatPlan, client: EngineClient) -> tuple[MarkedMessages, str]:
+    async def _render(self, plan: ChatPlan, client: EngineClient) -> tuple[MarkedMessages, RenderedChat]:
         """The template sees only the tools that may be called, and markers in place of images and sounds."""
         facts, prompt = client.facts, plan.prompt
         marked = await self._media.marked(prompt.messages, client)

@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from jan_serve.audio_files.header import AudioHeader
+from jan_serve.core.call_form import FormatName
 from jan_serve.core.constraint import (
     CallFrame,
     CompiledGrammar,
@@ -27,7 +28,7 @@ from jan_serve.core.constraint import (
     Whitespace,
 )
 from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.core.request import RenderRequest
+from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.errors import (
     GrammarTooComplex,
     InvalidAudio,
@@ -140,11 +141,11 @@ def _rendering_too_much(_: RenderRequest) -> TemplateError:
     return TemplateError(reason, param="messages")
 
 
-RENDERING: Final[HelperKind[RenderRequest, str]] = HelperKind(
+RENDERING: Final[HelperKind[RenderRequest, RenderedChat]] = HelperKind(
     command="render",
     name="template renderer",
     request=RenderRequest,
-    result=str,
+    result=RenderedChat,
     too_much=_rendering_too_much,
     codec="json",
     cpu_limit_s=2.0,
@@ -165,9 +166,9 @@ class ExplainSchema(msgspec.Struct, frozen=True, tag="explain"):
 
 
 class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
-    """Compile the arguments of one tool; arguments of `tool_grammar`. form: name of the chat format."""
+    """Compile the arguments of one tool; arguments of `tool_grammar`."""
 
-    form: str
+    form: FormatName
     parameters: dict[str, Any]
     strict: bool
     whitespace: Whitespace
@@ -176,7 +177,7 @@ class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
 class CompileFrame(msgspec.Struct, frozen=True, kw_only=True, tag="frame"):
     """Compile the frame of calls of the tools with these names; arguments of `call_frame`."""
 
-    form: str
+    form: FormatName
     names: tuple[str, ...]
     parallel: bool
     answer: bool
@@ -185,7 +186,7 @@ class CompileFrame(msgspec.Struct, frozen=True, kw_only=True, tag="frame"):
 class CompileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     """Compile a constraint on an answer without a call, in a format that also allows calls."""
 
-    form: str
+    form: FormatName
     constraint: Constraint
 
 

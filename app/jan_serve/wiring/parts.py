@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jan_serve.config import ModelBook, Settings
-from jan_serve.core.request import RenderRequest
+from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import HEADERS
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
@@ -98,7 +98,7 @@ def build_manager(
     sources: SourceResolver,
     settings: Settings,
     free_memory: Callable[[], FreeMemory] | None,
-    renderer: HelperPool[RenderRequest, str],
+    renderer: HelperPool[RenderRequest, RenderedChat],
     spare: SpareWorker,
 ) -> ModelManager:
     """The model manager. The first lease starts a worker.

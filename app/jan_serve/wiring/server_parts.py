@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jan_serve.config import Settings
-from jan_serve.core.request import RenderRequest
+from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.generation.profiles import Profiles
 from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
 from jan_serve.helpers.pool import HelperPool
@@ -24,7 +24,7 @@ class ServerParts:
 
     settings: Settings
     models: ModelManager
-    renderer: HelperPool[RenderRequest, str]
+    renderer: HelperPool[RenderRequest, RenderedChat]
     compiler: HelperPool[CompileRequest, Compiled]
     decoder: HelperPool[DecodeMedia, bytes]
     profiles: Profiles | None = None

@@ -105,14 +105,14 @@ async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() 
         for form in FORMATS:
             for whitespace in Whitespace:
                 tool = CompileTool(
-                    form=form.name, parameters=TOOL.parameters, strict=False, whitespace=whitespace
+                    form=form.full_name, parameters=TOOL.parameters, strict=False, whitespace=whitespace
                 )
                 made = await pool.ask(tool)
                 assert made == tool_grammar(form, TOOL.parameters, whitespace=whitespace)
-        frame = CompileFrame(form=HERMES.name, names=(TOOL.name,), parallel=False, answer=True)
+        frame = CompileFrame(form=HERMES.full_name, names=(TOOL.name,), parallel=False, answer=True)
         made = await pool.ask(frame)
         assert made == call_frame(HERMES, (TOOL.name,), parallel=False, answer=True)
-        answer = CompileAnswer(form=HERMES.name, constraint=SMALL)
+        answer = CompileAnswer(form=HERMES.full_name, constraint=SMALL)
         made = await pool.ask(answer)
         assert made == enforce(SMALL, alone=True, terminals=True).piece()
 

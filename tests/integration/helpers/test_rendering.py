@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jan_serve.core.messages import ImagePart, Message
-from jan_serve.core.request import ChatPrompt, RenderRequest
+from jan_serve.core.request import ChatPrompt, RenderedChat, RenderRequest
 from jan_serve.errors import (
     ProtocolError,
     TemplateError,
@@ -34,7 +34,7 @@ def request(source: str | None, messages: tuple[Message, ...] = HI, **fields: ob
 
 def renderers(
     command: Sequence[str] | None = None, **limits: float
-) -> AbstractAsyncContextManager[HelperPool[RenderRequest, str]]:
+) -> AbstractAsyncContextManager[HelperPool[RenderRequest, RenderedChat]]:
     return helper_pool(RENDERING, command, **limits)
 
 
@@ -57,7 +57,7 @@ async def test_a_template_that_eats_time_or_memory_is_ended(source: str) -> None
     async with renderers() as pool:
         with pytest.raises(TemplateError):
             await pool.ask(request(source))
-        assert await pool.ask(request(SHOW)) == "Hi"
+        assert (await pool.ask(request(SHOW))).text == "Hi"
 
 
 async def test_a_process_that_ran_out_of_memory_is_replaced() -> None:
@@ -66,7 +66,7 @@ async def test_a_process_that_ran_out_of_memory_is_replaced() -> None:
         [process] = children()
         with pytest.raises(TemplateError, match="memory"):
             await pool.ask(request(HOSTILE["growing list"]))
-        assert await pool.ask(request(SHOW)) == "Hi"
+        assert (await pool.ask(request(SHOW))).text == "Hi"
         assert process not in children()
 
 
@@ -75,8 +75,8 @@ async def test_what_templates_leave_in_memory_is_not_held_against_others() -> No
     leaking = "{% set x = [messages[0].content * 8000000] %}{{ x.append(x) or '' }}" + SHOW
     async with renderers() as pool:
         for _ in range(24):
-            assert await pool.ask(request(leaking)) == "Hi"
-        assert await pool.ask(request(SHOW)) == "Hi"
+            assert (await pool.ask(request(leaking))).text == "Hi"
+        assert (await pool.ask(request(SHOW))).text == "Hi"
 
 
 async def test_arguments_of_a_request_are_held_to_the_same() -> None:
@@ -84,7 +84,7 @@ async def test_arguments_of_a_request_are_held_to_the_same() -> None:
         source = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}" + SHOW
         with pytest.raises(TemplateError):
             await pool.ask(request(source, template_kwargs={"n": 99999}))
-        assert await pool.ask(request(source, template_kwargs={"n": 2})) == "Hi"
+        assert (await pool.ask(request(source, template_kwargs={"n": 2}))).text == "Hi"
 
 
 async def test_errors_come_back_as_they_are() -> None:
@@ -105,11 +105,13 @@ async def test_errors_come_back_as_they_are() -> None:
             await pool.ask(request(None, (Message(role="user", content=(ImagePart("file:///x"),)),)))
         with pytest.raises(ProtocolError):
             await pool.ask(request(SHOW, template_kwargs={"n": "\ud800"}))
-        assert await pool.ask(request(None)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        assert (
+            await pool.ask(request(None))
+        ).text == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
 
 async def test_integers_of_any_size_cross_the_pipe() -> None:
     async with renderers() as pool:
         kwargs = {"n": 2**256 - 1, "m": [{"a": -(10**30)}]}
-        text = await pool.ask(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))
+        text = (await pool.ask(request("{{ n }} {{ m | tojson }}", template_kwargs=kwargs))).text
     assert text == f'{2**256 - 1} [{{"a": {-(10**30)}}}]'

@@ -16,7 +16,7 @@ from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 FUNCTION = "<function="
 
 
-def _elements(close: str, pad: str = "") -> TaggedCalls:
+def _elements(close: str) -> TaggedCalls:
     return TaggedCalls(
         call_opens=(FUNCTION,),
         name_end=">",
@@ -25,7 +25,6 @@ def _elements(close: str, pad: str = "") -> TaggedCalls:
         value_close="</parameter>",
         call_close="</function>",
         closers=(close,),
-        pad=pad,
         or_json=OBJECTS if close == CLOSE else None,
     )
 
@@ -35,7 +34,7 @@ _ARGUMENTS = TaggedArguments(argument=("<parameter=", Slot.KEY, ">\n", Slot.VALU
 QWEN3_CODER = ChatFormat(
     name="qwen3-coder",
     signature=Signature(all_of=(FUNCTION, "<parameter=", OPEN)),
-    parse=marker_parser(_elements(CLOSE, "\n"), OPEN, FUNCTION),
+    parse=marker_parser(_elements(CLOSE), OPEN, FUNCTION),
     calls=CallLayout(
         call=(OPEN + "\n" + FUNCTION, Slot.NAME, ">\n", Slot.ARGUMENTS, "</function>\n" + CLOSE),
         separator="\n",

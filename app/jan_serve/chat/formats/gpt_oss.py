@@ -47,6 +47,21 @@ def _read_call(context: ParseContext, recipient: str) -> Steps[Sink | None]:
     return discard if whole else out.arguments
 
 
+_TRIGGERS: Final = (
+    CHANNEL + "commentary to=functions.",
+    CHANNEL + "analysis to=functions.",
+    " to=functions.",
+)
+_AFTER_CHANNEL: Final = (Slot.NAME, " <|constrain|>json" + BODY, Slot.ARGUMENTS, "<|call|>")
+_RECIPIENT_FIRST: Final = CallLayout(
+    call=(" to=functions.", Slot.NAME, CHANNEL + "commentary json" + BODY, Slot.ARGUMENTS, "<|call|>"),
+    triggers=_TRIGGERS,
+    other_headers=tuple((trigger, _AFTER_CHANNEL) for trigger in _TRIGGERS[:2]),
+    after_thought=START,
+    parallel=False,
+)
+"""The form of the model's template. The model writes the channel first as well."""
+
 GPT_OSS = ChatFormat(
     name="gpt-oss",
     signature=Signature(all_of=(CHANNEL, BODY, "<|start|>")),
@@ -62,17 +77,9 @@ GPT_OSS = ChatFormat(
         read_call=_read_call,
     ),
     calls=CallLayout(
-        call=(
-            CHANNEL + "commentary to=functions.",
-            Slot.NAME,
-            " <|constrain|>json" + BODY,
-            Slot.ARGUMENTS,
-            "<|call|>",
-        ),
-        triggers=(CHANNEL + "commentary to=functions.", CHANNEL + "analysis to=functions.", " to=functions."),
-        after_thought=START,
-        parallel=False,
+        call=(_TRIGGERS[0], *_AFTER_CHANNEL), triggers=_TRIGGERS, after_thought=START, parallel=False
     ),
+    other_calls=(_RECIPIENT_FIRST,),
     text_opens=CHANNEL + "final" + BODY,
     text_before_calls_opens=CHANNEL + "commentary" + BODY,
     thought=Thought(

@@ -64,6 +64,20 @@ APRIEL = ChatFormat(
     signature=Signature(all_of=(_APRIEL_OPEN, "[BEGIN FINAL RESPONSE]")),
     parse=marker_parser(JsonCalls(closers=(_APRIEL_CLOSE,)), _APRIEL_OPEN, ignored=("[END FINAL RESPONSE]",)),
     calls=_list(_APRIEL_OPEN, _APRIEL_CLOSE),
+    other_calls=(
+        msgspec.structs.replace(
+            _list(_APRIEL_OPEN, _APRIEL_CLOSE),
+            call=(
+                '{"name": "',
+                Slot.NAME,
+                '", "arguments": ',
+                Slot.ARGUMENTS,
+                ', "id": "',
+                Slot.CALL_ID,
+                '"}',
+            ),
+        ),
+    ),
     thought=Thought(
         opens=("Here are my reasoning steps:\n", "<thinking>"),
         closes=("[BEGIN FINAL RESPONSE]", "</thinking>"),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from jan_serve.chat.call_layout import TaggedArguments
 from jan_serve.chat.chat_format import ParseContext
 from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
@@ -28,9 +29,9 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
 
     call_opens: begin a call; empty if the marker already read does. name_end: ends the name and its attributes; "" if
     nothing marks the end. key_end, value_open: between an argument's name and its value, with attributes between the
-    two; `string="…"` or `type="…"` declares whether the value is a string. pad: optional, once before and once after a
-    value; not part of the value. section: what opens and closes a value that may hold value_close. closers: may follow
-    the last call. or_json: the syntax of JSON calls in place of tags.
+    two; `string="…"` or `type="…"` declares whether the value is a string. The layout's `pad` is no part of a value.
+    section: what opens and closes a value that may hold value_close. closers: may follow the last call. or_json: the
+    syntax of JSON calls in place of tags.
     """
 
     call_opens: tuple[str, ...] = ()
@@ -41,7 +42,6 @@ class TaggedCalls(msgspec.Struct, frozen=True, kw_only=True):
     value_close: str
     call_close: str
     closers: tuple[str, ...] = ()
-    pad: str = ""
     section: tuple[str, str] | None = None
     or_json: JsonCalls | None = None
 
@@ -135,9 +135,11 @@ def _read_argument(
     types = _declared_types(attributes)
     if types is None:
         types = types_of(property_schema(schema, schema, name), schema)
-    if syntax.pad:
-        yield from stream.accept(syntax.pad)
-    return (yield from _read_value(stream, value, syntax, types))
+    layout = context.calls.arguments
+    pad = layout.pad if isinstance(layout, TaggedArguments) else ""
+    if pad:
+        yield from stream.accept(pad)
+    return (yield from _read_value(stream, value, syntax, types, pad))
 
 
 def _declared_types(attributes: str) -> frozenset[str] | None:
@@ -149,7 +151,9 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
     return frozenset({"number", "integer", "boolean", "null", "object", "array"})
 
 
-def _read_value(stream: TextStream, sink: Sink, syntax: TaggedCalls, types: frozenset[str]) -> Steps[bool]:
+def _read_value(
+    stream: TextStream, sink: Sink, syntax: TaggedCalls, types: frozenset[str], pad: str
+) -> Steps[bool]:
     close = marker_set(syntax.value_close)
     opening, closing = syntax.section or ("", "")
     if opening and (yield from stream.accept(opening)):
@@ -163,10 +167,10 @@ def _read_value(stream: TextStream, sink: Sink, syntax: TaggedCalls, types: froz
         pieces = []
         whole = yield from stream.read_until(close, pieces.append)
         if whole is not None:
-            sink(value_to_json("".join(pieces).removesuffix(syntax.pad), types))
+            sink(value_to_json("".join(pieces).removesuffix(pad), types))
         return whole is not None
     sink('"')
-    string = _StringValue(sink, syntax.pad)
+    string = _StringValue(sink, pad)
     if (yield from stream.read_until(close, string.add, cut_off=discard)) is None:
         return False
     sink('"')

@@ -32,9 +32,11 @@ from jan_serve.constraint.json_schema.emit_objects import Field, Shape, plain_me
 from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import (
+    FALSE_ONLY,
     NO_BOOLEAN,
     NO_VALUE,
     TRUE,
+    TRUE_ONLY,
     ObjectSpec,
     TypeSets,
     placed,
@@ -78,7 +80,7 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
     quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
     JSON. names: a pattern of all names that may be written; "" for any. section: what opens and closes another form of
-    raw strings.
+    raw strings. python_words: a value may also be True, False or None.
     """
 
     argument: tuple[Expr | ArgumentSlot, ...]
@@ -87,6 +89,7 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     quote: Expr | None = None
     names: str = ""
     section: tuple[str, str] | None = None
+    python_words: bool = False
 
 
 def translate_arguments(
@@ -321,6 +324,15 @@ class _Writer:
 
     def _other(self, sets: TypeSets, hint: str) -> Expr:
         """The value, if it is not a string."""
-        if not (sets.array or sets.object):
-            return NEVER if sets.is_nothing() else self._emit.alternatives(sets, hint)
-        return self._emit.laid_out(self._emit.alternatives(sets, hint))
+        if sets.is_nothing():
+            return NEVER
+        value = self._emit.alternatives(sets, hint)
+        whole = self._emit.laid_out(value) if sets.array or sets.object else value
+        if not self._notation.python_words:
+            return whole
+        words = (
+            ("False", sets.boolean & FALSE_ONLY),
+            ("True", sets.boolean & TRUE_ONLY),
+            ("None", sets.null),
+        )
+        return choice([whole, *(Literal(word) for word, allowed in words if allowed)])

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from jan_serve.core.call_form import FormatName
 from jan_serve.core.constraint import (
     CallFrame,
     CallGrammars,
@@ -45,7 +46,7 @@ Compile = Callable[[CompileRequest], Awaitable[Compiled]]
 
 
 def tools_digest(
-    form: str,
+    form: FormatName,
     tools: Sequence[Tool],
     *,
     parallel: bool,
@@ -63,7 +64,7 @@ def tools_digest(
 
 async def compile_tools(
     compile_one: Compile,
-    form: str,
+    form: FormatName,
     tools: Sequence[Tool],
     *,
     parallel: bool,
@@ -99,18 +100,20 @@ async def compile_tools(
     return await asyncio.to_thread(join_calls, frame, joined, loosened, answer), _LATE not in compiled
 
 
-def _frame(form: str, tools: Sequence[Tool], parallel: bool, constraint: Constraint | None) -> CompileFrame:
+def _frame(
+    form: FormatName, tools: Sequence[Tool], parallel: bool, constraint: Constraint | None
+) -> CompileFrame:
     names = tuple(tool.name for tool in tools)
     return CompileFrame(form=form, names=names, parallel=parallel, answer=constraint is not None)
 
 
-def _tool(form: str, tool: Tool, whitespace: Whitespace) -> CompileTool:
+def _tool(form: FormatName, tool: Tool, whitespace: Whitespace) -> CompileTool:
     parameters = _ANY_ARGUMENTS if tool.strict is False else tool.parameters
     return CompileTool(form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace)
 
 
 async def _compile_each(
-    compile_one: Compile, form: str, tools: Sequence[Tool], whitespace: Whitespace
+    compile_one: Compile, form: FormatName, tools: Sequence[Tool], whitespace: Whitespace
 ) -> list[ToolGrammar | str]:
     """The grammar of each tool, or the warning of one that has none."""
     gate = asyncio.Semaphore(AT_ONCE)

@@ -133,7 +133,7 @@ class GrammarCache:
             constraint = self._settled(constraint)
         documents = await self._read()
         digest = tools_digest(
-            chat_format.name,
+            chat_format.full_name,
             tools,
             parallel=parallel,
             constraint=constraint,
@@ -144,7 +144,7 @@ class GrammarCache:
         if known is None:
             known, complete = await compile_tools(
                 lambda request: self._get(request, documents),
-                chat_format.name,
+                chat_format.full_name,
                 tools,
                 parallel=parallel,
                 constraint=constraint,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jan_serve.chat.call_form import in_form
 from jan_serve.chat.detect import FORMATS
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.limits import MAX_STEPS
@@ -50,9 +51,10 @@ def _compiled(request: CompileRequest) -> Compiled:
         from jan_serve.constraint.explain import explain  # only people ask for it
 
         return explain(request.constraint, most_steps=_MOST_STEPS)
-    form = _FORMATS.get(request.form)
+    form = _FORMATS.get(request.form.name)
     if form is None:
-        raise ProtocolError(f"no chat format is named {request.form!r}")
+        raise ProtocolError(f"no chat format is named {request.form.name!r}")
+    form = in_form(form, request.form.form)
     match request:
         case CompileTool(parameters=parameters, strict=strict, whitespace=whitespace):
             return tool_grammar(form, parameters, strict=strict, whitespace=whitespace)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jan_serve.chat.template import render_prompt
+from jan_serve.chat.template import rendered_chat
 from jan_serve.helpers.child import serve
 from jan_serve.helpers.kinds import RENDERING
 
 
 def main() -> int:
     """Serve requests until the pipe closes."""
-    return serve(RENDERING, render_prompt)
+    return serve(RENDERING, rendered_chat)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from jan_serve.chat.chat_format import AnswerParser, ChatFormat
-from jan_serve.chat.formats.hermes import HERMES
+from jan_serve.chat.formats.function_elements import QWEN3_CODER
 from jan_serve.chat.parsers.marker_parser import CallParser, marker_parser
 from tests.unit.chat.formats.answers import Answer, parse_everywhere
 
 
 def with_parser(parser: AnswerParser) -> ChatFormat:
     """A format that reads answers with it; thoughts are between `<think>` and `</think>`."""
-    return replace(HERMES, name="test", parse=parser)
+    return replace(QWEN3_CODER, name="test", parse=parser)
 
 
 def text_and_calls(

@@ -16,7 +16,6 @@ TAGS = TaggedCalls(
     value_close="</parameter>",
     call_close="</function>",
     closers=("</call>",),
-    pad="\n",
     or_json=JsonCalls(closers=("</call>",)),
 )
 ATTRIBUTES = TaggedCalls(

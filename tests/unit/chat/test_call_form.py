@@ -1,0 +1,152 @@
+"""Calls in the form of the model's template: what is allowed, what is read and what a history shows are the same."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from jan_serve.chat.call_form import in_form, texts_of, with_texts
+from jan_serve.chat.chat_format import ChatFormat
+from jan_serve.chat.detect import detect_format, knows_tools, writes_calls
+from jan_serve.chat.formats.function_elements import QWEN3_CODER
+from jan_serve.chat.formats.gpt_oss import GPT_OSS
+from jan_serve.chat.stream_parser import StreamParser
+from jan_serve.chat.template import rendered_chat
+from jan_serve.chat.template_traits import traits_of
+from jan_serve.core.call_form import CallForm
+from jan_serve.core.events import ToolCallDelta
+from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.request import ChatPrompt, RenderRequest
+from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
+from jan_serve.engine.constraint.grammar_factory import GrammarFactory
+from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
+from tests.support.call_grammars import call_grammars
+from tests.unit.chat.formats.real_templates import RealTemplate, templates
+
+TOOLS = (
+    Tool(
+        name="read",
+        description="Reads.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "A path."},
+                "lines": {"type": "array", "items": {"type": "integer"}, "description": "Numbers."},
+                "deep": {"type": ["boolean", "null"], "description": "Whether."},
+            },
+        },
+    ),
+    Tool(name="now", description="The time.", parameters={"type": "object", "properties": {}}),
+)
+TURNS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "one": [("read", {"path": "a.txt", "lines": [1, 2], "deep": True})],
+    "two": [("read", {"path": "a.txt", "deep": False}), ("read", {"path": "b.txt"})],
+    "none": [("now", {})],
+    "line breaks": [("read", {"path": "\n  first\n second\n"})],
+    "null": [("read", {"path": "", "deep": None})],
+}
+"""Calls of a turn. Nothing ends a name or a value but its mark."""
+
+WITH_CALLS = [
+    each
+    for each in templates()
+    if knows_tools(each.source) and writes_calls(each.source) and traits_of(each.source).calls
+]
+real = pytest.mark.parametrize("template", WITH_CALLS, ids=lambda template: template.name)
+
+
+def rendered(template: RealTemplate, messages: tuple[Message, ...], opens: bool) -> tuple[str, ChatFormat]:
+    request = RenderRequest(
+        prompt=ChatPrompt(messages=messages, tools=TOOLS, opens_answer=opens, continues_answer=False),
+        template=template.source,
+        bos_token="<s>",
+        eos_token="</s>",
+        now=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+    chat = rendered_chat(request)
+    return chat.text, in_form(detect_format(template.source), chat.form)
+
+
+def shown_calls(template: RealTemplate, calls: list[tuple[str, dict[str, Any]]]) -> tuple[str, ChatFormat]:
+    """The calls as the template shows them, and the format in its form."""
+    turn = tuple(
+        ToolCall(f"callid00{number}", FunctionCall(name, json.dumps(arguments)))
+        for number, (name, arguments) in enumerate(calls)
+    )
+    results = (
+        Message(role="tool", content="OUTCOME", tool_call_id=call.id, name=call.function.name)
+        for call in turn
+    )
+    ask = Message(role="user", content="Hi.")
+    text, chat_format = rendered(template, (ask, Message(role="assistant", tool_calls=turn), *results), False)
+    layout = chat_format.calls
+    opening, last = layout.opening.lstrip("\n"), layout.call[-1]
+    first = opening or (layout.call[0].lstrip("\n") if isinstance(layout.call[0], str) else calls[0][0])
+    closing = ((last if isinstance(last, str) else "}") + layout.closing).rstrip()
+    end = text.rindex(closing, 0, text.index("OUTCOME")) + len(closing)
+    start = end
+    for _ in calls[: None if opening == "" else 1]:
+        start = text.rindex(first, 0, start)
+    return text[start:end], chat_format
+
+
+OWN_FORMS = {
+    "CohereForAI-c4ai-command-r-plus-tool_use": "JSON is indented by what is around it too",
+    "LFM2-2": "texts between single quotes",
+    "LFM2.5-2": "texts between single quotes, line breaks as they are",
+    "LFM2.5-8B-A1B": "texts between single quotes, line breaks as they are",
+    "MiniMax-M3": "arrays as elements, which the grammar writes as JSON",
+    "google-gemma-4-31B-it": "null as None",
+    "google-gemma-4-31B-it-interleaved": "null as None",
+}
+"""Templates that show what the grammar does not write."""
+
+
+@real
+@pytest.mark.parametrize("kind", TURNS)
+def test_calls_that_the_template_shows_are_read_and_allowed(template: RealTemplate, kind: str) -> None:
+    traits, calls = traits_of(template.source), TURNS[kind]
+    if len(calls) > 1 and not (traits.parallel_calls and detect_format(template.source).calls.parallel):
+        return
+    text, chat_format = shown_calls(template, calls)
+    drops_null = template.name == "MiniMax-M3"
+    deltas = list(StreamParser(chat_format, lambda name: name, tools=TOOLS).feed(text))
+    read = [[delta.name, ""] for delta in deltas if isinstance(delta, ToolCallDelta) and delta.id is not None]
+    for delta in deltas:
+        if isinstance(delta, ToolCallDelta):
+            read[delta.call_index][1] = f"{read[delta.call_index][1]}{delta.arguments}"
+    expected = [
+        (name, {key: value for key, value in arguments.items() if value is not None or not drops_null})
+        for name, arguments in calls
+    ]
+    assert [(name, json.loads(str(arguments))) for name, arguments in read] == expected, text
+    assert template.name in OWN_FORMS or is_allowed(chat_format, text), text
+
+
+def test_a_form_changes_white_space_only() -> None:
+    texts = list(texts_of(QWEN3_CODER.calls))
+    assert with_texts(QWEN3_CODER.calls, texts) == QWEN3_CODER.calls
+    texts[1] = "<other>\n<function="
+    with pytest.raises(ValueError, match="not those of the layout"):
+        in_form(QWEN3_CODER, CallForm(texts=tuple(texts)))
+    with pytest.raises(ValueError, match="no layout 2"):
+        in_form(GPT_OSS, CallForm(layout=2))
+
+
+FACTORY = GrammarFactory(byte_vocabulary(pieces_of()))
+GRAMMARS: dict[tuple[str, CallForm | None], GrammarExecutor] = {}
+
+
+def is_allowed(chat_format: ChatFormat, text: str) -> bool:
+    key = (chat_format.name, chat_format.form)
+    if key not in GRAMMARS:
+        GRAMMARS[key] = FACTORY.create(call_grammars(chat_format, TOOLS, parallel=True).whole)
+    executor = GRAMMARS[key].copy()
+    for byte in text.encode():
+        if not executor.allows(FIRST_BYTE + byte):
+            return False
+        executor.accept(FIRST_BYTE + byte)
+    return executor.allows(EOS)
