@@ -249,7 +249,10 @@ class FakeEngine:
             self.refuse(request.id, refusal.error)
             return
         self.prompt_tokens += count
-        self.waiting.append(Running(request, count, script))
+        entry = Running(request, count, script)
+        if request.written is not None:
+            go_on(entry, request.written.choices[0].characters)
+        self.waiting.append(entry)
         self.channel.send(Step((Accepted(request.id, count),)))
 
     def forget(self, request_id: int) -> None:
@@ -302,7 +305,8 @@ class FakeEngine:
             want = request.logprobs is not None or request.return_tokens
             tokens = infos(text, request.logprobs) if want else ()
             self.generated += len(to_tokens(text)) * request.n
-            events.extend(Chunk(index, text, tokens, id=request.id) for index in range(request.n))
+            ids = tuple(to_tokens(text))
+            events.extend(Chunk(index, text, tokens, id=request.id, ids=ids) for index in range(request.n))
         if reason is not None:
             self.finish(entry, reason, stop, events)
 
@@ -365,6 +369,14 @@ def _count(request: EngineRequest | CountRequest) -> int:
     parts = with_shown_media(request.prompt)
     count = sum(len(to_tokens(part)) if isinstance(part, str) else len(part) for part in parts)
     return count + (1 if request.add_special else 0)
+
+
+def go_on(entry: Running, characters: int) -> None:
+    """Take the pieces that another engine sent."""
+    while characters > 0 and (piece := next(entry.script, None)) is not None:
+        if isinstance(piece, str):
+            characters -= len(piece)
+            entry.tokens += len(to_tokens(piece))
 
 
 def limit_text(entry: Running, piece: str | None) -> tuple[FinishReason | None, str | None, str]:

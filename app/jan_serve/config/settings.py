@@ -222,6 +222,12 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     stall_sample_s: Annotated[float, Field(gt=0, le=86_400)] = setting(
         5.0, _WATCH, "Time in sampling one token after which a worker is terminated."
     )
+    retry: Annotated[int, Field(ge=0, le=2)] = setting(
+        2,
+        _WATCH,
+        "How often a request goes on in a new worker after its worker ended, the second time alone. It"
+        " counts anew with each token. 0: it ends with an error.",
+    )
 
     log_level: LogLevel = setting("info", _LOG, "Lowest severity to log.")
     log_json: bool = setting(False, _LOG, "Write log lines as JSON objects.")

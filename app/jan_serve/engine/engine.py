@@ -170,7 +170,7 @@ class Engine:
         """Let the other choices of a request share the prefix before the token whose logits they sample."""
         if num_choices == 1:
             return
-        sequence.fork = len(sequence.tokens) - 1
+        sequence.fork = sequence.state.prompt_length - 1
         if num_choices > self._scheduler.parallel - len(self._scheduler.running):
             # Some choices start later, when the first one has moved past the fork: save its state there.
             sequence.checkpoints = (*sequence.checkpoints, sequence.fork)

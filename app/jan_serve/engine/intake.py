@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
+from typing import Final
 
 from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
@@ -33,7 +34,16 @@ from jan_serve.errors import (
     InvalidState,
     UnsupportedOperation,
 )
-from jan_serve.ipc.messages import AdapterUse, CountRequest, EngineRequest, EngineSettings, ResumeState
+from jan_serve.ipc.messages import (
+    AdapterUse,
+    CountRequest,
+    EngineRequest,
+    EngineSettings,
+    ResumeState,
+    WrittenChoice,
+)
+
+_NOTHING: Final = WrittenChoice()
 
 
 class Intake:
@@ -73,7 +83,7 @@ class Intake:
         prompt, media = yield from self._prompt(request, self._n_ctx)
         max_new = self._max_new(request, len(prompt))
         _check_media(request, prompt, media)
-        state = RequestState(request, len(prompt), time.monotonic(), request.n)
+        state = _begun(request, len(prompt))
         state.visible_specials = self._visible_specials(request)
         buffer = TokenBuffer(prompt)
         mark = self._mark(request.adapters, request.cache_salt)
@@ -85,8 +95,8 @@ class Intake:
             sequences = [self._resumed(state, buffer, max_new, request.resume)]
         else:
             sequences: list[Sequence] = []
-            for index in range(request.n):
-                sequences.append(self._sequence(state, index, buffer, max_new))
+            for index, written in _unfinished(request):
+                sequences.append(self._sequence(state, index, buffer, max_new, written=written))
                 yield None
         for sequence in sequences:
             sequence.mark, sequence.media = mark, media
@@ -223,8 +233,9 @@ class Intake:
         prompt: TokenBuffer,
         max_new: int,
         resumed: SequenceState | None = None,
+        written: WrittenChoice = _NOTHING,
     ) -> Sequence:
-        """resumed: keeps the seed of the server that computed it."""
+        """resumed: keeps the seed of the server that computed it. written: what another worker sent of it."""
         request = state.request
         sampling = request.sampling
         seed = sampling.seed if resumed is None else resumed.seed
@@ -240,6 +251,7 @@ class Intake:
             self._candidates,
             grammar=grammar,
             jump_forward=self._settings.jump_forward,
+            draws=written.draws,
         )
         tokens = TokenBuffer(prompt.view())
         sampler.observe_prompt(only_tokens(tokens.view()))
@@ -250,7 +262,7 @@ class Intake:
             at_token_end=request.stopping.stop_at_token_end,
             free_tokens=request.stopping.min_tokens if request.stopping.stop_after_min else 0,
         )
-        return Sequence(
+        sequence = Sequence(
             state=state,
             index=index,
             tokens=tokens,
@@ -261,12 +273,57 @@ class Intake:
             seed=seed if sampling.temperature > 0.0 else None,
             guide=grammar if isinstance(grammar, GuidedExecutor) else None,
             resumed=resumed,
+            sum_logprob=written.sum_logprob,
         )
+        self._write(sequence, written)
+        return sequence
+
+    def _write(self, sequence: Sequence, written: WrittenChoice) -> None:
+        """Bring a sequence to where another worker was after these tokens. Raises EngineFailure."""
+        if written.tokens and len(sequence.tokens) + len(written.tokens) >= self._n_ctx:
+            raise EngineFailure("The answer does not fit into the context of the next worker.")
+        sent = 0
+        for token in written.tokens:
+            sequence.tokens.append(token)
+            sequence.sampler.accept(token)
+            piece = self._vocab.piece(token, special=sequence.state.shows(token))
+            text = sequence.text.push(piece, None).text
+            sent += len(text)
+            sequence.has_line_break = sequence.has_line_break or "\n" in text
+        sequence.num_generated = len(written.tokens)
+        # Text may have left though its tokens are not among these: text that may become a stop string is held back.
+        sequence.sent_before = written.characters - sent
 
     def _executor(self, request: EngineRequest) -> GrammarExecutor | GuidedExecutor | None:
         if request.guide is not None:
             return self._grammars.guided(request.guide)
         return None if request.grammar is None else self._grammars.create(request.grammar)
+
+
+def _begun(request: EngineRequest, n_prompt: int) -> RequestState:
+    """The state of a request, to which the time and the tokens of earlier workers count."""
+    now, written = time.monotonic(), request.written
+    state = RequestState(request, n_prompt, now, request.n)
+    if written is not None:
+        over = [choice.num_tokens for choice in written.choices if choice.finished]
+        state.unfinished -= len(over)
+        state.completion_tokens = sum(over)
+        state.arrived -= written.waited_s
+        if written.decoded_s is not None:
+            state.first_token = now - written.decoded_s
+            state.arrived -= written.decoded_s
+            state.started = state.arrived
+    return state
+
+
+def _unfinished(request: EngineRequest) -> list[tuple[int, WrittenChoice]]:
+    """The choices to sample, by index, with what is written of them. Raises InvalidRequest."""
+    if request.written is None:
+        return [(index, _NOTHING) for index in range(request.n)]
+    choices = request.written.choices
+    if len(choices) != request.n or all(choice.finished for choice in choices):
+        raise InvalidRequest("nothing is left to write of this answer")
+    return [(index, choice) for index, choice in enumerate(choices) if not choice.finished]
 
 
 def _max_tokens(request: EngineRequest | CountRequest) -> int | None:

@@ -39,6 +39,7 @@ class WarpedSampler:
         """seed: 0 or more, of any size."""
         self._params = params
         self._random = np.random.PCG64(seed)
+        self.draws = 0
         self._penalises = params.repeat_penalty != 1.0 or params.frequency_penalty != 0.0
         self._counts = np.zeros(n_vocab if self._penalises else 0, np.float32)
         self._length = 0
@@ -86,10 +87,16 @@ class WarpedSampler:
             warped = _kept(warped, _typical_p(warped, params.typical_p))
         return warped
 
+    def skip(self, draws: int) -> None:
+        """Use up random numbers, as `draw` does."""
+        self.draws += draws
+        self._random.advance(draws)
+
     def draw(self, warped: Logits) -> int:
         """Draw a token by its probability; the most likely one if sampling is greedy."""
         if self._params.temperature <= 0.0:
             return int(warped.argmax())
+        self.draws += 1
         reached: Doubles = np.cumsum(_weights(warped), dtype=np.float64)
         unit = (int(self._random.random_raw()) >> 11) * 2.0**-53
         # The first token beyond the drawn mass; never one without weight.
@@ -183,7 +190,9 @@ class Sampler:
         *,
         grammar: GrammarExecutor | GuidedExecutor | None,
         jump_forward: bool = True,
+        draws: int = 0,
     ) -> None:
+        """draws: random numbers that an earlier sampler of this sequence used. Mirostat begins anew instead."""
         params, stopping = request.sampling, request.stopping
         self._jump_forward = jump_forward
         self._vocab = vocab
@@ -205,13 +214,23 @@ class Sampler:
         if params.pipeline == "warped":
             self._warped = WarpedSampler(params, seed, vocab.n_tokens)
         elif params.temperature > 0.0 or self._has_penalties:
+            if params.mirostat_mode:
+                seed, draws = seed + draws, 0
             self._chain = SamplerChain(params, seed % _SEEDS, vocab.n_tokens, n_ctx, vocab=vocab)
+        if (drawing := self._warped or self._chain) is not None and params.temperature > 0.0:
+            drawing.skip(draws)
         self._window = params.repeat_last_n
 
     @property
     def is_complete(self) -> bool:
         """Whether the grammar allows nothing more."""
         return self._grammar is not None and self._grammar.is_complete
+
+    @property
+    def draws(self) -> int:
+        """Random numbers used so far, if sampling is not greedy."""
+        drawing = self._warped or self._chain
+        return 0 if drawing is None else drawing.draws
 
     def observe_prompt(self, tokens: Tokens) -> None:
         """Count the prompt for the penalties, and its last token for the watermark."""
@@ -236,14 +255,18 @@ class Sampler:
             token, raw = self._pick_warped(self._warped, logits)
         else:
             token = self._pick(logits)
-        self._count += 1
-        self._penalise(token)
-        if self._grammar is not None:
-            self._grammar.accept(token)
+        self.accept(token)
         if self._logprobs is None:
             return Sampled(token)
         logprob, top = score(raw, token, self._logprobs, self._vocab, ties=self._warped is not None)
         return Sampled(token, logprob, top)
+
+    def accept(self, token: int) -> None:
+        """Count the next token, and advance the grammar. Raises GrammarTooComplex."""
+        self._count += 1
+        self._penalise(token)
+        if self._grammar is not None:
+            self._grammar.accept(token)
 
     def take_forced(self) -> list[int]:
         """The tokens that the grammar forces next, already accepted.

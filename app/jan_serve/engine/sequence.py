@@ -145,6 +145,10 @@ class RequestState(msgspec.Struct, eq=False):
     scored: bool = False
     visible_specials: frozenset[int] = frozenset()
 
+    def shows(self, token: int) -> bool:
+        """Whether the text of a control token is part of the answer."""
+        return not self.request.skip_special_tokens or token in self.visible_specials
+
     def timings(self, now: float) -> Timings:
         started = self.started if self.started is not None else now
         first = self.first_token if self.first_token is not None else now
@@ -170,6 +174,8 @@ class Sequence(msgspec.Struct, eq=False):
     resumed: another server's state of it, until that is restored.
     media: the images and sound of its prompt, whose cells have placeholders among `tokens`.
     mark: separates its prefix from those under other LoRA adapters or salts; None without either.
+    unsent: tokens whose text was not sent yet, each with the random numbers used up to it.
+    sent_before: characters of its next text that an earlier worker sent.
     """
 
     state: RequestState
@@ -197,6 +203,8 @@ class Sequence(msgspec.Struct, eq=False):
     mark: PrefixMark | None = None
     media: PromptMedia = NO_MEDIA
     fills_context: bool = False
+    unsent: list[tuple[int, int]] = msgspec.field(default_factory=list[tuple[int, int]])
+    sent_before: int = 0
 
     @property
     def request(self) -> EngineRequest:

@@ -160,8 +160,8 @@ class SequenceOutput:
     def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
         """Emit a token's text; finish the sequence if it ends here. is_last: the grammar has not advanced past it."""
         request = sequence.request
-        visible = not request.skip_special_tokens or sampled.token in sequence.state.visible_specials
-        piece = self._vocab.piece(sampled.token, special=visible)
+        piece = self._vocab.piece(sampled.token, special=sequence.state.shows(sampled.token))
+        sequence.unsent.append((sampled.token, sequence.sampler.draws))
         info = self._info(request, sampled.token, sampled) if _wants_tokens(request) else None
         emission = sequence.text.push(piece, info)
         self._emit_text(sequence, emission)
@@ -177,13 +177,18 @@ class SequenceOutput:
         """Emit text; text of several tokens of one step is merged, unless tokens are requested."""
         if not emission.text and not emission.tokens:
             return
-        text = emission.text
+        text, sequence.sent_before = (
+            emission.text[sequence.sent_before :],
+            max(0, sequence.sent_before - len(emission.text)),
+        )
+        ids, draws = _leaving(sequence, emission)
         last = self._events[-1] if self._events else None
         same = isinstance(last, Chunk) and (last.id, last.index) == (sequence.request.id, sequence.index)
         if isinstance(last, Chunk) and same and not last.tokens and not emission.tokens:
             self._events.pop()
-            text = last.text + text
-        self._events.append(Chunk(sequence.index, text, emission.tokens, id=sequence.request.id))
+            text, ids = last.text + text, last.ids + ids
+        chunk = Chunk(sequence.index, text, emission.tokens, id=sequence.request.id, ids=ids, draws=draws)
+        self._events.append(chunk)
 
     def _took_too_long(self, sequence: Sequence) -> bool:
         limit_s, first = sequence.request.stopping.max_decode_s, sequence.state.first_token
@@ -251,6 +256,16 @@ class SequenceOutput:
                     timings=state.timings(self._clock()),
                 )
             )
+
+
+def _leaving(sequence: Sequence, emission: Emission) -> tuple[tuple[int, ...], int]:
+    """The ids that leave with this text, and the random numbers used up to the last one. Requested tokens leave in
+    order, others at once: their text need not be whole, since the next worker holds back the same."""
+    unsent = sequence.unsent
+    count = len(emission.tokens) if _wants_tokens(sequence.request) else len(unsent)
+    leaving = unsent[:count]
+    del unsent[:count]
+    return tuple([token for token, _ in leaving]), leaving[-1][1] if leaving else 0
 
 
 def _wants_tokens(request: EngineRequest) -> bool:

@@ -4,7 +4,7 @@ Front to worker: LoadModel once, then any of MediaData, EngineRequest, EmbedRequ
 CountRequest, TokenizeRequest, DetokenizeRequest, AbortRequest, ReadState, StoreState, DropState, PingRequest,
 ShutdownRequest. Worker to front: LoadProgress*, then Ready or LoadFailed; then one Step per engine step (the events of
 all its requests) and the direct answers.
-Request ids are chosen by the front and are unique within one worker process.
+Request ids are chosen by the front and are unique within it: a request keeps its id in the next worker.
 """
 
 from __future__ import annotations
@@ -120,6 +120,33 @@ class ResumeState(msgspec.Struct, frozen=True):
     token: int | None = None
 
 
+class WrittenChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier worker sent of one choice.
+
+    tokens: their ids; without them the choice is sampled again, and the text that was sent is left out. characters: of
+    the text. draws: random numbers that its sampler used for `tokens`. sum_logprob: of `tokens`. finished: the choice
+    has ended; num_tokens: how many tokens it has.
+    """
+
+    tokens: tuple[int, ...] = ()
+    num_tokens: int = 0
+    characters: int = 0
+    draws: int = 0
+    sum_logprob: float = 0.0
+    finished: bool = False
+
+
+class WrittenParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier worker sent of an answer. Choices that have not ended go on after their last token.
+
+    waited_s: from the request to the first token, or until now. decoded_s: since the first token.
+    """
+
+    choices: tuple[WrittenChoice, ...]
+    waited_s: float = 0.0
+    decoded_s: float | None = None
+
+
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Run `n` sequences from one prompt. The worker tokenises; it never sees a template or a schema.
 
@@ -134,6 +161,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     vocabulary_entries: returned tokens include their vocabulary entries.
     cache_salt: prefixes are shared, in memory and on disk, only among requests with the same salt.
     client: whose request it is, here and below; see core.caller.
+    written: go on with an answer that another worker began.
     """
 
     id: int
@@ -157,6 +185,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     vocabulary_entries: bool = False
     cache_salt: str
     client: str = ""
+    written: WrittenParts | None = None
 
 
 class MediaData(msgspec.Struct, frozen=True, kw_only=True, tag="media_data"):
@@ -311,9 +340,14 @@ class PromptScored(PromptTokens, frozen=True, kw_only=True, tag="prompt_scored")
 
 
 class Chunk(TextDelta, frozen=True, kw_only=True, tag="chunk"):
-    """More text of sequence `index`."""
+    """More text of sequence `index`.
+
+    ids: all tokens since the last chunk, or those of `tokens`. draws: random numbers used up to the last one of them.
+    """
 
     id: int
+    ids: tuple[int, ...] = ()
+    draws: int = 0
 
 
 class StateKept(msgspec.Struct, frozen=True, kw_only=True, tag="state_kept"):

@@ -32,11 +32,12 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ManagerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """max_loaded: models in memory at once, 0 is no limit. memory_budget: bytes for all of them; None: all free memory.
 
-    max_queue: waiting requests of one model, beyond those that run.
+    max_queue: waiting requests of one model, beyond those that run. retry: see supervisor.models.tries.
     """
 
     max_loaded: int = 1
     memory_budget: int | None = None
     max_queue: int = 256
+    retry: int = 2
     worker: WorkerLimits = WorkerLimits()
     restart: RestartLimits = RestartLimits()

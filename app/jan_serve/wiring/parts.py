@@ -86,6 +86,7 @@ def manager_limits(settings: Settings) -> ManagerLimits:
         max_loaded=settings.max_models,
         memory_budget=budget if isinstance(budget, int) else None,
         max_queue=settings.max_queue,
+        retry=settings.retry,
         worker=WorkerLimits(
             load_s=settings.load_timeout_s,
             decode_s=settings.stall_decode_s,

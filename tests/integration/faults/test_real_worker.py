@@ -14,9 +14,9 @@ from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings
+from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.child_process import own_command
-from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.engines import FakeResolver
 from tests.support.models import model_folder, tiny_llama
 from tests.support.processes import children, until
@@ -39,7 +39,7 @@ async def real_manager(model: Path) -> AsyncGenerator[ModelManager]:
         await manager.shutdown(0)
 
 
-def request(client: WorkerEngineClient, max_tokens: int) -> EngineRequest:
+def request(client: HeldModel, max_tokens: int) -> EngineRequest:
     """A greedy continuation."""
     return EngineRequest(
         id=client.next_id(),
@@ -50,7 +50,7 @@ def request(client: WorkerEngineClient, max_tokens: int) -> EngineRequest:
     )
 
 
-async def text(client: WorkerEngineClient, max_tokens: int = 8) -> str:
+async def text(client: HeldModel, max_tokens: int = 8) -> str:
     stream = client.generate(request(client, max_tokens))
     return "".join([event.text async for event in stream if isinstance(event, Chunk)])
 

@@ -90,7 +90,7 @@ def test_there_is_one_listening_socket_in_all(tmp_path: Path) -> None:
 
 
 def test_health_answers_while_a_worker_is_stuck(tmp_path: Path) -> None:
-    with fake_server(tmp_path) as server:
+    with fake_server(tmp_path, retry=0) as server:
         url = server.url()
         with connect(url) as connection:
             start_stream(url, connection, "!stream 1000000 1ms")

@@ -16,15 +16,18 @@ import pytest
 
 from tests.integration.http.support import (
     COMPLETIONS,
+    GREEDY,
     Healthy,
     assert_clean_log,
     assert_one_error_at_the_end,
     complete,
     error_of,
+    payloads,
     rest_of_stream,
     serving_models,
     start_stream,
     text_of,
+    texts,
     workers_of,
 )
 from tests.support.ports import held_port
@@ -37,6 +40,7 @@ pytestmark = pytest.mark.integration
 CANARY: Final = "zebra-quartz"
 LONG: Final = ("--n-ctx", "16384", "--parallel", "4")
 ENDLESS: Final = 16000
+NO_RETRY: Final = ("--retry", "0")
 
 
 def worker_of(server: Served) -> int:
@@ -44,10 +48,39 @@ def worker_of(server: Served) -> int:
     return worker.pid
 
 
+def test_answers_go_on_over_the_death_of_their_worker(tmp_path: Path, exact_llama: Path) -> None:
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"temperature": 0.8, "seed": 3},
+        {"temperature": 0.8, "seed": 4, "stop": ["never this"], "logprobs": 1, "repeat_penalty": 1.1},
+    ]
+    flags = (*LONG, "--sse-ping-s", "0.2")
+    with serving_models(tmp_path, exact_llama, flags=flags) as served, contextlib.ExitStack() as stack:
+        healthy = Healthy(served)
+        wanted: list[dict[str, Any]] = [
+            {**GREEDY, "prompt": CANARY, "max_tokens": 1200, "logit_bias": {"0": -100}, **kind}
+            for kind in kinds
+        ]
+        whole = [text_of(post(healthy.url, COMPLETIONS, each)) for each in wanted]
+        connections = [stack.enter_context(connect(healthy.url)) for _ in wanted]
+        begun = [
+            start_stream(connection, healthy.url, **each)
+            for connection, each in zip(connections, wanted, strict=True)
+        ]
+        os.kill(worker_of(served), signal.SIGKILL)
+        for connection, text, expected in zip(connections, begun, whole, strict=True):
+            body = connection.read_until(b"0\r\n\r\n")
+            assert b"\n:" in body  # a comment in the pause
+            assert text + texts(payloads(body)) == expected
+            assert payloads(body)[-1] == "[DONE]"
+        assert get(healthy.url, "/health").json()["open_requests"] == 0
+        healthy.check(CANARY)
+
+
 @pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
 def test_a_dead_worker_is_one_error_and_is_replaced(tmp_path: Path, exact_llama: Path, name: str) -> None:
     number = signal.Signals[f"SIG{name}"]
-    with serving_models(tmp_path, exact_llama, flags=LONG) as served:
+    with serving_models(tmp_path, exact_llama, flags=(*LONG, *NO_RETRY)) as served:
         healthy = Healthy(served)
         first = worker_of(served)
         with connect(healthy.url) as connection:
@@ -67,7 +100,7 @@ def test_a_dead_worker_is_one_error_and_is_replaced(tmp_path: Path, exact_llama:
 
 
 def test_openais_client_sees_the_code_of_a_crash(tmp_path: Path, exact_llama: Path) -> None:
-    with serving_models(tmp_path, exact_llama, flags=LONG) as served:
+    with serving_models(tmp_path, exact_llama, flags=(*LONG, *NO_RETRY)) as served:
         healthy = Healthy(served)
         options: dict[str, Any] = {"base_url": f"{healthy.url}/v1", "api_key": "any", "max_retries": 0}
         with openai.OpenAI(**options) as client:
@@ -91,7 +124,7 @@ def test_a_model_that_goes_on_crashing_is_given_up_and_others_are_served(
     ids = random.Random(22).choices(range(100, 250), k=ENDLESS // 2)
     # An answer long enough that the signal always comes before its end.
     long = {"prompt": ids, "max_tokens": ENDLESS // 2, "logit_bias": {"0": -100}}
-    with serving_models(tmp_path, exact_llama, tiny_bert, flags=LONG) as served:
+    with serving_models(tmp_path, exact_llama, tiny_bert, flags=(*LONG, *NO_RETRY)) as served:
         url = served.url()
         for crashes in range(3):
             text_of(complete(url, "hello", max_tokens=2))

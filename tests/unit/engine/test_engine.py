@@ -167,6 +167,8 @@ class Letters:
 class Endless:
     """A sampler that always picks the same token."""
 
+    draws = 0
+
     is_complete = False
 
     def take_forced(self) -> tuple[int, ...]:

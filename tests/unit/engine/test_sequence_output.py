@@ -27,6 +27,8 @@ LOGITS = np.zeros(len(LETTERS), np.float32)
 class Script:
     """A sampler that yields given letters, or raises; `forced` follow the first one."""
 
+    draws = 0
+
     def __init__(self, letters: str, forced: str = "", *, is_complete: bool = False) -> None:
         self.letters = iter(letters)
         self.forced = forced

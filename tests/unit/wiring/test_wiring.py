@@ -47,10 +47,10 @@ def test_a_changed_file_is_another_revision(settings: Settings, tmp_path: Path) 
 
 def test_limits_are_the_configured_ones() -> None:
     settings = Settings.model_validate(
-        {"max_queue": 7, "stall_decode_s": 1, "stall_sample_s": 2, "load_timeout_s": 3}
+        {"max_queue": 7, "retry": 1, "stall_decode_s": 1, "stall_sample_s": 2, "load_timeout_s": 3}
     )
     limits = manager_limits(settings)
-    assert limits.max_queue == 7
+    assert (limits.max_queue, limits.retry) == (7, 1)
     assert (limits.worker.decode_s, limits.worker.sample_s, limits.worker.load_s) == (1, 2, 3)
 
 

@@ -19,6 +19,7 @@ Ids = npt.NDArray[np.intp]
 _MIROSTAT_M = 100  # candidates that mirostat 1.0 estimates from, as in llama.cpp's common code
 _WORDS = 3  # a llama_token_data is three 32-bit words: id, logit, probability
 _BLOCK = 256
+_COIN = np.zeros(2, np.float32)
 
 
 def likely_ids(logits: Floats, count: int) -> Ids:
@@ -84,6 +85,9 @@ class SamplerChain:
         """vocab: used by the infill sampler only."""
         self._vocab = vocab
         self._pointer: Any = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+        self.draws = 0
+        """Random numbers used so far, if it draws at all."""
+        self._last: Any = None
         # llama.cpp allocates the whole window. No sequence is longer than the context.
         window = n_ctx if params.repeat_last_n < 0 else min(params.repeat_last_n, n_ctx)
         self._recent: deque[int] | None = None
@@ -126,6 +130,15 @@ class SamplerChain:
 
     def _add(self, sampler: Any) -> None:
         lib.llama_sampler_chain_add(self._pointer, sampler)
+        self._last = sampler
+
+    def skip(self, draws: int) -> None:
+        """Use up random numbers, as `pick` does. Mirostat, which also adapts to what it picked, cannot skip."""
+        self.draws += draws
+        coin = Candidates(2)
+        for _ in range(draws):
+            coin.fill(_COIN)
+            lib.llama_sampler_apply(self._last, coin.reference)
 
     def pick(self, logits: Floats, candidates: Candidates) -> int:
         """Run the chain over the logits, shape (n_vocab,), and return the chosen token. `accept` must follow."""
@@ -135,6 +148,7 @@ class SamplerChain:
         else:
             candidates.fill_some(logits, self._relevant(logits))
         lib.llama_sampler_apply(self._pointer, candidates.reference)
+        self.draws += 1
         return candidates.selected
 
     def accept(self, token: int) -> None:

@@ -14,8 +14,9 @@ T = TypeVar("T")
 class Waiter(Generic[T]):
     """One waiting request. `granted` gets its grant, or the error that rejects it."""
 
-    def __init__(self, source: ModelSource) -> None:
+    def __init__(self, source: ModelSource, *, patient: bool) -> None:
         self.source = source
+        self.patient = patient
         self.granted: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
 
@@ -25,8 +26,9 @@ class LeaseQueue(Generic[T]):
     def __init__(self) -> None:
         self._waiters: list[Waiter[T]] = []
 
-    def join(self, source: ModelSource) -> Waiter[T]:
-        waiter = Waiter[T](source)
+    def join(self, source: ModelSource, *, patient: bool = False) -> Waiter[T]:
+        """patient: it waits through a back-off of any length."""
+        waiter = Waiter[T](source, patient=patient)
         self._waiters.append(waiter)
         return waiter
 
@@ -42,15 +44,17 @@ class LeaseQueue(Generic[T]):
     def waiting(self, name: str) -> int:
         return sum(waiter.source.name == name for waiter in self._waiters)
 
-    def take(self, source: ModelSource) -> list[asyncio.Future[T]]:
-        """Remove all waiters for this source; returns their open futures, oldest first."""
-        taken = [waiter for waiter in self._waiters if waiter.source == source]
-        self._waiters = [waiter for waiter in self._waiters if waiter.source != source]
+    def take(self, source: ModelSource, *, patient: bool = True) -> list[asyncio.Future[T]]:
+        """Remove all waiters for this source; returns their open futures, oldest first. patient: patient ones too."""
+        taken = [
+            waiter for waiter in self._waiters if waiter.source == source and (patient or not waiter.patient)
+        ]
+        self._waiters = [waiter for waiter in self._waiters if waiter not in taken]
         return [waiter.granted for waiter in taken if not waiter.granted.done()]
 
-    def refuse(self, source: ModelSource, error: JanServeError) -> None:
-        """Remove all waiters for this source and fail each with the error."""
-        for granted in self.take(source):
+    def refuse(self, source: ModelSource, error: JanServeError, *, patient: bool = True) -> None:
+        """Remove waiters as `take` does, and fail each with the error."""
+        for granted in self.take(source, patient=patient):
             granted.set_exception(copy_error(error))
 
     def __len__(self) -> int:

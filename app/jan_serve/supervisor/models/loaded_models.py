@@ -197,7 +197,8 @@ class LoadedModels:
 
     def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
         """Its worker crashed. The client has failed its requests; their leases hold nothing."""
-        self.histories[slot.source.name].ended(end, self._clock())
+        by_request = slot.trial is not None and slot.trial.is_alone
+        self.histories[slot.source.name].ended(end, self._clock(), by_request=by_request)
         slot.mark_gone()
         self._forget(slot)
 
@@ -225,7 +226,11 @@ class LoadedModels:
             patience_s = self._limits.restart.patience_s
             if isinstance(verdict, Refuse) or (isinstance(verdict, Pause) and verdict.delay_s > patience_s):
                 history = self.histories[source.name]
-                self.queue.refuse(source, history.unusable() or history.refusal(verdict))
+                unusable = history.unusable()
+                # An answer that has begun waits for any pause.
+                self.queue.refuse(source, unusable or history.refusal(verdict), patient=unusable is not None)
+                if self.queue.waiting(source.name):
+                    pauses.append(verdict.delay_s)
             elif isinstance(verdict, Pause):
                 pauses.append(verdict.delay_s)
             elif held_back is None:

@@ -14,6 +14,7 @@ from jan_serve.core.models.model_source import ModelSource
 from jan_serve.errors import InvalidModel, ModelFailed
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention
+from jan_serve.supervisor.models.tries import Trials
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
 _PROJECTOR_TRIES = 2
@@ -51,6 +52,7 @@ class ModelHistory:
         """How llama.cpp ends the process at each load of this file; empty if it does not, as far as is known."""
         self._has_crashed_at_load = False
         self._devices: frozenset[str] = frozenset()
+        self.trials = Trials()
         self._limits = limits
         self._crashes = CrashLog(limits)
         self._mean_service_s = 1.0
@@ -103,8 +105,8 @@ class ModelHistory:
         self._has_crashed_at_load = False
         self.file_fault = ""
 
-    def ended(self, end: WorkerEnd, now: float) -> None:
-        """Its worker crashed or stalled."""
+    def ended(self, end: WorkerEnd, now: float, *, by_request: bool = False) -> None:
+        """Its worker crashed or stalled. by_request: because of the only request that it ran."""
         self.reason = str(end)
         if end.stall is not None:
             self.stalls_total += 1
@@ -112,7 +114,8 @@ class ModelHistory:
             # The grammar caused this, not the model: the next request is not at risk.
             return
         self.crashes_total += 1
-        self._crashes.record(now)
+        if not by_request:
+            self._crashes.record(now)
 
     def served(self, service_s: float) -> None:
         """Count a request that held the model for so long."""

@@ -20,6 +20,7 @@ from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState, model_status
 from jan_serve.supervisor.models.source_resolver import (
@@ -29,7 +30,6 @@ from jan_serve.supervisor.models.source_resolver import (
     Retention,
     SourceResolver,
 )
-from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 
 logger = logging.getLogger(__name__)
@@ -101,18 +101,18 @@ class ModelManager:
         return await asyncio.to_thread(self._resolver.list)
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str | None, ttl_s: float | None = None) -> AsyncGenerator[WorkerEngineClient]:
+    async def lease(self, name: str | None, ttl_s: float | None = None) -> AsyncGenerator[HeldModel]:
         """Hold a model while the block runs, loading it first if needed. None is the default model.
 
         ttl_s: how long it then stays loaded while idle, instead of the configured time; negative is for ever.
         Raises ModelNotFound, InvalidModel, ModelFailed, InsufficientMemory, Overloaded, Draining, and the error of
-        `suspend`. After a crash inside the block, the client's methods raise; leaving the block is safe.
+        `suspend`. Over a crash inside the block the requests go on; see HeldModel.
         """
         self._refuse_when_closed()
         resolved = await asyncio.to_thread(self._resolver.resolve, name)
         with self._counted(resolved.source):
-            async with self._held(resolved, ttl_s) as held:
-                yield held if resolved.adapter is None else held.adapted(resolved.adapter)
+            async with self._held(name, resolved, ttl_s) as held:
+                yield held
 
     @contextlib.contextmanager
     def _counted(self, source: ModelSource) -> Generator[None]:
@@ -127,26 +127,39 @@ class ModelManager:
                 del self._open_requests[caller]
 
     @contextlib.asynccontextmanager
-    async def _held(self, resolved: Resolved, ttl_s: float | None) -> AsyncGenerator[WorkerEngineClient]:
+    async def _held(
+        self, name: str | None, resolved: Resolved, ttl_s: float | None
+    ) -> AsyncGenerator[HeldModel]:
         slot = await self._acquire(resolved)
         while slot.leases == 1 and not await self._responds(slot):
             # The worker died idle. The request has not been sent, so a new worker can take it.
             slot.release()
             self._notify()
             slot = await self._acquire(resolved)
+        self._taken(slot, ttl_s)
+        since = self._clock()
+        history = self._loaded.histories[resolved.source.name]
+
+        async def next_slot() -> ModelSlot:
+            slot = await self._acquire_again(name, resolved)
+            self._taken(slot, ttl_s)
+            return slot
+
+        held = HeldModel(slot, resolved.adapter, history.trials, self._limits.retry, next_slot)
+        try:
+            yield held
+        finally:
+            held.slot.release()
+            history.served(self._clock() - since)
+            self._notify()
+
+    def _taken(self, slot: ModelSlot, ttl_s: float | None) -> None:
         if ttl_s is not None:
             slot.ttl_s = ttl_s
-        since = self._clock()
         assert slot.client is not None
         if not slot.is_reported:
             slot.is_reported = True
             self._report(slot.source, slot.client.facts)
-        try:
-            yield slot.client
-        finally:
-            slot.release()
-            self._loaded.histories[resolved.source.name].served(self._clock() - since)
-            self._notify()
 
     def _report(self, source: ModelSource, facts: ModelFacts) -> None:
         report = asyncio.create_task(
@@ -309,7 +322,21 @@ class ModelManager:
         if slot is not None and slot.usable and slot.source == source and not self._loaded.must_wait(source):
             slot.hold()
             return slot
-        waiter = self._loaded.queue.join(source)
+        return await self._wait_for(source, patient=False)
+
+    async def _acquire_again(self, name: str | None, before: Resolved) -> ModelSlot:
+        """The next worker of a model, for a request that held the one before: it has its place in the queue already.
+
+        Raises as `lease`; Unavailable if the file or the settings of its load have changed.
+        """
+        source = (await asyncio.to_thread(self._resolver.resolve, name)).source
+        self._refuse_when_closed()
+        if source != before.source:
+            raise Unavailable(f"The model `{source.name}` changed while it answered. Send the request again.")
+        return await self._wait_for(source, patient=True)
+
+    async def _wait_for(self, source: ModelSource, *, patient: bool) -> ModelSlot:
+        waiter = self._loaded.queue.join(source, patient=patient)
         self._notify()
         try:
             return await waiter.granted

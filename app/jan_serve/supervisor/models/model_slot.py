@@ -22,6 +22,7 @@ from jan_serve.supervisor.models.crash_backoff import Pause, Refuse
 from jan_serve.supervisor.models.eviction import MemoryUse, Occupant
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
+from jan_serve.supervisor.models.tries import Tries
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 
@@ -55,6 +56,8 @@ class ModelSlot:
         self.ttl_s: float | None = None
         """How long it stays loaded while idle, as the last request that set it wants; None is the configured time."""
         self._memory = memory_while_loading(needs.footprint)
+        self.trial: Tries | None = None
+        """Of the request that runs alone, if one does."""
         self.retiring = False
         """It takes no new request, and is unloaded once no request holds it."""
         self.gone = asyncio.Event()

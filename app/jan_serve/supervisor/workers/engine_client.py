@@ -1,12 +1,12 @@
-"""The client of one ready worker: `generation.ports.EngineClient` over a WorkerProcess.
+"""The client of one ready worker.
 
-Routes events by request id. The end of the worker fails each open request once, with the reason.
+Routes events by request id. The end of the worker fails each open request once, with the reason; HeldModel may then
+send it to the next worker.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -90,6 +90,8 @@ class _Open(msgspec.Struct):
 class WorkerEngineClient:
     """Requests of one worker, and their answers. Event loop only."""
 
+    _ids = itertools.count(FIRST_ID)
+
     def __init__(
         self, name: str, facts: ModelFacts, worker: WorkerProcess, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -97,16 +99,13 @@ class WorkerEngineClient:
         self.facts = facts
         self._worker = worker
         self._clock = clock
-        self._ids = itertools.count(FIRST_ID)
         self._open: dict[int, _Open] = {}
         self._failures: list[JanServeError] = []
-        self.adapter: str | None = None
 
-    def adapted(self, adapter: str) -> WorkerEngineClient:
-        """A view of this client, with the same requests and worker, for a caller that selected an adapter."""
-        view = copy.copy(self)
-        view.adapter = adapter
-        return view
+    @property
+    def failure(self) -> JanServeError | None:
+        """Why it takes no more requests; None while it does."""
+        return self._failures[0] if self._failures else None
 
     @property
     def open_requests(self) -> int:
@@ -239,8 +238,8 @@ class WorkerEngineClient:
         )
 
     def _register(self, request_id: int, entry: _Open) -> None:
-        if self._failures:
-            raise copy_error(self._failures[0])
+        if self.failure is not None:
+            raise copy_error(self.failure)
         if request_id in self._open:
             raise ProtocolError(f"request id {request_id} is in use")
         self._open[request_id] = entry

@@ -21,15 +21,21 @@ class _Merged:
         self._first = first
         self._texts = [first.text]
         self._tokens: list[TokenInfo] = list(first.tokens)
+        self._ids: list[int] = list(first.ids)
+        self._draws = first.draws
 
     def add(self, chunk: Chunk) -> None:
         self._texts.append(chunk.text)
         self._tokens.extend(chunk.tokens)
+        if chunk.ids:
+            self._ids.extend(chunk.ids)
+            self._draws = chunk.draws
 
     def chunk(self) -> Chunk:
         if len(self._texts) == 1:
             return self._first
-        return Chunk(self._first.index, "".join(self._texts), tuple(self._tokens), id=self._first.id)
+        text, tokens, ids = "".join(self._texts), tuple(self._tokens), tuple(self._ids)
+        return Chunk(self._first.index, text, tokens, id=self._first.id, ids=ids, draws=self._draws)
 
 
 class EventQueue:

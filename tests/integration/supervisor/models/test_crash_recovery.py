@@ -27,7 +27,8 @@ from tests.support.processes import children, until, zombies
 
 pytestmark = pytest.mark.anyio
 
-NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10**6))
+NO_RETRY = ManagerLimits(retry=0)
+NO_PAUSE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10**6), retry=0)
 
 
 async def ask(manager: ModelManager, prompt: str, name: str | None = None) -> str:
@@ -104,7 +105,7 @@ async def test_a_crash_in_load_fails_its_request(tmp_path: Path, name: str) -> N
 
 
 async def test_a_file_that_ends_each_load_is_refused_and_not_tried_for_ever(tmp_path: Path) -> None:
-    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)), retry=0)
     model = "crash-on-load-SEGV"
     async with fake_manager(tmp_path, (model,), limits=limits) as manager:
         for crashes in (2, 3, 3, 3):
@@ -203,7 +204,7 @@ async def test_a_load_ends_for_good_without_the_projector_or_if_it_is_required(
 
 
 async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_path: Path) -> None:
-    async with fake_manager(tmp_path) as manager:
+    async with fake_manager(tmp_path, limits=NO_RETRY) as manager:
         with pytest.raises(EngineCrashed):
             await ask(manager, "!die")
         assert status(manager).state == "restarting"
@@ -211,7 +212,7 @@ async def test_a_request_that_comes_with_the_crash_waits_for_the_restart(tmp_pat
 
 
 async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> None:
-    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.01, 0.02, 0.04)))
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.01, 0.02, 0.04)), retry=0)
     async with clocked(tmp_path, ("crash-on-load-KILL", "fake"), limits) as (manager, _, clock):
         crashes: set[int] = set()
         errors: list[ModelFailed] = []
@@ -230,7 +231,9 @@ async def test_three_crashes_fail_the_model_and_nothing_else(tmp_path: Path) -> 
 
 
 async def test_a_new_file_is_tried_at_once(tmp_path: Path) -> None:
-    async with clocked(tmp_path, ("fake",), ManagerLimits(restart=RestartLimits(max_crashes=1))) as setting:
+    async with clocked(
+        tmp_path, ("fake",), ManagerLimits(restart=RestartLimits(max_crashes=1), retry=0)
+    ) as setting:
         manager, resolver, _ = setting
         with pytest.raises(EngineCrashed):
             await ask(manager, "!die")
@@ -241,7 +244,7 @@ async def test_a_new_file_is_tried_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_pause_that_is_too_long_to_wait_for_is_refused_with_its_length(tmp_path: Path) -> None:
-    limits = ManagerLimits(restart=RestartLimits(backoff_s=(4.0,), patience_s=2.0))
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(4.0,), patience_s=2.0), retry=0)
     async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
         with pytest.raises(EngineCrashed):
             await ask(manager, "!die")
@@ -253,7 +256,7 @@ async def test_a_pause_that_is_too_long_to_wait_for_is_refused_with_its_length(t
 
 
 async def test_a_model_in_its_pause_does_not_hold_up_another(tmp_path: Path) -> None:
-    limits = ManagerLimits(restart=RestartLimits(backoff_s=(30.0,), patience_s=60.0))
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(30.0,), patience_s=60.0), retry=0)
     async with fake_manager(tmp_path, ("a", "b"), limits=limits) as manager:
         with pytest.raises(EngineCrashed):
             await ask(manager, "!die", "a")
@@ -266,7 +269,7 @@ async def test_a_model_in_its_pause_does_not_hold_up_another(tmp_path: Path) -> 
 
 async def test_a_grammar_that_hangs_the_sampler_is_no_crash_of_the_model(tmp_path: Path) -> None:
     limits = ManagerLimits(
-        worker=WorkerLimits(ping_s=0.02, sample_s=0.1), restart=RestartLimits(backoff_s=(30.0,))
+        worker=WorkerLimits(ping_s=0.02, sample_s=0.1), restart=RestartLimits(backoff_s=(30.0,)), retry=0
     )
     async with fake_manager(tmp_path, limits=limits) as manager:
         for _ in range(4):

@@ -14,9 +14,9 @@ from jan_serve.errors import Asleep, Draining, InsufficientMemory, ModelInUse, M
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings, TokenizeRequest
 from jan_serve.store.model_memory import Footprint, FreeMemory
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.source_resolver import Retention
-from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate
 from tests.support.processes import alive, children, until
@@ -415,7 +415,7 @@ async def test_a_load_that_stops_memory_from_being_free_is_counted_while_it_goes
         assert m.loaded() == {"b"}
 
 
-async def _tokens(client: WorkerEngineClient) -> list[int]:
+async def _tokens(client: HeldModel) -> list[int]:
     return (await client.tokenize(TokenizeRequest(id=client.next_id(), text="abc"))).tokens
 
 

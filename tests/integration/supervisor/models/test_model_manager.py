@@ -20,18 +20,18 @@ from jan_serve.errors import (
 )
 from jan_serve.ipc.messages import Chunk, EngineRequest, EngineSettings, TokenizeRequest
 from jan_serve.supervisor.limits import ManagerLimits
+from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.models.model_slot import ModelSlot
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
-from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
 
 pytestmark = pytest.mark.anyio
 
 
-async def generate(client: WorkerEngineClient, prompt: str) -> str:
+async def generate(client: HeldModel, prompt: str) -> str:
     """The text of one answer."""
     stream = client.generate(EngineRequest(cache_salt="", id=client.next_id(), prompt=(prompt,)))
     return "".join([event.text async for event in stream if isinstance(event, Chunk)])
@@ -380,7 +380,7 @@ async def test_shutting_down_what_was_never_used(tmp_path: Path) -> None:
 
 
 async def test_a_lease_held_over_a_crash_raises_and_does_no_harm(tmp_path: Path) -> None:
-    async with fake_manager(tmp_path) as manager:
+    async with fake_manager(tmp_path, limits=ManagerLimits(retry=0)) as manager:
         async with manager.lease(None) as client:
             with pytest.raises(EngineCrashed):
                 await generate(client, "!die")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from jan_serve.errors import InvalidModel, JanServeError, Unavailable
+from jan_serve.ipc.messages import Tokenized, TokenizeRequest
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models import loaded_models
 from jan_serve.supervisor.models.model_manager import ModelManager
@@ -143,6 +144,15 @@ class Worker:
         if self.end is not None:
             client.on_end(self.end)
 
+    async def send(self, request: Any) -> None:
+        await self.world.draws.moment(0.2)
+        if self.end is not None:
+            raise ConnectionError
+        self._client.on_event(Tokenized(request.id, []))
+
+    def send_nowait(self, request: Any) -> None:
+        pass
+
     async def responds(self) -> bool:
         await self.world.draws.moment(0.1)
         return not self.ending
@@ -176,7 +186,9 @@ class Clients:
         try:
             async with asyncio.timeout(ANSWERED_S) as limit, self._manager.lease(name) as client:
                 limit.reschedule(None)
-                await self._hold(self._world.workers[id(client)])
+                for _ in range(draws.randrange(1, 4)):
+                    await client.tokenize(TokenizeRequest(id=client.next_id(), text=""))
+                    await self._hold(self._world.workers[id(client.slot.client)])
         except JanServeError as error:
             self.outcomes.append(error.code)
         else:
@@ -187,7 +199,7 @@ class Clients:
     async def _hold(self, worker: Worker) -> None:
         worker.held += 1
         try:
-            await self._world.draws.moment(8.0)
+            await self._world.draws.moment(4.0)
         finally:
             worker.held -= 1
 

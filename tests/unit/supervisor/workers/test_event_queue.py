@@ -18,23 +18,25 @@ pytestmark = pytest.mark.anyio
 DONE = RequestCompleted(id=1, prompt_tokens=3, completion_tokens=4, cached_tokens=0, timings=Timings())
 EVENTS: list[EngineEvent] = [
     Accepted(1, 3),
-    Chunk(0, "a", (TokenInfo(1, b"a"),), id=1),
-    Chunk(1, "x", id=1),
-    Chunk(0, "b", (TokenInfo(2, b"b"),), id=1),
+    Chunk(0, "a", (TokenInfo(1, b"a"),), id=1, ids=(1,), draws=1),
+    Chunk(1, "x", id=1, ids=(8, 9), draws=4),
+    Chunk(0, "b", (TokenInfo(2, b"b"),), id=1, ids=(2,), draws=2),
     SequenceFinished(id=1, index=0, reason="stop", completion_tokens=2),
     Chunk(1, "y", id=1),
+    Chunk(1, "z", id=1, ids=(7,), draws=5),
     SequenceFinished(id=1, index=1, reason="length", completion_tokens=2),
     DONE,
 ]
 
 
-def of_sequence(events: Sequence[EngineEvent], index: int) -> tuple[str, tuple[TokenInfo, ...], list[str]]:
-    """Text, tokens and the order of kinds of one sequence, however it was cut."""
+def of_sequence(events: Sequence[EngineEvent], index: int) -> tuple[object, ...]:
+    """Text, tokens, ids, draws and the order of kinds of one sequence, however it was cut."""
     mine = [event for event in events if isinstance(event, Chunk | SequenceFinished) and event.index == index]
     chunks = [event for event in mine if isinstance(event, Chunk)]
     kinds = [kind for kind, _ in itertools.groupby(type(event).__name__ for event in mine)]
     tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-    return "".join(chunk.text for chunk in chunks), tokens, kinds
+    ids = tuple(token for chunk in chunks for token in chunk.ids)
+    return "".join(chunk.text for chunk in chunks), tokens, ids, max(chunk.draws for chunk in chunks), kinds
 
 
 @pytest.mark.parametrize(

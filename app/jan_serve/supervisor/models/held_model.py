@@ -1,0 +1,162 @@
+"""A model held for one request, over the ends of its workers: `generation.ports.EngineClient`.
+
+What a worker leaves unfinished when it crashes or stalls, the next worker goes on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import closing as closed
+from typing import TypeVar
+
+from jan_serve.core.closing import closing
+from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.errors import EngineCrashed, EngineStalled, ModelFailed
+from jan_serve.ipc.messages import (
+    CountRequest,
+    DetokenizeRequest,
+    Embedded,
+    EmbedRequest,
+    EngineEvent,
+    EngineRequest,
+    ReadState,
+    StatePart,
+    StateStored,
+    StoreState,
+    Tokenized,
+    TokenizeRequest,
+)
+from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
+from jan_serve.supervisor.models.model_slot import ModelSlot
+from jan_serve.supervisor.models.tries import Trials, Tries
+from jan_serve.supervisor.models.written_answer import WrittenAnswer
+from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_Lost = EngineCrashed | EngineStalled
+_LOST = (EngineCrashed, EngineStalled)
+
+
+class HeldModel:
+    """Several of its methods may run side by side. Each raises the errors of WorkerEngineClient, and those of a lease
+    where it needs another worker."""
+
+    def __init__(
+        self,
+        slot: ModelSlot,
+        adapter: str | None,
+        trials: Trials,
+        retry: int,
+        next_slot: Callable[[], Awaitable[ModelSlot]],
+    ) -> None:
+        """next_slot: holds the model in its next worker. retry: see Tries."""
+        self.slot = slot
+        self.adapter = adapter
+        self._trials = trials
+        self._retry = retry
+        self._next_slot = next_slot
+        self._renewing = asyncio.Lock()
+
+    @property
+    def _client(self) -> WorkerEngineClient:
+        assert self.slot.client is not None
+        return self.slot.client
+
+    @property
+    def name(self) -> str:
+        return self._client.name
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._client.facts
+
+    def next_id(self) -> int:
+        return self._client.next_id()
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
+        """Yield the request's events up to RequestCompleted. Closing the iterator aborts the request.
+
+        A state for another server ends with its worker, so those requests are not tried again.
+        """
+        moves = request.keep_state or request.resume is not None
+        written = WrittenAnswer(request)
+        with closed(Tries(self._trials, 0 if moves else self._retry)) as tries:
+            while True:
+                client = await self._turn(tries)
+                try:
+                    async with closing(client.generate(written.rest())) as events:
+                        async for event in events:
+                            if written.add(event):
+                                tries.got_on()
+                                yield event
+                    return
+                except _LOST as error:
+                    self._try_again(tries, error)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        return await self._asked(lambda client: client.embed(request))
+
+    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
+        return await self._asked(lambda client: client.rank(request))
+
+    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
+        return await self._asked(lambda client: client.weigh(request))
+
+    async def count(self, request: CountRequest) -> int:
+        return await self._asked(lambda client: client.count(request))
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        return await self._asked(lambda client: client.tokenize(request))
+
+    async def detokenize(self, request: DetokenizeRequest) -> str:
+        return await self._asked(lambda client: client.detokenize(request))
+
+    async def read_state(self, request: ReadState) -> StatePart:
+        return await self._client.read_state(request)
+
+    async def store_state(self, request: StoreState) -> StateStored:
+        return await self._client.store_state(request)
+
+    def drop_state(self, state: int) -> None:
+        self._client.drop_state(state)
+
+    async def _asked(self, ask: Callable[[WorkerEngineClient], Awaitable[T]]) -> T:
+        """The answer to a request that has one, from whichever worker lives to give it."""
+        with closed(Tries(self._trials, self._retry)) as tries:
+            while True:
+                client = await self._turn(tries)
+                try:
+                    answer = await ask(client)
+                except _LOST as error:
+                    self._try_again(tries, error)
+                else:
+                    tries.got_on()
+                    return answer
+
+    def _try_again(self, tries: Tries, error: _Lost) -> None:
+        tries.again(error)
+        logger.info("%s: a request goes on in the next worker", self.name)
+
+    async def _turn(self, tries: Tries) -> WorkerEngineClient:
+        """The client of a living worker, once the request may run there."""
+        while True:
+            await tries.turn()
+            slot, failure = self.slot, self._client.failure
+            if not tries.may_retry or not isinstance(failure, _LOST):
+                slot.trial = tries if tries.is_alone else None
+                return self._client
+            # It ended before this request ran in it, which says nothing of the request.
+            try:
+                await self._renew(slot)
+            except ModelFailed as error:
+                tries.load_failed(error)
+
+    async def _renew(self, lost: ModelSlot) -> None:
+        async with self._renewing:
+            if self.slot is lost:
+                self.slot = await self._next_slot()
+                lost.release()
