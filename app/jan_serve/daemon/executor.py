@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.daemon.plan import Command, ServicePlan, UnitFile
+from jan_serve.daemon.plan import Command, ServiceManager, ServicePlan, ServiceSpec, UnitFile
 from jan_serve.store.files.small_files import write_atomically
 
 _TIMEOUT_S: Final = 120.0
@@ -93,12 +93,13 @@ def installed_files(plan: ServicePlan) -> list[Path]:
     return [Path(path) for path in plan.removed if os.path.lexists(path)]
 
 
-def contains(path: Path, text: str) -> bool:
-    """Whether the file exists and contains this text."""
-    try:
-        return text in path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
+def starts_on_demand(manager: ServiceManager, spec: ServiceSpec) -> bool:
+    """Whether the installed service does, by its files."""
+    for path in installed_files(manager.uninstall(spec)) if manager.on_demand_mark is not None else ():
+        with contextlib.suppress(OSError):
+            if str(manager.on_demand_mark) in path.read_text(encoding="utf-8", errors="replace"):
+                return True
+    return False
 
 
 def _is_link(path: Path) -> bool:

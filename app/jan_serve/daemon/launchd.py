@@ -58,6 +58,7 @@ def property_list(spec: ServiceSpec) -> str:
 
 class Launchd:
     name = "launchd"
+    on_demand_mark: str | None = "<key>Sockets</key>"
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         path = _path(spec)
@@ -85,9 +86,6 @@ class Launchd:
             return (_launchctl("kill", "SIGTERM", _target(spec)),)
         again = ("-k",) if action == "restart" else ()
         return (_launchctl("kickstart", *again, _target(spec)),)
-
-    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        return _path(spec), "<key>Sockets</key>"
 
     def query(self, spec: ServiceSpec) -> Command:
         return _launchctl("print", _target(spec), may_fail=True)

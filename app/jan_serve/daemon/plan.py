@@ -95,6 +95,8 @@ class ServiceManager(Protocol):
     """One platform's service manager. Pure: methods return plans and commands."""
 
     name: str
+    on_demand_mark: str | None
+    """What a file of an installed service contains if it starts on demand; None if unsupported."""
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         """Install or update, enable and start. Executing the plan again changes nothing."""
@@ -107,10 +109,6 @@ class ServiceManager(Protocol):
     def control(
         self, spec: ServiceSpec, action: Literal["start", "stop", "restart"]
     ) -> Sequence[Command]: ...
-
-    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        """A file, and a text that it contains if the installed service starts on demand; None if unsupported."""
-        ...
 
     def query(self, spec: ServiceSpec) -> Command:
         """The command whose output `state` parses."""

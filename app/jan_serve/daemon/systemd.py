@@ -127,6 +127,7 @@ def socket_unit(spec: ServiceSpec) -> str:
 
 class Systemd:
     name = "systemd"
+    on_demand_mark: str | None = "ListenStream="
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         folder = _folder(spec)
@@ -163,9 +164,6 @@ class Systemd:
         if action == "restart":
             units = (SERVICE,)
         return (_systemctl(spec, action, *units),)
-
-    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        return _folder(spec) / SOCKET, "ListenStream="
 
     def query(self, spec: ServiceSpec) -> Command:
         shown = f"--property={','.join(_PROPERTIES)}"

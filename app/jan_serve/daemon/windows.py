@@ -83,6 +83,7 @@ class WindowsTask:
     """A ServiceManager for a scheduled task."""
 
     name = "Task Scheduler"
+    on_demand_mark: str | None = None
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         path = _task_file(spec)
@@ -110,9 +111,6 @@ class WindowsTask:
         start = Command(("schtasks.exe", "/Run", "/TN", NAME))
         return {"start": (start,), "stop": (end,), "restart": (end, start)}[action]
 
-    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        return None
-
     def query(self, spec: ServiceSpec) -> Command:
         """Prints a number, because Windows translates the words."""
         script = f"(Get-ScheduledTask -TaskName '{NAME}' -ErrorAction Stop).State.value__"
@@ -133,6 +131,7 @@ class WindowsService:
     """A ServiceManager for a system service, under the least privileged account."""
 
     name = "Windows services"
+    on_demand_mark: str | None = None
 
     def install(self, spec: ServiceSpec) -> ServicePlan:
         folder = str(spec.data_dir)
@@ -164,9 +163,6 @@ class WindowsService:
         if action == "restart":
             return (Command(("powershell.exe", "-NoProfile", "-Command", f"Restart-Service {NAME}")),)
         return (_sc(action, NAME),)
-
-    def on_demand_marker(self, spec: ServiceSpec) -> tuple[PurePath, str] | None:
-        return None
 
     def query(self, spec: ServiceSpec) -> Command:
         return _sc("queryex", NAME, may_fail=True)

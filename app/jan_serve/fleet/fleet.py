@@ -136,9 +136,6 @@ class Fleet:
     def has_model(self, model: str) -> bool:
         return any((model, role) in self._pools for role in Role)
 
-    def can_serve(self, model: str | None, role: Role, now: float) -> bool:
-        return any(node.accepts(now) for node in self._pool(model, role))
-
     def has_other(self, model: str | None, role: Role, tried: Collection[Node], now: float) -> bool:
         """Whether another node takes the request. Linear in the nodes of the model."""
         return any(node.accepts(now) and node not in tried for node in self._pool(model, role))

@@ -90,15 +90,6 @@ def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     assert run("pull", "org/Many:Q2_K") == 0
 
 
-def test_a_repository_with_several_models_asks_which(configured: Bench, run: Commands) -> None:
-    configured.hub.repos["org/Two"] = FakeRepo(
-        {f"{n}-Q8_0.gguf": model_bytes(1000) for n in ("base", "chat")}
-    )
-    assert run("pull", "org/Two") == 2
-    assert "Name one: org/Two/base-Q8_0.gguf, org/Two/chat-Q8_0.gguf" in run.err
-    assert run("pull", "org/Two/chat-Q8_0.gguf") == 0
-
-
 def test_catalogue_names_become_aliases(
     configured: Bench, run: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, contains
-from jan_serve.daemon.plan import Command, ServicePlan, UnitFile
+from jan_serve.daemon.executor import CommandResult, ServiceFailed, apply, starts_on_demand
+from jan_serve.daemon.launchd import Launchd
+from jan_serve.daemon.plan import Command, ServicePlan, Start, UnitFile
+from jan_serve.daemon.systemd import Systemd
+from jan_serve.daemon.windows import WindowsTask
+from jan_serve.store.files.small_files import write_atomically
+from tests.unit.daemon.specs import linux, mac, windows
 
 
 class Recorder:
@@ -124,8 +129,14 @@ def test_windows_files_have_its_line_ends(tmp_path: Path) -> None:
     assert raw[:2] in (b"\xff\xfe", b"\xfe\xff")
 
 
-def test_contains_finds_text_in_an_existing_file(tmp_path: Path) -> None:
-    (tmp_path / "unit").write_text("ListenStream=1")
-    assert contains(tmp_path / "unit", "ListenStream=")
-    assert not contains(tmp_path / "unit", "Sockets")
-    assert not contains(tmp_path / "absent", "")
+@pytest.mark.parametrize("start", ["at-login", "on-demand"])
+def test_the_kind_of_start_is_read_from_the_installed_files(tmp_path: Path, start: Start) -> None:
+    for manager, spec in (
+        (Systemd(), linux("user", start, config_home=tmp_path)),
+        (Launchd(), msgspec.structs.replace(mac("user", start), home=tmp_path)),
+    ):
+        assert not starts_on_demand(manager, spec)
+        for file in manager.install(spec).files:
+            write_atomically(Path(file.path), file.content.encode())
+        assert starts_on_demand(manager, spec) == (start == "on-demand")
+    assert not starts_on_demand(WindowsTask(), windows("user"))

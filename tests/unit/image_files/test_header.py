@@ -4,7 +4,6 @@ import struct
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from jan_serve.errors import InvalidImage
 from jan_serve.image_files.header import (
@@ -16,7 +15,7 @@ from jan_serve.image_files.header import (
     shown_pixels,
     shown_size,
 )
-from tests.support.pictures import encoded, picture, png_chunk, png_header
+from tests.support.pictures import picture, png_chunk, png_header
 
 LOSSY: dict[str, Any] = {"lossless": False}
 FILES = {
@@ -38,16 +37,6 @@ FILES = {
 @pytest.mark.parametrize(("data", "header"), FILES.values(), ids=FILES)
 def test_format_and_size_are_read_from_the_header(data: bytes, header: ImageHeader) -> None:
     assert checked_header(data) == header
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_orientation_is_read_too(kind: str, orientation: int) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    header = checked_header(encoded(Image.new("RGB", (40, 30)), kind, exif=exif))
-    assert (header.width, header.height, header.orientation) == (40, 30, orientation)
-    assert header.upright_size == ((30, 40) if orientation >= 5 else (40, 30))
 
 
 @pytest.mark.parametrize(

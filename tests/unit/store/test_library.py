@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.models.listed_model import HeaderFacts
-from jan_serve.errors import AdapterNotFound, JanServeError, ModelNotFound, Unavailable
+from jan_serve.errors import JanServeError, ModelNotFound, Unavailable
 from jan_serve.helpers.kinds import ReadHeader
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.index import ModelEntry, ModelIndex
@@ -32,24 +32,12 @@ def library(tmp_path: Path) -> ModelLibrary:
     return ModelLibrary(ModelResolver(tmp_path, names=lambda: names), tmp_path, no_puller)
 
 
-@pytest.mark.parametrize("name", ["plain-7b", "plain", "gpt", "plain-7b:sql", "gpt:sql", "sql"])
-def test_a_model_is_found_by_its_names_and_by_its_adapters(library: ModelLibrary, name: str) -> None:
-    assert library.find(name) == "plain-7b"
-
-
 @pytest.mark.parametrize("name", ["plain", "PLAIN-7B", "gpt", "sql", "plain-7b:sql", "plain-7b.gguf"])
 def test_only_the_canonical_name_removes(library: ModelLibrary, name: str) -> None:
     with pytest.raises(ModelNotFound):
         library.remove(name)
     assert library.find("plain-7b") == "plain-7b"
     assert library.remove("plain-7b").name == "plain-7b"
-
-
-def test_names_that_mean_nothing(library: ModelLibrary) -> None:
-    with pytest.raises(ModelNotFound):
-        library.find("absent")
-    with pytest.raises(AdapterNotFound):
-        library.find("plain-7b:absent")
 
 
 class CountingReader:

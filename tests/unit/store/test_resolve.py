@@ -83,12 +83,6 @@ def test_names_that_match(folder: Path, name: str, file: str) -> None:
     assert ModelResolver(folder).resolve(name).path == folder / file
 
 
-def test_ambiguous_names_are_refused_with_the_choices(folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"llama/Llama-3\.2-1B, other/llama-3\.2-1b") as caught:
-        ModelResolver(folder).resolve("LLAMA-3.2-1B")
-    assert caught.value.param == "model"
-
-
 def test_unknown_names_come_with_near_ones(folder: Path) -> None:
     with pytest.raises(ModelNotFound) as caught:
         ModelResolver(folder).resolve("qwen3-0.6B-q4")

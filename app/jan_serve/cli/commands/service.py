@@ -24,7 +24,14 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.listen import AlreadyServing, listen
 from jan_serve.cli.server.service_spec import check_reachable, service_manager, service_settings, service_spec
 from jan_serve.config import LoadedSettings, server_address
-from jan_serve.daemon.executor import ServiceFailed, apply, contains, installed_files, run_all, run_command
+from jan_serve.daemon.executor import (
+    ServiceFailed,
+    apply,
+    installed_files,
+    run_all,
+    run_command,
+    starts_on_demand,
+)
 from jan_serve.daemon.plan import NAME, Scope, ServiceManager, ServicePlan, ServiceSpec, ServiceStatus, Start
 from jan_serve.resources import builtin_model
 from jan_serve.store.self_checks import SelfChecks
@@ -50,8 +57,7 @@ class Installation:
         self.manager: ServiceManager = service_manager(self.scope)
         self.loaded: LoadedSettings = service_settings(self.scope, config)
         self.spec: ServiceSpec = service_spec(self.loaded, self.scope, start or "at-login", config)
-        mark = self.manager.on_demand_marker(self.spec)
-        if start is None and mark is not None and contains(Path(mark[0]), mark[1]):
+        if start is None and starts_on_demand(self.manager, self.spec):
             self.spec = msgspec.structs.replace(self.spec, start="on-demand")
 
     @property

@@ -151,15 +151,6 @@ async def test_other_bytes_never_become_a_model(bench: Bench, fault: Fault, got:
     assert bench.file().read_bytes() == bench.content()
 
 
-async def test_a_body_cut_every_time_never_becomes_a_model(bench: Bench) -> None:
-    half = bench.content()[: len(bench.content()) // 2]
-    bench.hub.file_faults.extend([Fault(body=half, chunked=True)] * 9)
-    with pytest.raises(HubUnavailable, match="it ended after"):
-        await bench.pull()
-    assert not bench.file().exists()
-    assert ModelResolver(bench.models).entries() == ()
-
-
 async def test_a_file_that_is_not_gguf_is_removed_despite_its_digest(bench: Bench) -> None:
     bench.hub.repos[REPO].files[FILE] = b"PK\x03\x04" + b"\0" * 4096
     with pytest.raises(InvalidModel, match=r"Tiny-Q8_0\.gguf is not a valid GGUF file"):

@@ -87,14 +87,6 @@ async def test_a_crash_in_decode_fails_every_open_request_once_and_the_next_is_s
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_a_crash_in_prefill_fails_its_request_and_the_next_is_served(tmp_path: Path, name: str) -> None:
-    async with fake_manager(tmp_path, limits=NO_PAUSE) as manager:
-        with pytest.raises(EngineCrashed, match=f"SIG{name}"):
-            await ask(manager, f"!die {name}")
-        assert await ask(manager, "!say back") == "back"
-
-
-@pytest.mark.parametrize("name", SIGNALS)
 async def test_a_crash_in_load_fails_its_request(tmp_path: Path, name: str) -> None:
     model = f"crash-on-load-{name}"
     kind = ModelFailed if name == "KILL" else InvalidModel

@@ -192,17 +192,6 @@ async def test_a_waiter_that_leaves_lets_the_loaded_model_go_on(tmp_path: Path) 
         assert status(manager, "b").loads_total == 0
 
 
-async def test_a_changed_file_is_loaded_again(tmp_path: Path) -> None:
-    resolver = FakeResolver(tmp_path)
-    manager = ModelManager(resolver, FAKE_ENGINE)
-    try:
-        before = await ask(manager, None, "!pid")
-        resolver.change_file("fake")
-        assert await ask(manager, None, "!pid") != before
-    finally:
-        await manager.shutdown(0)
-
-
 async def test_two_models_at_once_where_the_limit_allows_it(tmp_path: Path) -> None:
     async with fake_manager(tmp_path, ("a", "b", "c"), limits=ManagerLimits(max_loaded=2)) as manager:
         a, b = Holder(manager, "a"), Holder(manager, "b")
@@ -414,8 +403,3 @@ async def test_a_resolver_with_a_bug_does_not_leave_requests_waiting(tmp_path: P
             await ask(manager, None, "hello")
     finally:
         await manager.shutdown(0)
-
-
-async def test_the_models_that_can_be_asked_for(tmp_path: Path) -> None:
-    async with fake_manager(tmp_path, ("a", "b")) as manager:
-        assert [source.name for source in await manager.models()] == ["a", "b"]

@@ -112,18 +112,6 @@ async def test_a_released_state_is_dropped(serving: Serving) -> None:
     )
 
 
-async def test_a_link_of_another_key_finds_and_releases_nothing(serving: Serving) -> None:
-    serving.keep()
-    connection = await serving.connected("http://other")
-    refused = await ask(connection, Fetch(SESSION))
-    assert refused == Refused(
-        "invalid_state", {"message": f"Nothing is kept here of session {SESSION}.", "param": None}
-    )
-    assert await ask(connection, Release(SESSION)) == Done()
-    assert serving.worker.states
-    assert await ask(await serving.connected(), Fetch(SESSION)) == Found(len(STATE))
-
-
 async def test_a_worker_that_does_not_read_is_a_refusal(serving: Serving) -> None:
     serving.keep()
     serving.worker.fail = EngineCrashed("gone")
