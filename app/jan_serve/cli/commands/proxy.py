@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -15,74 +17,141 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.joining import join_line, own_address
 from jan_serve.cli.output import Output
-from jan_serve.cli.proxy_options import (
-    AllowedHostOption,
-    AllowedOriginOption,
-    ApiKeysOption,
-    DisableGdrOption,
-    DrainTimeoutSOption,
-    DummyPrefillOption,
-    FleetFileOption,
-    ForgetOption,
-    HostOption,
-    LinkTypeOption,
-    LogJsonOption,
-    LogLevel,
-    LogLevelOption,
-    ManagementKeysOption,
-    MaxBodyBytesOption,
-    MigrationProtocol,
-    MigrationProtocolOption,
-    NoAuthOption,
-    NodeCaOption,
-    NodeKeyOption,
-    NodeNetworkOption,
-    NodeOption,
-    PortOption,
-    RoutingStrategy,
-    ServingOption,
-    ServingStrategy,
-    StrategyOption,
-)
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
 from jan_serve.core.hosts import is_loopback
 from jan_serve.errors import SettingsError
+from jan_serve.fleet.strategies import StrategyName
 from jan_serve.http.errors import HttpError
 from jan_serve.logs.log_lines import configure_logging
-from jan_serve.proxy.settings import ProxySettings
+from jan_serve.proxy.settings import ProxySettings, Serving
 from jan_serve.store.paths import default_data_dir
 
 if TYPE_CHECKING:
     from jan_serve.proxy.upstream.node_address import Network
 
 
-_PROTOCOLS: Final = {MigrationProtocol.RDMA: 2, MigrationProtocol.NVLINK: 3}
+_PROTOCOLS: Final = {"RDMA": 2, "NVLINK": 3}
+_NODES = partial(typer.Option, rich_help_panel="Nodes")
+_ACCESS = partial(typer.Option, rich_help_panel="Access")
+_LMDEPLOY = partial(typer.Option, rich_help_panel="LMDeploy's")
+_Texts = list[str] | None
 
 
 def proxy(
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
-    node: NodeOption = None,
-    strategy: StrategyOption = RoutingStrategy.PREFIX,
-    serving: ServingOption = ServingStrategy.HYBRID,
-    node_network: NodeNetworkOption = None,
-    node_key: NodeKeyOption = None,
-    node_ca: NodeCaOption = None,
-    forget: ForgetOption = False,
-    fleet_file: FleetFileOption = None,
-    api_keys: ApiKeysOption = None,
-    management_keys: ManagementKeysOption = None,
-    no_auth: NoAuthOption = False,
-    allowed_host: AllowedHostOption = None,
-    allowed_origin: AllowedOriginOption = None,
-    max_body_bytes: MaxBodyBytesOption = 32 << 20,
-    drain_timeout_s: DrainTimeoutSOption = 30.0,
-    log_level: LogLevelOption = LogLevel.INFO,
-    log_json: LogJsonOption = False,
-    dummy_prefill: DummyPrefillOption = False,
-    migration_protocol: MigrationProtocolOption = MigrationProtocol.RDMA,
-    link_type: LinkTypeOption = None,
-    disable_gdr: DisableGdrOption = False,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", "--server-name", help="Address to listen on. Any but loopback requires a key."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "--server-port", min=0, max=65535, help="TCP port. 0 picks a free one.")
+    ] = 8000,
+    node: Annotated[
+        _Texts, _NODES(metavar="URL", help="A server that is always a node. May be given more than once.")
+    ] = None,
+    strategy: Annotated[
+        StrategyName,
+        _NODES(
+            "--strategy",
+            "--routing-strategy",
+            help="`prefix` sends a prompt where its beginning is cached, unless waiting there takes longer. The others"
+            " are LMDeploy's.",
+        ),
+    ] = "prefix",
+    serving: Annotated[
+        Serving,
+        _NODES(
+            "--serving-strategy", help="`DistServe`: prefill nodes compute prompts, decode nodes answers."
+        ),
+    ] = "Hybrid",
+    node_network: Annotated[
+        _Texts,
+        _NODES(
+            metavar="CIDR",
+            help="Nodes may be in these networks only. Default: this machine and private networks. May be given more"
+            " than once.",
+        ),
+    ] = None,
+    node_key: Annotated[
+        str | None,
+        _NODES(
+            metavar="KEY",
+            envvar="JAN_SERVE_NODE_KEY",
+            help="API key that the proxy presents to nodes. Clients' keys never go there.",
+        ),
+    ] = None,
+    node_ca: Annotated[
+        Path | None,
+        _NODES(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Certificates (PEM) of authorities that https nodes may have. Default: the system's.",
+        ),
+    ] = None,
+    forget: Annotated[
+        bool,
+        _NODES("--forget", "--disable-cache-status", help="Neither read nor write the file of known nodes."),
+    ] = False,
+    fleet_file: Annotated[
+        Path | None,
+        _NODES(metavar="FILE", help="Where nodes are remembered. Default: `fleet.json` in the data folder."),
+    ] = None,
+    api_keys: Annotated[
+        _Texts,
+        _ACCESS(
+            "--api-key",
+            "--api-keys",
+            metavar="KEY",
+            envvar="JAN_SERVE_PROXY_API_KEYS",
+            help="Key that clients must present. May be given more than once.",
+        ),
+    ] = None,
+    management_key: Annotated[
+        _Texts,
+        _ACCESS(
+            metavar="KEY",
+            envvar="JAN_SERVE_MANAGEMENT_KEYS",
+            help="Key for `/nodes/*`, which add and remove nodes. Default: the --node-key.",
+        ),
+    ] = None,
+    no_auth: Annotated[bool, _ACCESS("--no-auth", help="Listen beyond loopback without a key.")] = False,
+    allowed_host: Annotated[
+        _Texts,
+        _ACCESS(
+            metavar="NAME",
+            help="Name accepted in the Host header besides loopback names and the bound address. May be given more"
+            " than once.",
+        ),
+    ] = None,
+    allowed_origin: Annotated[
+        _Texts,
+        _ACCESS(
+            metavar="ORIGIN",
+            help="Web origin that may call the proxy besides loopback ones. May be given more than once.",
+        ),
+    ] = None,
+    max_body_bytes: Annotated[
+        int, typer.Option(min=1024, max=1 << 30, help="Maximum size of a request body.")
+    ] = 32 << 20,
+    drain_timeout_s: Annotated[
+        float, typer.Option(min=0, max=3600, help="Time that running requests have after the signal to stop.")
+    ] = 30.0,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(help="Lowest severity to log.", case_sensitive=False),
+    ] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON objects.")] = False,
+    dummy_prefill: Annotated[
+        bool, _LMDEPLOY("--dummy-prefill", help="DistServe without a prefill, to measure decode nodes.")
+    ] = False,
+    migration_protocol: Annotated[
+        Literal["RDMA", "NVLINK"],
+        _LMDEPLOY(help="The protocol that LMDeploy's nodes use between them; nodes of jan-serve use TCP."),
+    ] = "RDMA",
+    link_type: Annotated[Literal["RoCE", "IB"] | None, _LMDEPLOY(help="Read, and changes nothing.")] = None,
+    disable_gdr: Annotated[bool, _LMDEPLOY("--disable-gdr", help="Read, and changes nothing.")] = False,
 ) -> None:
     """One address for many servers: a request goes to the one that would answer first.
 
@@ -92,12 +161,12 @@ def proxy(
     settings = ProxySettings(
         host=host,
         port=port,
-        strategy=strategy.value,
-        serving=serving.value,
+        strategy=strategy,
+        serving=serving,
         nodes=tuple(node or ()),
         node_networks=tuple(map(_network, node_network or ())),
         api_keys=tuple(map(_key, api_keys or ())),
-        management_keys=tuple(map(_key, management_keys or ())),
+        management_keys=tuple(map(_key, management_key or ())),
         node_key=_key(node_key) if node_key else None,
         allowed_hosts=tuple(allowed_host or ()),
         allowed_origins=tuple(allowed_origin or ()),
@@ -115,7 +184,7 @@ def proxy(
         )
     if link_type is not None or disable_gdr:
         output.note("--link-type and --disable-gdr change nothing here.")
-    raise typer.Exit(_serve(settings, output, log_level.value, as_json=log_json))
+    raise typer.Exit(_serve(settings, output, log_level, as_json=log_json))
 
 
 def _serve(settings: ProxySettings, output: Output, log_level: str, *, as_json: bool) -> int:
