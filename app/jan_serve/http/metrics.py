@@ -31,79 +31,73 @@ def page_headers() -> dict[str, str]:
     return {"content-type": CONTENT_TYPE_LATEST}
 
 
-class Metrics:
-    """Counts finished requests; the state of models is read at each scrape.
+class RequestMetrics:
+    """Counts finished requests by route. collector: what is read at each scrape. first: the part of an answer until
+    which time is measured too."""
 
-    observers: of dialects, whose series are in `registry` too.
-    """
-
-    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
+    def __init__(self, collector: Collector, *, first: str, first_text: str) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
-        self.observers: list[RequestObserver] = []
-        self.registry.register(_EngineCollector(snapshot, lifecycle))
-        self._requests = Counter(
-            "jan_serve_requests", "Finished requests.", ("route", "status"), registry=self.registry
+        self.registry.register(collector)
+        self._requests = self._counter("requests", "Finished requests.", "route", "status")
+        self._duration = self._histogram(
+            "request_duration_seconds", "From the arrival of a request to the end of its answer.", "route"
         )
-        self._cancelled = Counter(
-            "jan_serve_cancelled", "Requests whose client left before the end.", registry=self.registry
-        )
-        self._prompt_tokens = Counter(
-            "jan_serve_prompt_tokens", "Prompt tokens of finished requests.", registry=self.registry
-        )
-        self._cached_tokens = Counter(
-            "jan_serve_cached_tokens", "Prompt tokens that were not computed again.", registry=self.registry
-        )
-        self._completion_tokens = Counter(
-            "jan_serve_completion_tokens", "Tokens generated for finished requests.", registry=self.registry
-        )
-        self._duration = Histogram(
-            "jan_serve_request_duration_seconds",
-            "From the arrival of a request to the end of its answer.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._first_token = Histogram(
-            "jan_serve_time_to_first_token_seconds",
-            "From the arrival of a request to its first text.",
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._queue = Histogram(
-            "jan_serve_queue_duration_seconds",
-            "Waiting in the engine.",
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._speed = Histogram(
-            "jan_serve_tokens_per_second",
-            "Generated tokens of a request over its decode time.",
-            buckets=_TOKENS_PER_SECOND,
-            registry=self.registry,
-        )
+        self._first = self._histogram(f"time_to_first_{first}_seconds", first_text)
 
     def observe(self, route: str, status: int, record: RequestRecord) -> None:
         status = CLIENT_CLOSED if record.cancelled else status
         self._requests.labels(route, str(status)).inc()
         self._duration.labels(route).observe(record.elapsed_s())
-        if record.cancelled:
-            self._cancelled.inc()
-        self._prompt_tokens.inc(record.prompt_tokens)
-        self._cached_tokens.inc(record.cached_tokens)
-        self._completion_tokens.inc(record.completion_tokens)
         if record.first_token_s is not None:
-            self._first_token.observe(record.first_token_s)
-        if record.queue_s is not None:
-            self._queue.observe(record.queue_s)
-        if record.decode_s and record.completion_tokens:
-            self._speed.observe(record.completion_tokens / record.decode_s)
-        for observer in self.observers:
-            observer(status, record)
+            self._first.observe(record.first_token_s)
 
     def page(self) -> bytes:
         from prometheus_client.exposition import generate_latest
 
         return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"jan_serve_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SECONDS
+    ) -> Histogram:
+        return Histogram(f"jan_serve_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+
+class Metrics(RequestMetrics):
+    """A server's: the state of models is read at each scrape.
+
+    observers: of dialects, whose series are in `registry` too.
+    """
+
+    def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
+        text = "From the arrival of a request to its first text."
+        super().__init__(_EngineCollector(snapshot, lifecycle), first="token", first_text=text)
+        self.observers: list[RequestObserver] = []
+        self._cancelled = self._counter("cancelled", "Requests whose client left before the end.")
+        self._prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of finished requests.")
+        self._cached_tokens = self._counter("cached_tokens", "Prompt tokens that were not computed again.")
+        self._completion_tokens = self._counter(
+            "completion_tokens", "Tokens generated for finished requests."
+        )
+        self._queue = self._histogram("queue_duration_seconds", "Waiting in the engine.")
+        text = "Generated tokens of a request over its decode time."
+        self._speed = self._histogram("tokens_per_second", text, buckets=_TOKENS_PER_SECOND)
+
+    def observe(self, route: str, status: int, record: RequestRecord) -> None:
+        super().observe(route, status, record)
+        if record.cancelled:
+            self._cancelled.inc()
+        self._prompt_tokens.inc(record.prompt_tokens)
+        self._cached_tokens.inc(record.cached_tokens)
+        self._completion_tokens.inc(record.completion_tokens)
+        if record.queue_s is not None:
+            self._queue.observe(record.queue_s)
+        if record.decode_s and record.completion_tokens:
+            self._speed.observe(record.completion_tokens / record.decode_s)
+        for observer in self.observers:
+            observer(CLIENT_CLOSED if record.cancelled else status, record)
 
 
 _GAUGES: Final = (
@@ -185,8 +179,35 @@ _COUNTERS: Final = (
 """Name, help, and the attribute of a ModelStatus."""
 
 
-class _EngineCollector(Collector):
-    """Reads the supervisor's snapshot at each scrape."""
+class StateCollector(Collector):
+    """What is read at each scrape."""
+
+    def describe(self) -> Iterable[Metric]:
+        """Empty, so that the registry does not collect at registration."""
+        return ()
+
+
+def single(name: str, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(f"jan_serve_{name}", text)
+    family.add_metric((), value)
+    return family
+
+
+def by_label(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    text: str,
+    label: str,
+    values: Iterable[tuple[str, float]],
+) -> Metric:
+    family = kind(f"jan_serve_{name}", text, labels=(label,))
+    for of, value in values:
+        family.add_metric((of,), float(value))
+    return family
+
+
+class _EngineCollector(StateCollector):
+    """Reads the supervisor's snapshot."""
 
     def __init__(self, snapshot: Callable[[], ManagerSnapshot], lifecycle: Lifecycle) -> None:
         self._snapshot = snapshot
@@ -194,17 +215,8 @@ class _EngineCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         models = self._snapshot().models
-        open_requests = GaugeMetricFamily("jan_serve_open_requests", "Requests whose answer has not ended.")
-        open_requests.add_metric((), self._lifecycle.open_requests)
-        yield open_requests
+        yield single("open_requests", "Requests whose answer has not ended.", self._lifecycle.open_requests)
         for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, help_text, attribute in table:
+            for name, text, attribute in table:
                 value = attrgetter(attribute)
-                family = kind(f"jan_serve_{name}", help_text, labels=("model",))
-                for model in models:
-                    family.add_metric((model.name,), float(value(model)))
-                yield family
-
-    def describe(self) -> Iterable[Metric]:
-        """Empty, so that the registry does not collect at registration."""
-        return ()
+                yield by_label(kind, name, text, "model", ((model.name, value(model)) for model in models))

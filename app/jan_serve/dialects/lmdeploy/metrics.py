@@ -17,11 +17,11 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 
 from jan_serve import __version__
 from jan_serve.core.engine_stats import STEP_SIZES
 from jan_serve.core.models.model_status import ManagerSnapshot, ModelStatus
+from jan_serve.http.metrics import StateCollector
 from jan_serve.http.request_record import RequestRecord
 
 _LABELS: Final = ("model_name", "engine")
@@ -134,7 +134,7 @@ class LmdeployMetrics:
             self._success.labels(*labels, reason).inc()
 
 
-class _StateCollector(Collector):
+class _StateCollector(StateCollector):
     """Reads the supervisor's snapshot at each scrape."""
 
     def __init__(self, snapshot: Callable[[], ManagerSnapshot], completed: Mapping[str, int]) -> None:
@@ -167,10 +167,6 @@ class _StateCollector(Collector):
                 },
             )
         yield config
-
-    def describe(self) -> Iterable[Metric]:
-        """Empty: the registry does not need the names in advance."""
-        return ()
 
 
 def _step_sizes(models: Iterable[ModelStatus]) -> HistogramMetricFamily:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 Responses = dict[int | str, dict[str, Any]]
 _MEANINGS: Final[dict[int | str, str]] = {
@@ -33,8 +33,10 @@ def error_responses(
     body: Any, statuses: tuple[int, ...] = USUAL, special: Responses | None = None
 ) -> Responses:
     """body: the type of the JSON. special: the statuses that have something else."""
-    named = issubclass(body, BaseModel)
-    schema = {"$ref": f"#/components/schemas/{body.__name__}"} if named else TypeAdapter(body).json_schema()
+    schema = TypeAdapter(body).json_schema()
+    named = "$defs" in schema
+    if named:
+        schema = {"$ref": f"#/components/schemas/{body.__name__}"}
     plain = {"content": {"application/json": {"schema": schema}}}
     # FastAPI would build a validator of a model for each status of each route, so only status 400 has the model.
     forms = {**dict.fromkeys(statuses, plain), **({400: {"model": body}} if named else {}), **(special or {})}

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from jan_serve.core.engine_stats import STEP_SECONDS, EngineStats, PartTimes, StepTimes
 from jan_serve.core.events import Completed, Finished, Timings
 from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.errors import EngineFailure, InvalidRequest, JanServeError, Overloaded, TemplateError
+from jan_serve.http.metrics import StateCollector
 
 if TYPE_CHECKING:
     from jan_serve.core.events import GenerationEvent
@@ -252,7 +252,7 @@ def _reason(error: JanServeError) -> str:
             return "incomplete"
 
 
-class _Series(Collector):
+class _Series(StateCollector):
     """Counters, gauges of the engines, and the summary."""
 
     def __init__(
@@ -275,10 +275,6 @@ class _Series(Collector):
             yield from self._gauges(engines)
             yield skipped_tokens(engines)
         yield from batch_series(engines)
-
-    def describe(self) -> Iterable[Metric]:
-        """Empty: the registry does not need the names in advance."""
-        return ()
 
     @staticmethod
     def _gauges(stats: Sequence[EngineStats]) -> Iterable[Metric]:
