@@ -100,83 +100,55 @@ class Metrics(RequestMetrics):
             observer(CLIENT_CLOSED if record.cancelled else status, record)
 
 
-_GAUGES: Final = (
-    ("model_ready", "1 while the model is loaded.", "is_ready"),
-    ("model_leases", "Requests that hold the model.", "leases"),
-    ("model_waiting", "Requests that wait for the model.", "waiting"),
-    ("engine_running", "Sequences in the batch.", "stats.running"),
-    ("engine_waiting", "Sequences that wait for a place in the batch.", "stats.waiting"),
-    ("engine_cells_used", "KV cells in use.", "stats.cells_used"),
-    ("engine_cells", "KV cells.", "stats.cells_total"),
-    ("engine_cached_sequences", "Finished sequences kept as prefix cache.", "stats.cached_sequences"),
-    (
-        "engine_states",
-        "States of sequences that are kept for other servers, or came from them.",
-        "stats.states",
-    ),
-    ("engine_cache_ram_bytes", "Memory of sequences that left the KV cache.", "stats.cache_ram_bytes"),
-    ("engine_resident_bytes", "Resident memory of the worker.", "stats.rss_bytes"),
+_MODEL_GAUGES: Final = (
+    ("ready", "1 while the model is loaded.", "is_ready"),
+    ("leases", "Requests that hold the model.", "leases"),
+    ("waiting", "Requests that wait for the model.", "waiting"),
 )
-_COUNTERS: Final = (
-    ("model_loads", "Times the model was loaded.", "loads_total"),
-    ("model_crashes", "Times its worker crashed.", "crashes_total"),
-    ("model_stalls", "Times its worker was ended for a stall.", "stalls_total"),
-    ("engine_steps", "Engine steps since the worker started.", "stats.steps_total"),
+_MODEL_COUNTERS: Final = (
+    ("loads", "Times the model was loaded.", "loads"),
+    ("crashes", "Times its worker crashed.", "crashes"),
+    ("stalls", "Times its worker was ended for a stall.", "stalls"),
+)
+_ENGINE_GAUGES: Final = (
+    ("running", "Sequences in the batch.", "running"),
+    ("waiting", "Sequences that wait for a place in the batch.", "waiting"),
+    ("cells_used", "KV cells in use.", "cells_used"),
+    ("cells", "KV cells.", "cells_total"),
+    ("cached_sequences", "Finished sequences kept as prefix cache.", "cached_sequences"),
+    ("states", "States of sequences that are kept for other servers, or came from them.", "states"),
+    ("cache_ram_bytes", "Memory of sequences that left the KV cache.", "cache_ram_bytes"),
+    ("resident_bytes", "Resident memory of the worker.", "rss_bytes"),
+)
+_ENGINE_COUNTERS: Final = (
+    ("steps", "Engine steps since the worker started.", "steps"),
     (
-        "engine_computed_tokens",
+        "computed_tokens",
         "Tokens computed since the worker started, of prompts and answers.",
-        "stats.computed_tokens_total",
+        "computed_tokens",
     ),
+    ("cached_tokens", "Tokens of prompts that did not have to be computed.", "cached_tokens"),
+    ("shared_tokens", "Tokens of prompts that a running sequence had computed.", "shared_tokens"),
+    ("passed_sequences", "Times that a waiting sequence was passed by one with a cached prefix.", "passed"),
+    ("made_way_sequences", "Finished sequences that went to RAM for running ones.", "made_way"),
+    ("stream_pauses", "Pauses of running answers in which prompts were read.", "stream_pauses"),
+    ("mixed_steps", "Steps that computed prompts and running answers together.", "mixed_steps"),
+    ("forced_tokens", "Tokens that a grammar left no choice about.", "forced_tokens"),
+    ("drafted_tokens", "Tokens that were guessed.", "drafted"),
+    ("accepted_tokens", "Guessed tokens that were right.", "accepted"),
     (
-        "engine_cached_tokens",
-        "Tokens of prompts that did not have to be computed.",
-        "stats.cached_tokens_total",
-    ),
-    (
-        "engine_shared_tokens",
-        "Tokens of prompts that a running sequence had computed.",
-        "stats.shared_tokens_total",
-    ),
-    (
-        "engine_passed_sequences",
-        "Times that a waiting sequence was passed by one with a cached prefix.",
-        "stats.passed_total",
-    ),
-    (
-        "engine_made_way_sequences",
-        "Finished sequences that went to RAM for running ones.",
-        "stats.made_way_total",
-    ),
-    (
-        "engine_stream_pauses",
-        "Pauses of running answers in which prompts were read.",
-        "stats.stream_pauses_total",
-    ),
-    (
-        "engine_mixed_steps",
-        "Steps that computed prompts and running answers together.",
-        "stats.mixed_steps_total",
-    ),
-    ("engine_forced_tokens", "Tokens that a grammar left no choice about.", "stats.forced_tokens_total"),
-    ("engine_drafted_tokens", "Tokens that were guessed.", "stats.drafted_total"),
-    ("engine_accepted_tokens", "Guessed tokens that were right.", "stats.accepted_total"),
-    (
-        "engine_model_drafted_tokens",
+        "model_drafted_tokens",
         "Of the guessed tokens, those of a draft model or of the model's own head (MTP).",
-        "stats.drafted_by_model_total",
+        "drafted_by_model",
     ),
-    ("engine_model_accepted_tokens", "Of those, the ones that were right.", "stats.accepted_by_model_total"),
-    ("engine_saved_sequences", "Sequences that went from the KV cache to RAM.", "stats.saved_total"),
-    ("engine_restored_sequences", "Sequences that came back from RAM or disk.", "stats.restored_total"),
-    ("engine_encoded_media", "Parts of images and sounds that were encoded.", "stats.media_encoded_total"),
-    (
-        "engine_reused_media",
-        "Parts of images and sounds whose embeddings were still there.",
-        "stats.media_reused_total",
-    ),
-    ("engine_generated_tokens", "Tokens generated since the worker started.", "stats.generated_tokens_total"),
+    ("model_accepted_tokens", "Of those, the ones that were right.", "accepted_by_model"),
+    ("saved_sequences", "Sequences that went from the KV cache to RAM.", "saved"),
+    ("restored_sequences", "Sequences that came back from RAM or disk.", "restored"),
+    ("encoded_media", "Parts of images and sounds that were encoded.", "media_encoded"),
+    ("reused_media", "Parts of images and sounds whose embeddings were still there.", "media_reused"),
+    ("generated_tokens", "Tokens generated since the worker started.", "generated_tokens"),
 )
-"""Name, help, and the attribute of a ModelStatus."""
+"""Name, help, and the attribute: of a ModelStatus, and of its EngineStats. Those of counters end with `_total`."""
 
 
 class StateCollector(Collector):
@@ -216,7 +188,13 @@ class _EngineCollector(StateCollector):
     def collect(self) -> Iterable[Metric]:
         models = self._snapshot().models
         yield single("open_requests", "Requests whose answer has not ended.", self._lifecycle.open_requests)
-        for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, text, attribute in table:
-                value = attrgetter(attribute)
-                yield by_label(kind, name, text, "model", ((model.name, value(model)) for model in models))
+        for kind, prefix, table, attribute in (
+            (GaugeMetricFamily, "model", _MODEL_GAUGES, "{}"),
+            (GaugeMetricFamily, "engine", _ENGINE_GAUGES, "stats.{}"),
+            (CounterMetricFamily, "model", _MODEL_COUNTERS, "{}_total"),
+            (CounterMetricFamily, "engine", _ENGINE_COUNTERS, "stats.{}_total"),
+        ):
+            for name, text, of in table:
+                value = attrgetter(attribute.format(of))
+                values = ((model.name, value(model)) for model in models)
+                yield by_label(kind, f"{prefix}_{name}", text, "model", values)

@@ -37,59 +37,96 @@ _LMDEPLOY = partial(typer.Option, rich_help_panel="LMDeploy's")
 _Texts = list[str] | None
 
 
+_Host = Annotated[
+    str,
+    typer.Option("--host", "--server-name", help="Address to listen on. Any but loopback requires a key."),
+]
+_Strategy = Annotated[
+    StrategyName,
+    _NODES(
+        "--strategy",
+        "--routing-strategy",
+        help="`prefix` sends a prompt where its beginning is cached, unless waiting there takes longer. The others"
+        " are LMDeploy's.",
+    ),
+]
+_Serving = Annotated[
+    Serving,
+    _NODES("--serving-strategy", help="`DistServe`: prefill nodes compute prompts, decode nodes answers."),
+]
+_NodeNetwork = Annotated[
+    _Texts,
+    _NODES(
+        metavar="CIDR",
+        help="Nodes may be in these networks only. Default: this machine and private networks. May be given more"
+        " than once.",
+    ),
+]
+_NodeKey = Annotated[
+    str | None,
+    _NODES(
+        metavar="KEY",
+        envvar="JAN_SERVE_NODE_KEY",
+        help="API key that the proxy presents to nodes. Clients' keys never go there.",
+    ),
+]
+_NodeCa = Annotated[
+    Path | None,
+    _NODES(
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="Certificates (PEM) of authorities that https nodes may have. Default: the system's.",
+    ),
+]
+_ApiKeys = Annotated[
+    _Texts,
+    _ACCESS(
+        "--api-key",
+        "--api-keys",
+        metavar="KEY",
+        envvar="JAN_SERVE_PROXY_API_KEYS",
+        help="Key that clients must present. May be given more than once.",
+    ),
+]
+_ManagementKey = Annotated[
+    _Texts,
+    _ACCESS(
+        metavar="KEY",
+        envvar="JAN_SERVE_MANAGEMENT_KEYS",
+        help="Key for `/nodes/*`, which add and remove nodes. Default: the --node-key.",
+    ),
+]
+_AllowedHost = Annotated[
+    _Texts,
+    _ACCESS(
+        metavar="NAME",
+        help="Name accepted in the Host header besides loopback names and the bound address. May be given more"
+        " than once.",
+    ),
+]
+_AllowedOrigin = Annotated[
+    _Texts,
+    _ACCESS(
+        metavar="ORIGIN",
+        help="Web origin that may call the proxy besides loopback ones. May be given more than once.",
+    ),
+]
+
+
 def proxy(
-    host: Annotated[
-        str,
-        typer.Option(
-            "--host", "--server-name", help="Address to listen on. Any but loopback requires a key."
-        ),
-    ] = "127.0.0.1",
+    host: _Host = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", "--server-port", min=0, max=65535, help="TCP port. 0 picks a free one.")
     ] = 8000,
     node: Annotated[
         _Texts, _NODES(metavar="URL", help="A server that is always a node. May be given more than once.")
     ] = None,
-    strategy: Annotated[
-        StrategyName,
-        _NODES(
-            "--strategy",
-            "--routing-strategy",
-            help="`prefix` sends a prompt where its beginning is cached, unless waiting there takes longer. The others"
-            " are LMDeploy's.",
-        ),
-    ] = "prefix",
-    serving: Annotated[
-        Serving,
-        _NODES(
-            "--serving-strategy", help="`DistServe`: prefill nodes compute prompts, decode nodes answers."
-        ),
-    ] = "Hybrid",
-    node_network: Annotated[
-        _Texts,
-        _NODES(
-            metavar="CIDR",
-            help="Nodes may be in these networks only. Default: this machine and private networks. May be given more"
-            " than once.",
-        ),
-    ] = None,
-    node_key: Annotated[
-        str | None,
-        _NODES(
-            metavar="KEY",
-            envvar="JAN_SERVE_NODE_KEY",
-            help="API key that the proxy presents to nodes. Clients' keys never go there.",
-        ),
-    ] = None,
-    node_ca: Annotated[
-        Path | None,
-        _NODES(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="Certificates (PEM) of authorities that https nodes may have. Default: the system's.",
-        ),
-    ] = None,
+    strategy: _Strategy = "prefix",
+    serving: _Serving = "Hybrid",
+    node_network: _NodeNetwork = None,
+    node_key: _NodeKey = None,
+    node_ca: _NodeCa = None,
     forget: Annotated[
         bool,
         _NODES("--forget", "--disable-cache-status", help="Neither read nor write the file of known nodes."),
@@ -98,40 +135,11 @@ def proxy(
         Path | None,
         _NODES(metavar="FILE", help="Where nodes are remembered. Default: `fleet.json` in the data folder."),
     ] = None,
-    api_keys: Annotated[
-        _Texts,
-        _ACCESS(
-            "--api-key",
-            "--api-keys",
-            metavar="KEY",
-            envvar="JAN_SERVE_PROXY_API_KEYS",
-            help="Key that clients must present. May be given more than once.",
-        ),
-    ] = None,
-    management_key: Annotated[
-        _Texts,
-        _ACCESS(
-            metavar="KEY",
-            envvar="JAN_SERVE_MANAGEMENT_KEYS",
-            help="Key for `/nodes/*`, which add and remove nodes. Default: the --node-key.",
-        ),
-    ] = None,
+    api_keys: _ApiKeys = None,
+    management_key: _ManagementKey = None,
     no_auth: Annotated[bool, _ACCESS("--no-auth", help="Listen beyond loopback without a key.")] = False,
-    allowed_host: Annotated[
-        _Texts,
-        _ACCESS(
-            metavar="NAME",
-            help="Name accepted in the Host header besides loopback names and the bound address. May be given more"
-            " than once.",
-        ),
-    ] = None,
-    allowed_origin: Annotated[
-        _Texts,
-        _ACCESS(
-            metavar="ORIGIN",
-            help="Web origin that may call the proxy besides loopback ones. May be given more than once.",
-        ),
-    ] = None,
+    allowed_host: _AllowedHost = None,
+    allowed_origin: _AllowedOrigin = None,
     max_body_bytes: Annotated[
         int, typer.Option(min=1024, max=1 << 30, help="Maximum size of a request body.")
     ] = 32 << 20,
