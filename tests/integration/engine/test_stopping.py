@@ -41,33 +41,6 @@ def test_a_stop_string_ends_the_text_before_it(llama: Worker, whole: str) -> Non
         assert (choice.end.reason, choice.end.stop, choice.end.eos) == ("stop", stop, False)
 
 
-def test_included_stops_stay_in_the_text(llama: Worker, whole: str) -> None:
-    stop = whole[8:12]
-    choice = llama.run_one(PROMPT, max_tokens=LENGTH, stop=(stop,), include_stop=True).choice
-    assert choice.text == first_end(whole, stop) + stop
-    assert choice.end.stop == stop
-
-
-def test_of_several_stops_the_earliest_ends_the_text(llama: Worker, whole: str) -> None:
-    early, late = whole[4:6], whole[14:18]
-    choice = llama.run_one(PROMPT, max_tokens=LENGTH, stop=(late, early, "never")).choice
-    assert choice.text == first_end(whole, early)
-    assert choice.end.stop == early
-
-
-def test_a_stop_that_does_not_come_changes_nothing(llama: Worker, whole: str) -> None:
-    """The stop's beginning appears: the text is held back, then released."""
-    stop = whole[5:9] + "\x00never"
-    choice = llama.run_one(PROMPT, max_tokens=LENGTH, stop=(stop,)).choice
-    assert (choice.text, choice.end.reason, choice.end.stop) == (whole, "length", None)
-    assert whole[:9] not in ["".join(choice.deltas[:i]) for i in range(len(choice.deltas))]
-
-
-def test_text_held_for_a_stop_is_sent_at_the_end(llama: Worker, whole: str) -> None:
-    choice = llama.run_one(PROMPT, max_tokens=LENGTH, stop=(whole[-3:] + "and more",)).choice
-    assert choice.text == whole
-
-
 def test_tokens_stop_with_the_text(llama: Worker, whole: str) -> None:
     stop = whole[10:13]
     choice = llama.run_one(PROMPT, max_tokens=LENGTH, stop=(stop,), logprobs=0).choice

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from hashlib import sha256
 from typing import Any, Final, cast
 
 import msgspec
@@ -24,7 +23,6 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest
 from jan_serve.generation.constraint.call_join import JoinedTool, any_object, join_calls
 from jan_serve.helpers.kinds import (
-    COMPILING,
     CompileAnswer,
     Compiled,
     CompileFrame,
@@ -45,23 +43,6 @@ _ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 Compile = Callable[[CompileRequest], Awaitable[Compiled]]
 
 
-def tools_digest(
-    form: FormatName,
-    tools: Sequence[Tool],
-    *,
-    parallel: bool,
-    constraint: Constraint | None,
-    whitespace: Whitespace,
-) -> bytes:
-    """A digest of all that the grammars of calls depend on. Raises ProtocolError."""
-    digest = sha256(COMPILING.encode_request(_frame(form, tools, parallel, constraint)))
-    if constraint is not None:
-        digest.update(COMPILING.encode_request(CompileAnswer(form=form, constraint=constraint)))
-    for tool in tools:
-        digest.update(COMPILING.encode_request(_tool(form, tool, whitespace)))
-    return digest.digest()
-
-
 async def compile_tools(
     compile_one: Compile,
     form: FormatName,
@@ -70,8 +51,8 @@ async def compile_tools(
     parallel: bool,
     constraint: Constraint | None,
     whitespace: Whitespace,
-) -> tuple[CallGrammars, bool]:
-    """The grammars of calls of any of the tools, and whether every tool was ready in time.
+) -> CallGrammars:
+    """The grammars of calls of any of the tools.
 
     constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
     is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as
@@ -97,7 +78,7 @@ async def compile_tools(
         for tool, grammar in zip(tools, compiled, strict=True)
     ]
     # A thousand tools take tens of milliseconds.
-    return await asyncio.to_thread(join_calls, frame, joined, loosened, answer), _LATE not in compiled
+    return await asyncio.to_thread(join_calls, frame, joined, loosened, answer)
 
 
 def _frame(

@@ -28,7 +28,7 @@ from jan_serve.core.constraint import (
 )
 from jan_serve.core.messages import Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, JanServeError, error_from_payload
-from jan_serve.generation.constraint.compile_tools import compile_tools, tools_digest
+from jan_serve.generation.constraint.compile_tools import compile_tools
 from jan_serve.generation.ports import ConstraintTranslator
 from jan_serve.helpers.kinds import (
     COMPILING,
@@ -44,7 +44,7 @@ MAX_ENTRIES: Final = 256
 MAX_PARTS: Final = 4096
 """Tools and frames of tool calls."""
 MAX_BYTES: Final = 32 << 20
-"""Limit for the constraints, for the parts and for the joined tool calls each."""
+"""Limit for the constraints and for the parts each."""
 
 MAX_REFUSALS: Final = 1024
 MAX_REFUSAL_BYTES: Final = 1 << 20
@@ -82,12 +82,11 @@ class GrammarCache:
         self._reading = asyncio.Lock()
         self._done: _Recent[Compiled] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._parts: _Recent[Compiled] = _Recent(MAX_PARTS, MAX_BYTES, _size)
-        self._joined: _Recent[CallGrammars] = _Recent(MAX_ENTRIES, MAX_BYTES, _size)
         self._refused: _Recent[_Failure] = _Recent(MAX_REFUSALS, MAX_REFUSAL_BYTES, _Failure.size)
         self._running: dict[bytes, _Job] = {}
 
     def __len__(self) -> int:
-        return len(self._done) + len(self._joined)
+        return len(self._done) + len(self._parts)
 
     async def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises as ConstraintTranslator."""
@@ -132,27 +131,14 @@ class GrammarCache:
         if constraint is not None:
             constraint = self._settled(constraint)
         documents = await self._read()
-        digest = tools_digest(
+        return await compile_tools(
+            lambda request: self._get(request, documents),
             chat_format.full_name,
             tools,
             parallel=parallel,
             constraint=constraint,
             whitespace=self._whitespace,
         )
-        key = documents.key(digest)
-        known = self._joined.get(key)
-        if known is None:
-            known, complete = await compile_tools(
-                lambda request: self._get(request, documents),
-                chat_format.full_name,
-                tools,
-                parallel=parallel,
-                constraint=constraint,
-                whitespace=self._whitespace,
-            )
-            if complete:
-                self._joined.put(key, known)
-        return known
 
     async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:
         key = documents.key(COMPILING.encode_request(request))
@@ -310,9 +296,9 @@ class _Recent(Generic[T]):
             self.bytes -= self._size(dropped)
 
 
-def _size(compiled: Compiled | CallGrammars) -> int:
+def _size(compiled: Compiled) -> int:
     match compiled:
-        case CallGrammars() | CallFrame():
+        case CallFrame():
             return _size(compiled.whole) + sum(map(_size, compiled.triggered))
         case CompiledGrammar():
             return len(compiled.lark)

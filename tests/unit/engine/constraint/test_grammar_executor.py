@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
-from jan_serve.core.models.model_facts import SpecialToken
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor, kept_logits
 from jan_serve.engine.constraint.token_tables import TokenTables
-from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
+from tests.unit.engine.greedy_vocab import GreedyVocab
 
 PIECES = ("<s>", "</s>", "<eot>", "<s", "<", "s", ">", "a", "b", "c", "ab", "1", ",")
 ENDS = {"</s>", "<eot>"}
 TEXTS = PIECES[3:]
 
 
-class Letters:
-    """A vocabulary of PIECES, of which the first three are control tokens; texts are split greedily."""
-
-    n_tokens = len(PIECES)
-    eog_ids = (1, 2)
-    special: ClassVar = {"eos": SpecialToken(1, "</s>")}
-
-    def is_eog(self, token: int) -> bool:
-        return token in self.eog_ids
-
-    def is_control(self, token: int) -> bool:
-        return token < 3
-
-    def pieces(self, tokens: range) -> list[bytes]:
-        return [PIECES[token].encode() for token in tokens]
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        tokens: list[int] = []
-        while text:
-            best = max((piece for piece in TEXTS if text.startswith(piece)), key=len)
-            tokens.append(PIECES.index(best))
-            text = text[len(best) :]
-        return tokens
-
-
-VOCAB = cast(Vocab, Letters())
+VOCAB = GreedyVocab(TEXTS, {"bos": "<s>", "eos": "</s>", "eot": "<eot>"}, eog=("eos", "eot"))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +77,7 @@ def test_a_control_token_never_writes_its_text(tokenizer: Any) -> None:
 
 
 def test_every_end_of_generation_ends_a_complete_text(tokenizer: Any) -> None:
-    for end in Letters.eog_ids:
+    for end in VOCAB.eog_ids:
         executor = GrammarExecutor(tokenizer, "start: /a+/\n", VOCAB)
         assert not executor.allows(end)
         write(executor, "a")

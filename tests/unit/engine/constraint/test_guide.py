@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import numpy as np
 import pytest
@@ -13,34 +12,15 @@ from jan_serve.core.constraint import CompiledGrammar, Guide, ThoughtGuide, Trig
 from jan_serve.engine.constraint.grammar_executor import Floats, GrammarExecutor
 from jan_serve.engine.constraint.guide import GuidedExecutor, GuideTools
 from jan_serve.engine.constraint.token_tables import TokenSearch
-from jan_serve.engine.llama.vocab import Vocab
+from tests.unit.engine.greedy_vocab import GreedyVocab
 
 PIECES = (
     "<end>", "a", "b", "c", " ", "\n", "<", ">", "<think>", "</think>", "</", "think", "k>", "k>\n", "<t", "hink>",
     "</think>\n", "</think>a", "<call>", "<call>a", "call", "call>", ">b", "</call>", "lead", "abc", "\n\n",
 )  # fmt: skip
 END = 0
+VOCAB = GreedyVocab(PIECES[1:], {"eos": PIECES[END]}, eog=("eos",))
 ANY = CompiledGrammar(lark="")
-
-
-class Letters:
-    """A vocabulary of PIECES; texts are split greedily."""
-
-    eog_ids = (END,)
-
-    def piece(self, token: int, *, special: bool) -> bytes:
-        return PIECES[token].encode()
-
-    def is_eog(self, token: int) -> bool:
-        return token == END
-
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        tokens: list[int] = []
-        while text:
-            best = max((p for p in PIECES[1:] if text.startswith(p)), key=len)
-            tokens.append(PIECES.index(best))
-            text = text[len(best) :]
-        return tokens
 
 
 @dataclass
@@ -76,7 +56,10 @@ def guided(guide: Guide, *texts: str, triggered: tuple[tuple[str, ...], ...] = (
     search = TokenSearch([piece.encode() for piece in PIECES])
     grammar = None if guide.grammar is None else lambda: Texts(texts)
     triggers = tuple(partial(Texts, own) for own in triggered)
-    return GuidedExecutor(guide, GuideTools(cast(Vocab, Letters()), lambda: search, grammar, triggers))
+    return GuidedExecutor(
+        guide,
+        GuideTools(VOCAB, lambda: search, grammar, triggers),
+    )
 
 
 def write(executor: GuidedExecutor, *pieces: str) -> None:

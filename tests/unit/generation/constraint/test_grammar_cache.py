@@ -20,6 +20,7 @@ from jan_serve.core.constraint import (
 from jan_serve.core.messages import Tool
 from jan_serve.errors import EngineCrashed, InvalidRequest, JanServeError, UnsupportedSchema
 from jan_serve.generation.constraint import grammar_cache as cache_module
+from jan_serve.generation.constraint.call_join import join_calls
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest
 from tests.support.clock import TurnedClock
@@ -149,15 +150,15 @@ async def test_a_known_request_is_not_bundled_again(monkeypatch: pytest.MonkeyPa
         return await cache.compile_calls(HERMES, [tool], parallel=False, constraint=constraint)
 
     calls = await asked()
-    in_thread: list[Callable[[], object]] = []
+    in_thread: list[Callable[..., object]] = []
 
-    async def to_thread(function: Callable[[], object]) -> object:
+    async def to_thread(function: Callable[..., object], *args: object) -> object:
         in_thread.append(function)
-        return function()
+        return function(*args)
 
     monkeypatch.setattr(cache_module.asyncio, "to_thread", to_thread)
-    assert await asked() is calls
-    assert in_thread == [read, read]
+    assert await asked() == calls
+    assert in_thread == [read, read, join_calls]
     assert "red" in calls.whole.lark
 
 
@@ -186,7 +187,7 @@ async def test_a_named_grammar_is_asked_for_by_its_text(translator: Translator) 
         await cache.compile_calls(HERMES, [Tool(name="now")], parallel=False, constraint=GbnfConstraint(text))
         for text in ("list", 'root ::= "a"')
     ]
-    assert named is written
+    assert named == written
 
 
 async def test_requests_at_once_share_the_work(cache: GrammarCache, translator: Translator) -> None:
