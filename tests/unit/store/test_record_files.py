@@ -58,9 +58,9 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def of_later_format(path: Path, key: str) -> None:
+def of_later_format(path: Path, key: str, **fields: object) -> None:
     """Make it one that a later version wrote."""
-    path.write_bytes(json.dumps({**json.loads(path.read_bytes()), key: 99, "new": [1]}).encode())
+    path.write_bytes(json.dumps({**json.loads(path.read_bytes()), key: 99, "new": [1], **fields}).encode())
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -81,7 +81,7 @@ def test_what_a_later_version_wrote_is_left_alone(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"null", b'{"name": 1}', b'{"name": "x"}', b'{"version": 99, "format": 99}', b"\xff\xfe",
-     b"[" * 100_000, b" " * (5 << 20)],
+     b'{"x": ' * 100_000, b" " * (5 << 20)],
     ids=["empty", "cut", "list", "null", "type", "fields missing", "later", "no UTF-8", "deep", "large"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", KINDS)
@@ -101,13 +101,16 @@ def test_damage_costs_one_record(name: str, content: bytes, tmp_path: Path) -> N
     assert get(tmp_path) == expected
 
 
-def test_a_record_of_a_later_version_is_not_replaced_by_the_facts_of_a_header(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [{}, {"files": {"m": 7}}], ids=["more fields", "another type"])
+def test_a_record_of_a_later_version_is_not_replaced_by_the_facts_of_a_header(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
     """It has the source, digests and names of the model, which the later version needs again."""
     (tmp_path / "m.gguf").write_bytes(GgufBytes().build())
     index = ModelIndex(tmp_path)
     index.put(RECORD)
     (path,) = files(tmp_path)
-    of_later_format(path, "version")
+    of_later_format(path, "version", **fields)
     later = files(tmp_path)
     resolver = ModelResolver(tmp_path, index=index)
     assert resolver.facts(resolver.resolve("m")).architecture

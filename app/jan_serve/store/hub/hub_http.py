@@ -137,7 +137,7 @@ class HubHttp:
                 self.stream(url, params=params) as response,
             ):
                 if response.status_code >= 400:
-                    return HubResponse(response.status_code, response.headers, b"", str(response.request.url))
+                    return HubResponse(response.status_code, response.headers, b"")
                 encoding = response.headers.get("content-encoding", "identity").lower()
                 if encoding not in _ENCODINGS:
                     raise HubError(
@@ -149,9 +149,7 @@ class HubHttp:
                     content += piece
                     if len(content) > max_bytes:
                         raise HubError(f"{self.host} answers with more than {max_bytes} bytes.")
-                return HubResponse(
-                    response.status_code, response.headers, bytes(content), str(response.request.url)
-                )
+                return HubResponse(response.status_code, response.headers, bytes(content))
 
         async def in_time() -> HubResponse:
             try:
@@ -282,12 +280,11 @@ class HubHttp:
 
 
 class HubResponse(msgspec.Struct, frozen=True):
-    """A small document. url: after redirects."""
+    """A small document."""
 
     status: int
     headers: httpx2.Headers
     content: bytes
-    url: str
 
 
 @contextlib.contextmanager

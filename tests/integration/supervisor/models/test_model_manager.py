@@ -133,6 +133,7 @@ async def test_a_model_that_cannot_be_loaded_refuses_everyone_that_waits(tmp_pat
             tasks = [asyncio.create_task(ask(manager, name, "hello")) for _ in range(3)]
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert [type(result) for result in results] == [kind] * 3
+            assert len({id(result) for result in results}) == 3, "each raises an error of its own"
             await until(lambda name=name: status(manager, name).state == "unloaded")
             assert status(manager, name).reason is not None
         assert await ask(manager, "fake", "!say fine") == "fine"

@@ -41,7 +41,7 @@ class Hub:
 
     async def answer(self, url: str, max_bytes: int, params: Any = None) -> HubResponse:
         self.asked.append((url, params))
-        return HubResponse(self.status, self.headers, self.content, url)
+        return HubResponse(self.status, self.headers, self.content)
 
 
 def listing(*paths: str, **sizes: int) -> bytes:
