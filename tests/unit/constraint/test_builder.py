@@ -9,15 +9,6 @@ from jan_serve.constraint.limits import MAX_RULES
 from jan_serve.errors import GrammarTooComplex
 
 
-def test_no_two_rules_have_one_name() -> None:
-    rules = RuleBuilder()
-    rules.adopt("item-3")
-    names = [
-        rules.reserve(hint) for hint in ("item", "item", "Item", "item-2", "item", "größe", "😀", "x" * 99)
-    ]
-    assert names == ["item", "item-2", "item-4", "item-2-2", "item-5", "gr-e", "rule", "x" * 40]
-
-
 def test_the_number_of_rules_is_limited() -> None:
     rules = RuleBuilder()
     for number in range(MAX_RULES):

@@ -105,13 +105,6 @@ def test_two_teams_that_are_too_large_for_the_cores_wait_for_each_other(
     assert two.is_contended and not one.is_contended
 
 
-def test_small_teams_compute_at_once(tmp_path: Path) -> None:
-    one, two = ComputeLock(SMALL, tmp_path), ComputeLock(SMALL, tmp_path)
-    with one, two:
-        assert is_locked(tmp_path / "cores.lock")
-    assert not one.is_contended and not two.is_contended
-
-
 def test_a_team_that_waits_goes_before_one_that_asks_again(
     refusals: threading.Semaphore, tmp_path: Path
 ) -> None:

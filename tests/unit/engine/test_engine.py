@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -215,26 +214,6 @@ def test_short_prompts_that_arrived_together_are_prefilled_before_their_streams_
         engine.step()
     assert max(sequence.num_generated for sequence in sequences) <= 8, "a token after each pause"
     assert engine.stats().stream_pauses_total > 1
-
-
-def test_a_prompt_that_arrives_later_is_prefilled_in_pauses_of_the_stream() -> None:
-    context = Timed()
-    engine = engine_of(context, clock=context.clock)
-    first, late = stream_of(0, 100), stream_of(1, 700)
-    engine.add([first])
-    engine.step()
-    assert first.state.first_token is not None
-    late.state.arrived = first.state.first_token + 0.1
-    engine.add([late])
-    times: list[float] = []
-    while not late.num_generated:
-        generated = first.num_generated
-        engine.step()
-        if first.num_generated > generated:
-            times.append(context.clock())
-    assert len(times) > 60
-    assert max(later - earlier for earlier, later in itertools.pairwise(times)) < 1.5
-    assert engine.stats().stream_pauses_total >= 2
 
 
 def beside_a_stream(length: int, **settings: Any) -> int:

@@ -115,14 +115,6 @@ def test_a_request_with_adapters_cannot_migrate() -> None:
         finish(intake().prepare(request_of("a", adapters=(AdapterUse(0, 1.0),), keep_state=True)))
 
 
-def test_choices_have_consecutive_seeds() -> None:
-    sampling = SamplingParams(temperature=0.5, seed=40)
-    sequences = finish(intake().prepare(request_of("a", n=3, sampling=sampling)))
-    assert [(each.index, each.seed) for each in sequences] == [(0, 40), (1, 41), (2, 42)]
-    [greedy] = finish(intake().prepare(request_of("a", sampling=SamplingParams(temperature=0.0, seed=40))))
-    assert greedy.seed is None
-
-
 class OneState:
     """A shelf with one state."""
 

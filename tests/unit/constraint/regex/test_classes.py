@@ -40,11 +40,6 @@ def test_other_properties_are_unknown(name: str) -> None:
     assert unicode_property(name) is None
 
 
-def test_any_and_ascii() -> None:
-    assert unicode_property("Any") == charset.ANY
-    assert unicode_property("ASCII") == ((0, 0x7F),)
-
-
 @pytest.mark.parametrize("shorthand", "dDwW")
 def test_digits_and_words_are_ascii(shorthand: str) -> None:
     expected = re.compile(f"\\{shorthand}", re.ASCII)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jan_serve.engine.drafting.draft_model import DraftModel
-from jan_serve.engine.drafting.drafter import Drafter, DraftRecord, GraphPadding
+from jan_serve.engine.drafting.drafter import Drafter, GraphPadding
 from jan_serve.engine.scheduling.step_costs import StepCosts
 from jan_serve.engine.sequence import Draft, Sequence, SequenceStatus
 from jan_serve.engine.tokens import PrefixMark, Tokens
@@ -191,15 +191,6 @@ def test_drafts_of_a_model_are_counted_by_themselves() -> None:
     assert (drafter.drafted_by_model, drafter.accepted_by_model, drafter.accepted) == (4, 3, 6)
 
 
-def test_a_new_one_begins_with_what_is_known_and_goes_its_own_way() -> None:
-    known = DraftRecord(weight=0.5)
-    known.observe(3, 1, 0)
-    record = DraftRecord(like=known)
-    assert record.share(3) == known.share(3) < DraftRecord().share(3)
-    record.observe(3, 1, 1)
-    assert record.share(3) > known.share(3)
-
-
 def costs_of(*, change: float) -> StepCosts:
     """One row takes 1 s and four 1.25 s, the first two steps of a size `change` times more. The latest had four."""
     costs = StepCosts()
@@ -219,11 +210,3 @@ def test_a_size_is_kept_for_as_long_as_drafts_have_repaid_it() -> None:
     assert kept(padding, 1) == [1], "nothing is gained yet"
     padding.accept(1)
     assert kept(padding, 5) == [4, 4, 4, 1, 1]
-
-
-def test_more_streams_than_the_size_has_rows_end_it() -> None:
-    padding = GraphPadding(costs_of(change=2.0))
-    padding.rows(1)
-    padding.accept(3)
-    assert padding.rows(5) == 5
-    assert padding.rows(1) == 1

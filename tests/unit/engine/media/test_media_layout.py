@@ -7,7 +7,7 @@ import pytest
 
 from jan_serve.core.media import AudioPiece, ImagePiece, MediaPiece
 from jan_serve.engine.llama.projector import MarkupPart, MediaPart, Projector
-from jan_serve.engine.media.media_layout import LaidOutPart, MediaLayout, PromptPart
+from jan_serve.engine.media.media_layout import MediaLayout, PromptPart
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 OPEN, CLOSE = 1000, 1001
@@ -77,19 +77,6 @@ def test_an_image_has_pixels(size: tuple[int, int]) -> None:
 def test_a_sound_has_samples() -> None:
     with pytest.raises(InvalidRequest, match="prompt: a sound has no samples"):
         MediaLayout(Tiles()).parts(AudioPiece(digest="s"), "prompt")
-
-
-def test_parts_are_tokens_and_what_is_encoded() -> None:
-    piece = image(height=2)
-    parts = MediaLayout(Tiles()).parts(piece, "messages")
-    assert [part if isinstance(part, list) else part.part.num_cells for part in parts] == [
-        [OPEN],
-        3,
-        3,
-        12,
-        [CLOSE, CLOSE],
-    ]
-    assert all(part.piece is piece for part in parts if isinstance(part, LaidOutPart))
 
 
 def test_cells_that_attend_to_each_other_are_together() -> None:

@@ -138,19 +138,6 @@ def test_a_sequence_under_another_adapter_does_not_wait_either() -> None:
     assert isinstance(bench.engine.step()[-1], RequestCompleted)
 
 
-def test_images_of_several_sequences_are_one_batch_beside_that_of_tokens() -> None:
-    bench = Bench()
-    bench.encoder.ready |= {b"1", b"2"}
-    for number in (1, 2):
-        bench.add(number, 5, 16, 3)
-    bench.add_sequence(3, np.full(600, 3, np.int32))
-    bench.engine.step()
-    assert bench.context.batches == [(512, False)]
-    bench.engine.step()
-    assert bench.context.batches[1][1] and bench.context.batches[1][0] == 32
-    assert not bench.context.batches[2][1]
-
-
 @pytest.mark.parametrize(("is_whole", "expected"), [(False, [(90, True)]), (True, [(60, True), (30, True)])])
 def test_cells_that_attend_to_each_other_fit_into_a_micro_batch(
     *, is_whole: bool, expected: list[tuple[int, bool]]

@@ -14,16 +14,6 @@ from tests.unit.engine.scheduling.bench import Bench, make, prompt
 # Admission
 
 
-def test_first_come_first_served_up_to_the_parallel_limit() -> None:
-    bench = Bench(parallel=2)
-    a, b, c = (make(prompt(i)) for i in range(3))
-    bench.wait(a, b, c)
-    assert bench.admit_all() == [a, b]
-    bench.scheduler.running.remove(a)
-    assert bench.admit_all() == [c]
-    assert not bench.scheduler.waiting
-
-
 def test_nobody_passes_one_that_waits_for_room() -> None:
     bench = Bench(capacity=100)
     large, larger, small = make(prompt(0, 60)), make(prompt(1, 60)), make(prompt(2, 5))

@@ -14,7 +14,6 @@ from tests.unit.engine.greedy_vocab import GreedyVocab
 
 LETTERS = [chr(byte) for byte in range(ord(" "), ord("~") + 1)]
 BERT = {"bos": "[CLS]", "sep": "[SEP]"}
-ROBERTA = {"bos": "<s>", "eos": "</s>", "sep": "</s>"}
 
 
 def ask(query: str, *documents: str, **fields: Any) -> RankRequest:
@@ -59,21 +58,6 @@ def test_separators_in_texts_are_texts() -> None:
     vocab = GreedyVocab(LETTERS, BERT, add_bos=True, add_eos=True)
     [row] = finish(pair_rows(TextTokenizer(vocab), ask("[SEP]", "[CLS]"), 100))
     assert vocab.texts(row) == ["[CLS]", *"[SEP]", "[SEP]", *"[CLS]", "[SEP]"]
-
-
-@pytest.mark.parametrize(
-    ("template", "query", "document", "text"),
-    [
-        ("<s>{query}</s>{document}!", "ab", "c", "<s> a b </s> c !"),
-        ("{document}{query}{document}", "q", "d", "d q d"),
-        ("{query}:{document}", "{document}", "{query}", "{ d o c u m e n t } : { q u e r y }"),
-        ("{other}{query}", "q", "d", "{ o t h e r } q"),
-    ],
-)
-def test_a_template_places_the_texts_at_once(template: str, query: str, document: str, text: str) -> None:
-    vocab = GreedyVocab(LETTERS, {"bos": "<s>", "eos": "</s>"}, add_bos=True)
-    [row] = finish(pair_rows(TextTokenizer(vocab), ask(query, document, template=template), 100))
-    assert vocab.texts(row) == text.split()
 
 
 def test_documents_have_at_most_so_many_tokens() -> None:
