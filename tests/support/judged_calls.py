@@ -69,7 +69,7 @@ class CallJudge:
 
     def read(self, text: str) -> Judged:
         """As `judged`, for a text that is accepted."""
-        parser = StreamParser(self._form, lambda name: name, tools=[self._tool])
+        parser = StreamParser(self._form, lambda name, own: name, tools=[self._tool])
         deltas = [*parser.feed(text), *parser.finish()]
         parts = [delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta)]
         try:

@@ -8,13 +8,14 @@ Ids of calls are unique in a chat. The caller supplies the randomness.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
 import msgspec
 
-from jan_serve.chat.call_layout import CallLayout
+from jan_serve.chat.call_layout import CALL_ID_PATTERN, INDEX_PATTERN, CallLayout
 from jan_serve.chat.delta_builder import DeltaBuilder
 from jan_serve.chat.text_stream import Steps, TextStream
 from jan_serve.core.call_form import CallForm, FormatName
@@ -81,10 +82,10 @@ class ParseContext(msgspec.Struct):
     split_thoughts: bool = True
     starts_in_thought: bool = False
 
-    def open_call(self, name: str) -> None:
-        """Announce a call, and drop the recording of its text."""
+    def open_call(self, name: str, own_id: str = "") -> None:
+        """Announce a call, and drop the recording of its text. own_id: that the model wrote, if any."""
         self.stream.stop_recording()
-        self.out.open_call(name)
+        self.out.open_call(name, own_id)
 
     def pass_rest(self, closers: tuple[str, ...], read: str = "") -> Steps[None]:
         """Pass on the text after malformed arguments, up to a closer, so that clients can see the error.
@@ -180,14 +181,29 @@ class CallIds:
         self._random_text = random_text
         self._next_index = len(self._taken)
 
-    def __call__(self, name: str) -> str:
-        """A new id for a call of the tool `name`. Raises RuntimeError if `random_text` returns only taken ids."""
+    def __call__(self, name: str, own_id: str = "") -> str:
+        """A new id for a call of the tool `name`. Raises RuntimeError if `random_text` returns only taken ids.
+
+        own_id: that the model wrote. It stays if it has the style and is new: the history then shows what it wrote.
+        """
+        if own_id not in self._taken and self._has_style(own_id, name):
+            self._taken.add(own_id)
+            return own_id
         for _ in range(_ATTEMPTS):
             call_id = self._make(name)
             if call_id not in self._taken:
                 self._taken.add(call_id)
                 return call_id
         raise RuntimeError(f"no new id for a tool call in {_ATTEMPTS} attempts")
+
+    def _has_style(self, own_id: str, name: str) -> bool:
+        match self._style:
+            case IdStyle.PLAIN:
+                return re.fullmatch(CALL_ID_PATTERN, own_id) is not None
+            case IdStyle.NINE_CHARACTERS:
+                return nine_characters(own_id) == own_id
+            case IdStyle.FUNCTION_INDEX:
+                return re.fullmatch(rf"functions\.{re.escape(name)}:({INDEX_PATTERN})", own_id) is not None
 
     def _make(self, name: str) -> str:
         match self._style:

@@ -11,8 +11,8 @@ from typing import Final
 
 from jan_serve.core.events import ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
 
-IdFactory = Callable[[str], str]
-"""Makes the id of a new call of the named tool. Ids must be unique in a chat."""
+IdFactory = Callable[[str, str], str]
+"""Makes the id, unique in a chat, of a new call: of its tool's name and the id that the model wrote, "" if none."""
 
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
 
@@ -103,10 +103,10 @@ class DeltaBuilder:
         self._drop_space()
         self._thinking = False
 
-    def open_call(self, name: str) -> None:
+    def open_call(self, name: str, own_id: str = "") -> None:
         self._drop_space()
         self._close_delta()
-        self._open = ToolCallDelta(self._index, self._calls, self._new_id(name), name)
+        self._open = ToolCallDelta(self._index, self._calls, self._new_id(name, own_id), name)
         self._calls += 1
         self._last_arguments = []
 

@@ -113,7 +113,7 @@ def test_calls_that_the_template_shows_are_read_and_allowed(template: RealTempla
         return
     text, chat_format = shown_calls(template, calls)
     drops_null = template.name == "MiniMax-M3"
-    deltas = list(StreamParser(chat_format, lambda name: name, tools=TOOLS).feed(text))
+    deltas = list(StreamParser(chat_format, lambda name, own: name, tools=TOOLS).feed(text))
     read = [[delta.name, ""] for delta in deltas if isinstance(delta, ToolCallDelta) and delta.id is not None]
     for delta in deltas:
         if isinstance(delta, ToolCallDelta):

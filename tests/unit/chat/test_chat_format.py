@@ -113,6 +113,28 @@ def test_function_index_counts_over_the_chat() -> None:
     assert [ids("f"), ids("g"), ids("f")] == ["functions.f:3", "functions.g:4", "functions.f:5"]
 
 
+@pytest.mark.parametrize(
+    ("style", "own", "stays"),
+    [
+        (IdStyle.PLAIN, "9a1-b_C", True),
+        (IdStyle.PLAIN, "a b", False),
+        (IdStyle.PLAIN, "taken", False),
+        (IdStyle.PLAIN, "x" * 41, False),
+        (IdStyle.NINE_CHARACTERS, "abcdefgh1", True),
+        (IdStyle.NINE_CHARACTERS, "abc", False),
+        (IdStyle.FUNCTION_INDEX, "functions.f:7", True),
+        (IdStyle.FUNCTION_INDEX, "functions.g:7", False),
+        (IdStyle.FUNCTION_INDEX, "f:7", False),
+    ],
+)
+def test_the_id_that_a_model_writes_stays_if_it_is_new_and_of_the_style(
+    style: IdStyle, own: str, stays: bool
+) -> None:
+    ids = CallIds(style, ["taken"], drawing("123456789", "987654321"))
+    assert (ids("f", own) == own) == stays
+    assert ids("f", own) != own
+
+
 def test_a_random_source_that_repeats_raises() -> None:
     ids = CallIds(IdStyle.PLAIN, ["call_x"], lambda: "x")
     with pytest.raises(RuntimeError, match="1000 attempts"):

@@ -39,7 +39,7 @@ def message(out: DeltaBuilder) -> None:
 
 def builder() -> DeltaBuilder:
     numbers: Iterator[int] = iter(range(9))
-    return DeltaBuilder(3, lambda name: f"{name}-{next(numbers)}")
+    return DeltaBuilder(3, lambda name, own: f"{name}-{next(numbers)}")
 
 
 def built(*steps: Step) -> list[Delta]:

@@ -186,7 +186,7 @@ def test_a_turn_is_shown_as_the_model_writes_it(template: RealTemplate, said: st
         return
     parser = StreamParser(
         chat_format,
-        lambda name: name,
+        lambda name, own: name,
         tools=tools,
         starts_in_thought=chat_format.prompt_opens_thought(same),
     )

@@ -59,12 +59,12 @@ def test_without_split_a_call_inside_a_thought_is_text() -> None:
 
 
 def feed_all(chat_format: ChatFormat, pieces: list[str]) -> list[TextDelta | ReasoningDelta | ToolCallDelta]:
-    parser = StreamParser(chat_format, lambda name: "id", tools=TOOLS)
+    parser = StreamParser(chat_format, lambda name, own: "id", tools=TOOLS)
     return [delta for piece in pieces for delta in parser.feed(piece)] + parser.finish()
 
 
 def test_text_streams_except_possible_markers() -> None:
-    parser = StreamParser(BY_NAME["hermes"], lambda name: "id", tools=TOOLS)
+    parser = StreamParser(BY_NAME["hermes"], lambda name, own: "id", tools=TOOLS)
     assert parser.feed("Hel") == [TextDelta(0, "Hel")]
     assert parser.feed("lo <") == [TextDelta(0, "lo")]
     assert parser.feed("b>") == [TextDelta(0, " <b>")]
@@ -104,7 +104,7 @@ def token(number: int) -> TokenInfo:
 
 def test_no_token_is_lost() -> None:
     pieces = ["<think>", "a", "</think>", "\n", "b", '<tool_call>{"name": "now"', "}</tool_call>"]
-    parser = StreamParser(BY_NAME["hermes"], lambda name: "id", tools=TOOLS)
+    parser = StreamParser(BY_NAME["hermes"], lambda name, own: "id", tools=TOOLS)
     deltas = [delta for at, piece in enumerate(pieces) for delta in parser.feed(piece, (token(at),))]
     deltas += parser.finish()
     assert [
@@ -116,7 +116,7 @@ def test_no_token_is_lost() -> None:
 
 
 def test_ids_come_from_the_factory() -> None:
-    parser = StreamParser(BY_NAME["hermes"], lambda name: f"id of {name}", tools=TOOLS)
+    parser = StreamParser(BY_NAME["hermes"], lambda name, own: f"id of {name}", tools=TOOLS)
     deltas = parser.feed(f"<tool_call>{OSLO_JSON}</tool_call>") + parser.finish()
     assert deltas == [ToolCallDelta(0, 0, "id of get_weather", "get_weather", '{"city": "Oslo"}')]
     assert parser.calls == 1
@@ -185,7 +185,7 @@ def test_a_parser_that_waits_after_the_end_raises() -> None:
         while True:
             yield
 
-    parser = StreamParser(replace(BY_NAME["hermes"], parse=read), lambda name: "id")
+    parser = StreamParser(replace(BY_NAME["hermes"], parse=read), lambda name, own: "id")
     parser.feed("a")
     with pytest.raises(RuntimeError, match="after the end"):
         parser.finish()

@@ -216,43 +216,45 @@ class BareNameCalls(msgspec.Struct, frozen=True, kw_only=True):
         if self.or_json is not None and (yield from stream.peek(1)) in ("{", "["):
             yield from self.or_json(context, marker)
             return
-        name = yield from _read_head(context, self)
-        if name is None:
+        head = yield from _read_head(context, self)
+        if head is None:
             context.release()
             return
-        yield from _read_arguments(context, self, name)
+        yield from _read_arguments(context, self, *head)
 
 
-def _read_head(context: ParseContext, syntax: BareNameCalls) -> Steps[str | None]:
-    """Read up to the arguments, and return the tool's name; None if this is not a call."""
+def _read_head(context: ParseContext, syntax: BareNameCalls) -> Steps[tuple[str, str] | None]:
+    """Read up to the arguments, and return the tool's name and the model's id; None if this is not a call."""
     stream = context.stream
     yield from stream.accept(*syntax.before)
+    own_id = ""
     if syntax.id_before is not None:
-        yield from stream.read_matching(NAME, discard)
+        own_id = yield from stream.take_matching(NAME)
         yield from stream.accept(syntax.id_before)
     match = syntax.name.fullmatch((yield from stream.take_matching(NAME)))
     if match is None or (syntax.known_only and match.group(1) not in context.tools):
         return None
     yield from stream.skip_space()
     if syntax.call_id is not None and (yield from stream.accept(syntax.call_id)):
-        yield from stream.read_matching(NAME, discard)
+        own_id = yield from stream.take_matching(NAME)
     yield from stream.accept(*syntax.arguments)
     yield from stream.skip_space()
     if syntax.fence is not None and (yield from stream.accept(syntax.fence[0])):
         yield from stream.skip_space()
-    return match.group(1)
+    # A name with more around it is an id.
+    return match[1], own_id or (match[0] if match[0] != match[1] else "")
 
 
-def _read_arguments(context: ParseContext, syntax: BareNameCalls, name: str) -> Steps[None]:
+def _read_arguments(context: ParseContext, syntax: BareNameCalls, name: str, own_id: str) -> Steps[None]:
     stream, out = context.stream, context.out
     if (yield from stream.peek(1)) != "{":
         if (yield from stream.accept(*syntax.closers)) is None:
             context.release()
             return
-        context.open_call(name)
+        context.open_call(name, own_id)
         out.arguments("{}")
         return
-    context.open_call(name)
+    context.open_call(name, own_id)
     if (yield from copy_json(stream, out.arguments)):
         yield from stream.skip_space()
         if syntax.fence is not None and (yield from stream.accept(syntax.fence[1])):

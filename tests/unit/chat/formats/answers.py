@@ -80,7 +80,8 @@ def parse(
     """Fold the deltas of an answer that comes in these pieces, and check what every stream must keep."""
     made: list[str] = []
 
-    def new_id(name: str) -> str:
+    def new_id(name: str, own_id: str) -> str:
+        del own_id
         made.append(f"id-{len(made)}-{name}")
         return made[-1]
 

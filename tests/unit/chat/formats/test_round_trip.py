@@ -198,7 +198,7 @@ def test_the_layout_completes_a_call_after_each_trigger(chat_format: ChatFormat,
 def test_long_arguments_stream(chat_format: ChatFormat) -> None:
     """A long text argument is passed on long before it ends."""
     text = written(chat_format, [("get_weather", {"city": "x" * 400})])
-    parser = StreamParser(chat_format, lambda name: "id", tools=TOOLS)
+    parser = StreamParser(chat_format, lambda name, own: "id", tools=TOOLS)
     deltas = parser.feed(text[: text.index("xx") + 200])
     assert isinstance(deltas[-1], ToolCallDelta)
     assert deltas[-1].arguments.count("x") == 200

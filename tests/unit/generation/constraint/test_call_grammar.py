@@ -61,7 +61,7 @@ forms = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 
 
 def read(form: ChatFormat, text: str) -> tuple[list[tuple[str, Any]], str]:
-    parser = StreamParser(form, lambda name: name, tools=TOOLS)
+    parser = StreamParser(form, lambda name, own: name, tools=TOOLS)
     names: list[str] = []
     arguments: list[str] = []
     texts: list[str] = []
