@@ -11,7 +11,7 @@ from jan_serve.chat.formats.command_r import COHERE2_MOE, COMMAND_R, COMMAND_R7B
 from jan_serve.chat.formats.deepseek import DEEPSEEK_R1, DEEPSEEK_V3_1, DEEPSEEK_V3_2, DEEPSEEK_V4
 from jan_serve.chat.formats.function_elements import MINICPM5, QWEN3_CODER, SEED_OSS
 from jan_serve.chat.formats.functionary import FUNCTIONARY_V3_1, FUNCTIONARY_V3_2
-from jan_serve.chat.formats.gemma import GEMMA4
+from jan_serve.chat.formats.gemma import FUNCTION_GEMMA, GEMMA4
 from jan_serve.chat.formats.glm4 import GLM_4_5, GLM_4_7, HUNYUAN3
 from jan_serve.chat.formats.gpt_oss import GPT_OSS
 from jan_serve.chat.formats.hermes import GENERIC, HERMES, SMOLLM3
@@ -53,6 +53,7 @@ FORMATS: Final[tuple[ChatFormat, ...]] = (
     MISTRAL_ARGS,
     MISTRAL_ARRAY,
     GEMMA4,
+    FUNCTION_GEMMA,
     MINIMAX_M3,
     MINIMAX_M2,
     MINIMAX_M1,

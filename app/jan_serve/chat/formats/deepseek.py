@@ -68,17 +68,23 @@ DEEPSEEK_R1 = ChatFormat(
 MARK = f"{BAR}DSML{BAR}"
 
 
+_BLOCKS = ("function_calls", "tool_calls")
+_INVOKE = f'<{MARK}invoke name="'
+
+
 def _dsml(name: str, element: str, none_of: tuple[str, ...]) -> ChatFormat:
+    # Models write the other version's block too, and calls without one.
+    openers = (*(f"<{MARK}{block}>" for block in _BLOCKS), _INVOKE)
     opening, closing = f"<{MARK}{element}>", f"</{MARK}{element}>"
     calls = TaggedCalls(
-        call_opens=(f'<{MARK}invoke name="',),
+        call_opens=(_INVOKE,),
         name_end=">",
         argument_open=f'<{MARK}parameter name="',
         key_end='"',
         value_open=">",
         value_close=f"</{MARK}parameter>",
         call_close=f"</{MARK}invoke>",
-        closers=(closing,),
+        closers=tuple(f"</{MARK}{block}>" for block in _BLOCKS),
     )
     argument = (
         f'<{MARK}parameter name="',
@@ -92,15 +98,15 @@ def _dsml(name: str, element: str, none_of: tuple[str, ...]) -> ChatFormat:
     return ChatFormat(
         name=name,
         signature=Signature(all_of=("DSML", element), none_of=none_of),
-        parse=marker_parser(calls, opening),
+        parse=marker_parser(calls, *openers),
         calls=CallLayout(
             opening=opening + "\n",
-            call=(f'<{MARK}invoke name="', Slot.NAME, '">\n', Slot.ARGUMENTS, f"</{MARK}invoke>\n"),
+            call=(_INVOKE, Slot.NAME, '">\n', Slot.ARGUMENTS, f"</{MARK}invoke>\n"),
             closing=closing,
             arguments=TaggedArguments(argument=argument),
             triggers=(opening,),
         ),
-        thought=Thought(ends=(opening,)),
+        thought=Thought(ends=openers),
         special_tokens=(MARK, "<think>", "</think>"),
     )
 

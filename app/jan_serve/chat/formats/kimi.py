@@ -17,6 +17,8 @@ from jan_serve.chat.parsers.tagged_calls import TaggedCalls
 
 ALL_OPEN = "<|tool_calls_section_begin|>"
 ALL_CLOSE = "<|tool_calls_section_end|>"
+_ONE_OPEN, _ONE_CLOSE = "<|tool_call_section_begin|>", "<|tool_call_section_end|>"
+"""Models write the section's markers in the singular too."""
 OPEN = "<|tool_call_begin|>"
 ARGUMENTS = "<|tool_call_argument_begin|>"
 CLOSE = "<|tool_call_end|>"
@@ -29,7 +31,7 @@ KIMI_K2 = ChatFormat(
             name=re.compile(r"(?:functions\.)?(.+?)(?::\d+)?"), arguments=(ARGUMENTS,), closers=(CLOSE,)
         ),
         OPEN,
-        ignored=(ALL_OPEN, ALL_CLOSE),
+        ignored=(ALL_OPEN, ALL_CLOSE, _ONE_OPEN, _ONE_CLOSE, CLOSE),
     ),
     calls=CallLayout(
         opening=ALL_OPEN,
@@ -37,7 +39,7 @@ KIMI_K2 = ChatFormat(
         closing=ALL_CLOSE,
         triggers=(ALL_OPEN,),
     ),
-    thought=Thought(ends=(ALL_OPEN, OPEN)),
+    thought=Thought(ends=(ALL_OPEN, _ONE_OPEN, OPEN)),
     special_tokens=(ALL_OPEN, ALL_CLOSE, OPEN, ARGUMENTS, CLOSE, "<think>", "</think>"),
     id_style=IdStyle.FUNCTION_INDEX,
 )

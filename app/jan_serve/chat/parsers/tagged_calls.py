@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from jan_serve.chat.json_stream import ObjectWriter, json_escaped
 from jan_serve.chat.parsers.json_calls import JsonCalls
 from jan_serve.chat.schema_types import STRING, property_schema, types_of, value_to_json
 from jan_serve.chat.text_stream import Sink, Steps, TextStream, discard
-from jan_serve.text.markers import marker_set
+from jan_serve.text.markers import MarkerSet, marker_set
 
 _NAME: Final = re.compile(r"[^\s\"'<>=]*")
 _ATTRIBUTES: Final = re.compile(r"[\s\w=\"'.:\-]*")
@@ -91,13 +91,27 @@ def _read_call(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
     tool = context.tools.get(name)
     schema: Mapping[str, Any] = tool.parameters if tool is not None else {}
     members = ObjectWriter(out.arguments)
-    while (yield from _read_argument(context, syntax, schema, members)):
-        yield from stream.skip_space()
-        if not (yield from stream.accept(syntax.argument_open)):
-            if (yield from _accept_end(context, syntax)) or not stream.at_end:
-                out.arguments("}")
-            return True
+    end, left = argument, _openings(syntax, schema)
+    while end is not None:
+        end = yield from _read_argument(context, syntax, schema, members, left, end)
+        if end == syntax.value_close:
+            yield from stream.skip_space()
+            end = yield from stream.accept(syntax.argument_open)
+            if end is None:
+                if (yield from _accept_end(context, syntax)) or not stream.at_end:
+                    out.arguments("}")
+                return True
     return True
+
+
+def _openings(syntax: TaggedCalls, schema: Mapping[str, Any]) -> dict[str, str]:
+    """The names of a tool's arguments, by what begins them on a line of its own.
+
+    There it ends the value before it too: models leave out a closing tag.
+    """
+    properties: object = schema.get("properties")
+    names = cast(dict[str, object], properties) if isinstance(properties, dict) else {}
+    return {f"\n{syntax.argument_open}{name}{syntax.key_end}": name for name in names}
 
 
 def _accept_end(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
@@ -112,14 +126,24 @@ def _accept_end(context: ParseContext, syntax: TaggedCalls) -> Steps[bool]:
 
 
 def _read_argument(
-    context: ParseContext, syntax: TaggedCalls, schema: Mapping[str, Any], members: ObjectWriter
-) -> Steps[bool]:
-    """Read an argument after its opening tag, up to its closing one. False if it does not end."""
+    context: ParseContext,
+    syntax: TaggedCalls,
+    schema: Mapping[str, Any],
+    members: ObjectWriter,
+    left: dict[str, str],
+    opening: str,
+) -> Steps[str | None]:
+    """Read an argument after its opening tag. Returns its closing tag, or the one of `left` that ends it; None if it
+    does not end. left: the openings of arguments that are not read yet; this one is taken out.
+    """
     stream = context.stream
-    key: list[str] = []
-    if (yield from stream.read_until(marker_set(syntax.key_end), key.append)) is None:
-        return False
-    name = "".join(key)
+    name = left.get(opening)
+    if name is None:
+        key: list[str] = []
+        if (yield from stream.read_until(marker_set(syntax.key_end), key.append)) is None:
+            return None
+        name = "".join(key)
+    left.pop(f"\n{syntax.argument_open}{name}{syntax.key_end}", None)
     value = members.begin(f'"{json_escaped(name)}"')
     value(": ")
     attributes = ""
@@ -131,7 +155,7 @@ def _read_argument(
             if not stream.at_end:
                 value(attributes)
                 yield from stream.read_until(marker_set(syntax.call_close, *syntax.closers), value)
-            return False
+            return None
     types = _declared_types(attributes)
     if types is None:
         types = types_of(property_schema(schema, schema, name), schema)
@@ -139,7 +163,8 @@ def _read_argument(
     pad = layout.pad if isinstance(layout, TaggedArguments) else ""
     if pad:
         yield from stream.accept(pad)
-    return (yield from _read_value(stream, value, syntax, types, pad))
+    ends = MarkerSet((syntax.value_close, *left))
+    return (yield from _read_value(stream, value, syntax, types, pad, ends))
 
 
 def _declared_types(attributes: str) -> frozenset[str] | None:
@@ -152,29 +177,29 @@ def _declared_types(attributes: str) -> frozenset[str] | None:
 
 
 def _read_value(
-    stream: TextStream, sink: Sink, syntax: TaggedCalls, types: frozenset[str], pad: str
-) -> Steps[bool]:
-    close = marker_set(syntax.value_close)
+    stream: TextStream, sink: Sink, syntax: TaggedCalls, types: frozenset[str], pad: str, ends: MarkerSet
+) -> Steps[str | None]:
+    """Read a value, and return what ended it."""
     opening, closing = syntax.section or ("", "")
     if opening and (yield from stream.accept(opening)):
         # The section may contain the closing tag, so its end is searched first.
         pieces: list[str] = []
         if (yield from stream.read_until(marker_set(closing), pieces.append)) is None:
-            return False
+            return None
         sink(value_to_json("".join(pieces), types))
-        return (yield from stream.read_until(close, pieces.append)) is not None
+        return (yield from stream.read_until(ends, pieces.append))
     if types != STRING:
         pieces = []
-        whole = yield from stream.read_until(close, pieces.append)
-        if whole is not None:
+        end = yield from stream.read_until(ends, pieces.append)
+        if end is not None:
             sink(value_to_json("".join(pieces).removesuffix(pad), types))
-        return whole is not None
+        return end
     sink('"')
     string = _StringValue(sink, pad)
-    if (yield from stream.read_until(close, string.add, cut_off=discard)) is None:
-        return False
-    sink('"')
-    return True
+    end = yield from stream.read_until(ends, string.add, cut_off=discard)
+    if end is not None:
+        sink('"')
+    return end
 
 
 class _StringValue:
