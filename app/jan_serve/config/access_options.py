@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, field_validator
 
 from jan_serve.config.fields import HOST_NAME, SecretList, StrList, setting
 
 ACCESS_PANEL: Final = "Access"
 
-_ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
+_ORIGIN = re.compile(r"\*\Z|[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#@]+\Z")
 _ROUTE = re.compile(r"(/[A-Za-z0-9._-]+)+\Z")
+
+
+def _each(pattern: re.Pattern[str], what: str) -> AfterValidator:
+    def check(texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            if not pattern.match(text):
+                raise ValueError(f"{text!r} is not {what}")
+        return texts
+
+    return AfterValidator(check)
+
+
+_Hosts = Annotated[StrList, _each(HOST_NAME, "a host name (with an optional port)")]
 
 
 class AccessOptions(BaseModel):
@@ -35,7 +48,7 @@ class AccessOptions(BaseModel):
         ACCESS_PANEL,
         "Listen beyond loopback without a key: anyone who can reach the port can use the server.",
     )
-    allowed_hosts: StrList = setting(
+    allowed_hosts: _Hosts = setting(
         (),
         ACCESS_PANEL,
         "Names accepted in the Host header besides loopback names, the bound address and the address"
@@ -43,7 +56,7 @@ class AccessOptions(BaseModel):
         name="--allowed-host",
         metavar="NAME",
     )
-    image_hosts: StrList = setting(
+    image_hosts: _Hosts = setting(
         (),
         ACCESS_PANEL,
         "Hosts from which images that requests name by URL are fetched: NAME, or NAME:PORT."
@@ -51,13 +64,15 @@ class AccessOptions(BaseModel):
         name="--image-host",
         metavar="NAME",
     )
-    allowed_origins: StrList = setting(
-        (),
-        ACCESS_PANEL,
-        "Web origins that may call the API besides loopback ones and those of desktop applications"
-        " (Tauri, Obsidian, VS Code). `*` allows every origin.",
-        name="--allowed-origin",
-        metavar="ORIGIN",
+    allowed_origins: Annotated[StrList, _each(_ORIGIN, "an origin: scheme://host, with an optional port")] = (
+        setting(
+            (),
+            ACCESS_PANEL,
+            "Web origins that may call the API besides loopback ones and those of desktop applications"
+            " (Tauri, Obsidian, VS Code). `*` allows every origin.",
+            name="--allowed-origin",
+            metavar="ORIGIN",
+        )
     )
 
     open_networks: StrList = setting(
@@ -68,7 +83,7 @@ class AccessOptions(BaseModel):
         name="--open-network",
         metavar="NETWORK",
     )
-    open_routes: StrList = setting(
+    open_routes: Annotated[StrList, _each(_ROUTE, "a route such as /api/chat")] = setting(
         (
             "/api/version",
             "/api/tags",
@@ -96,22 +111,6 @@ class AccessOptions(BaseModel):
                 raise ValueError("a key may hold printable ASCII characters without blanks only")
         return keys
 
-    @field_validator("allowed_hosts", "image_hosts")
-    @classmethod
-    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for host in hosts:
-            if not HOST_NAME.match(host):
-                raise ValueError(f"{host!r} is not a host name (with an optional port)")
-        return hosts
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if origin != "*" and not _ORIGIN.match(origin):
-                raise ValueError(f"{origin!r} is not an origin: scheme://host, with an optional port")
-        return origins
-
     @field_validator("open_networks")
     @classmethod
     def _check_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
@@ -123,11 +122,3 @@ class AccessOptions(BaseModel):
             if network.prefixlen == 0:
                 raise ValueError(f"{text} is every address; --no-auth serves everyone")
         return networks
-
-    @field_validator("open_routes")
-    @classmethod
-    def _check_routes(cls, routes: tuple[str, ...]) -> tuple[str, ...]:
-        for route in routes:
-            if not _ROUTE.match(route):
-                raise ValueError(f"{route!r} is not a route such as /api/chat")
-        return routes

@@ -9,9 +9,8 @@ from pydantic import SecretStr
 
 from jan_serve.config.fields import check_url
 from jan_serve.config.settings_loader import URL_VARIABLE, LoadedSettings
+from jan_serve.core.hosts import url_of_host
 from jan_serve.errors import SettingsError
-
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
@@ -38,10 +37,8 @@ def server_address(loaded: LoadedSettings, url: str | None = None) -> ServerAddr
         raise SettingsError(
             "port: 0 is any free port, which is not known here: --url says where the server is"
         )
-    host = _WILDCARDS.get(settings.host, settings.host)
-    bracketed = f"[{host}]" if ":" in host else host
     origin = loaded.origins.get("port") or loaded.origins.get("host") or "default"
-    return ServerAddress(f"http://{bracketed}:{settings.port}", origin, key, key_origin)
+    return ServerAddress(url_of_host(settings.host, settings.port), origin, key, key_origin)
 
 
 def has_address(loaded: LoadedSettings, url: str | None = None) -> bool:

@@ -1,8 +1,11 @@
-"""Recognises hosts that are this machine, without name resolution."""
+"""Hosts that are this machine, without name resolution; and URLs of hosts."""
 
 from __future__ import annotations
 
 import ipaddress
+from typing import Final
+
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -22,3 +25,14 @@ def is_loopback(host: str) -> bool:
     """Whether the host is `localhost` or a loopback address."""
     address = address_of(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether a server with this host listens on every address."""
+    return host in _LOOPBACK_OF
+
+
+def url_of_host(host: str, port: int) -> str:
+    """For clients on this machine."""
+    host = _LOOPBACK_OF.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

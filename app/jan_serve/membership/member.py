@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from jan_serve import __version__
-from jan_serve.core.hosts import is_loopback
+from jan_serve.core.hosts import is_everywhere
 from jan_serve.daemon.observer import ServerObserver
 
 NODE_HEADER: Final = "x-jan-serve-node"
@@ -145,7 +145,6 @@ logger = logging.getLogger(__name__)
 
 RENEW_S: Final = 30.0
 FIRST_RETRY_S: Final = 1.0
-_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 
 
 def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
@@ -153,10 +152,10 @@ def node_url(host: str, port: int, proxy_url: str, role: str) -> str:
 
     Prefill and decode nodes are called by LMDeploy's routes, which have the fields for moving states.
     """
-    if host in _WILDCARDS:
+    if is_everywhere(host):
         host = address_towards(proxy_url) or host
-    elif is_loopback(host):
-        host = "127.0.0.1" if host == "localhost" else host
+    elif host == "localhost":
+        host = "127.0.0.1"
     path = "" if role == "hybrid" else "/lmdeploy"
     return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
 

@@ -18,7 +18,7 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.joining import join_line, own_address
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
-from jan_serve.core.hosts import is_loopback
+from jan_serve.core.hosts import is_everywhere, is_loopback
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.strategies import StrategyName
 from jan_serve.http.errors import HttpError
@@ -237,7 +237,7 @@ def _print_banner(output: Output, settings: ProxySettings, url: str) -> None:
 
 def join_lines(settings: ProxySettings, url: str) -> list[str]:
     """How a server joins. url: of the proxy, for programs on this machine."""
-    if settings.host in ("0.0.0.0", "::"):
+    if is_everywhere(settings.host):
         url = f"http://{own_address()}:{urlsplit(url).port}"
     managed = bool(settings.management_keys)
     node_key = bool(settings.api_keys or managed or settings.node_key)

@@ -15,6 +15,7 @@ import msgspec
 import psutil
 
 from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.core.hosts import is_everywhere, url_of_host
 
 _BACKLOG: Final = 2048
 _PAUSES_S: Final = (0.01, 0.1, 0.5)
@@ -110,10 +111,7 @@ def listen_also(host: str, port: int) -> socket.socket:
 
 def url_of(sock: socket.socket) -> str:
     """The URL of the socket for clients on this machine."""
-    host, port = sock.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return url_of_host(*sock.getsockname()[:2])
 
 
 def _explain(error: OSError, host: str, port: int) -> AddressUnavailable | AlreadyServing:
@@ -174,13 +172,11 @@ def _ask_health(host: str, port: int) -> dict[str, Any] | None:
     import urllib.error
     import urllib.request
 
-    if host in ("0.0.0.0", "::", ""):
-        host = "127.0.0.1"
-    address = f"[{host}]" if ":" in host else host
+    address = url_of_host("127.0.0.1" if is_everywhere(host) else host, port)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         try:
-            response = opener.open(f"http://{address}:{port}/health", timeout=_HEALTH_TIMEOUT_S)
+            response = opener.open(f"{address}/health", timeout=_HEALTH_TIMEOUT_S)
         except urllib.error.HTTPError as error:
             response = error  # also has a body: 503 while loading or draining
         with response:

@@ -9,12 +9,12 @@ from typing import Final
 
 from starlette.types import ASGIApp, Scope
 
+from jan_serve.core.hosts import is_everywhere
 from jan_serve.http.connection_hooks import hooks_of
 from jan_serve.http.errors import Envelopes, HttpError, http_problem
 from jan_serve.http.guards.guard import Guard, header_values
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
 
 # RFC 3986 host and port, without user information or any other part of a URL.
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?\Z")
@@ -36,7 +36,7 @@ class HostGuard(Guard):
         """allowed: names; one without a port allows all ports."""
         super().__init__(app, envelopes)
         names = {name.lower() for name in allowed}
-        if bound not in _WILDCARDS:
+        if not is_everywhere(bound):
             names.add(_bracketed(bound.lower()))
         self._allowed = LOOPBACK_NAMES | names
 

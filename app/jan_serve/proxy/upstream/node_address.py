@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from jan_serve.core.hosts import address_of, is_loopback
+from jan_serve.core.hosts import address_of, is_everywhere, is_loopback
 
 MAX_URL: Final = 2048
 _PORTS: Final = {"http": 80, "https": 443}
@@ -21,7 +21,6 @@ _NAME: Final = re.compile(
     r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*\.?\Z"
 )
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*\Z")
-_ANYWHERE: Final = frozenset({"0.0.0.0", "::"})
 
 
 class BadUrl(ValueError):
@@ -73,7 +72,7 @@ def parse_node_url(text: str, caller: str | None = None) -> NodeUrl:
     if not _PATH.match(path) or any(step in (".", "..") for step in path.split("/")):
         raise BadUrl("has a path with other characters than letters, digits and . _ ~ -")
     host = _host(parts.hostname or "", bracketed="[" in parts.netloc)
-    if host in _ANYWHERE:
+    if is_everywhere(host):
         if caller is None:
             raise BadUrl(f"names {host}, which stands for every address of a machine: name one of them")
         host = _host(caller, bracketed=":" in caller)

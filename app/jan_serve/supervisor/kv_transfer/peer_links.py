@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from jan_serve.core.hosts import is_loopback
+from jan_serve.core.hosts import is_everywhere, is_loopback
 from jan_serve.core.kv_transfer import KEY_BYTES, PeerEndpoint, RemoteState
 from jan_serve.errors import InvalidRequest, PeerFailed
 from jan_serve.supervisor.kv_transfer.peer_connection import MAX_NAME_BYTES, PeerConnection, connect
@@ -182,7 +182,7 @@ class TcpPeerLinks:
     def _advertised_host(self, local_id: str) -> str:
         """The bind address, or the caller's name for this server if it is bound to every address. Raises
         InvalidRequest."""
-        if self._host not in ("0.0.0.0", "::"):
+        if not is_everywhere(self._host):
             return self._host
         try:
             return urlsplit(local_id).hostname or self._host
