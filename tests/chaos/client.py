@@ -55,7 +55,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One request. Times are those of time.monotonic. text: of the answer, as far as it came. detail: of an error."""
+    """One request. Times are those of time.monotonic. text: of the answer, as far as it came. detail: of an error.
+
+    pause: the longest silence of a stream after its head, in seconds.
+    """
 
     question: Question
     manner: Manner
@@ -65,6 +68,7 @@ class Outcome:
     status: int = 0
     text: str = ""
     detail: str = ""
+    pause: float = 0.0
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class _Response:
     status: int
     body: bytes
     whole: bool
+    pause: float = 0.0
 
 
 def drawn_manner(draws: random.Random) -> Manner:
@@ -84,8 +89,8 @@ async def ask(
     """Send the question and follow it to its end. silent: takes the sockets of clients that fall silent."""
     start = time.monotonic()
 
-    def outcome(kind: End, status: int = 0, text: str = "", detail: str = "") -> Outcome:
-        return Outcome(question, manner, start, time.monotonic(), kind, status, text, detail)
+    def outcome(kind: End, status: int = 0, text: str = "", detail: str = "", pause: float = 0.0) -> Outcome:
+        return Outcome(question, manner, start, time.monotonic(), kind, status, text, detail, pause)
 
     data = _request(port, question)
     sock = socket.socket()
@@ -107,7 +112,7 @@ async def ask(
             sock.close()
     if response is None:
         return outcome(End.LEFT)
-    return outcome(*_judged(question, response))
+    return outcome(*_judged(question, response), response.pause)
 
 
 def _request(port: int, question: Question) -> bytes:
@@ -142,8 +147,12 @@ async def _exchange(
         response.status = int(head.split(b" ", 2)[1])
         if manner is Manner.LEAVES:
             return None
+        before = time.monotonic()
         async for part in reader.body(head.lower()):
             response.body += part
+            if part.startswith(b":"):
+                continue  # a comment
+            response.pause, before = max(response.pause, time.monotonic() - before), time.monotonic()
         response.whole = True
     return response
 

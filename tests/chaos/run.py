@@ -20,7 +20,7 @@ from typing import Any, Final
 from tests.chaos import accounts
 from tests.chaos.client import End, Manner, Outcome, ask, drawn_manner
 from tests.chaos.faults import FAULTS, Entry
-from tests.chaos.questions import QUESTIONS, drawn
+from tests.chaos.questions import QUESTIONS, Question, drawn
 from tests.chaos.world import World, overlap, world
 from tests.support.attacks import asked_for_health
 
@@ -92,10 +92,10 @@ async def chaos(
     return report
 
 
-async def undisturbed(at: World) -> dict[str, str]:
+async def undisturbed(at: World, questions: Sequence[Question] = QUESTIONS) -> dict[str, str]:
     """The undisturbed answers, one after the other."""
     answers: dict[str, str] = {}
-    for question in QUESTIONS:
+    for question in questions:
         got = await ask(at.port, question, Manner.READS, random.Random(0), [])
         assert got.kind is End.ANSWER, got
         answers[question.key] = got.text

@@ -86,6 +86,7 @@ class World:
         self.shortages: list[Window] = []
         self.damages: list[tuple[Window, str]] = []
         """When the server was killed, restarted, stopped or without descriptors, and a model's file not whole."""
+        self.command = [sys.executable, "-P", "-m", "jan_serve", "serve"]
         self.run = uuid.uuid4().hex
         self._clock = folder / "clock" / "offset"
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -141,10 +142,9 @@ class World:
             "JAN_SERVE_CONFIG": str(self.config),
             "TMPDIR": str(self.temporary),
         }
-        command = [sys.executable, "-P", "-m", "jan_serve", "serve"]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                activated(self._socket.fileno(), command),
+                activated(self._socket.fileno(), self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

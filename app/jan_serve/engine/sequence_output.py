@@ -262,6 +262,9 @@ def _leaving(sequence: Sequence, emission: Emission) -> tuple[tuple[int, ...], i
     """The ids that leave with this text, and the random numbers used up to the last one. Requested tokens leave in
     order, others at once: their text need not be whole, since the next worker holds back the same."""
     unsent = sequence.unsent
+    if len(unsent) == 1 and not emission.tokens and not _wants_tokens(sequence.request):
+        token, draws = unsent.pop()
+        return (token,), draws
     count = len(emission.tokens) if _wants_tokens(sequence.request) else len(unsent)
     leaving = unsent[:count]
     del unsent[:count]

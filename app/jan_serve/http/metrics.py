@@ -109,6 +109,7 @@ _MODEL_COUNTERS: Final = (
     ("loads", "Times the model was loaded.", "loads"),
     ("crashes", "Times its worker crashed.", "crashes"),
     ("stalls", "Times its worker was ended for a stall.", "stalls"),
+    ("retries", "Requests that went on in another worker.", "retries"),
 )
 _ENGINE_GAUGES: Final = (
     ("running", "Sequences in the batch.", "running"),

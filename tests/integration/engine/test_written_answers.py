@@ -12,7 +12,8 @@ import pytest
 from jan_serve.core.constraint import CompiledGrammar, Guide, ThoughtGuide
 from jan_serve.core.events import TokenInfo
 from jan_serve.core.sampling import Watermark
-from jan_serve.ipc.messages import EngineEvent, EngineRequest, SequenceFinished, WrittenParts
+from jan_serve.errors import EngineFailure, InvalidRequest
+from jan_serve.ipc.messages import EngineEvent, EngineRequest, SequenceFinished, WrittenChoice, WrittenParts
 from jan_serve.supervisor.models.written_answer import WrittenAnswer
 from tests.support.models import EXACT
 from tests.support.worker import Choice, Result, Worker, generate, next_id, running_worker
@@ -122,6 +123,37 @@ def test_characters_of_several_tokens(llama: Worker) -> None:
     for tokens in (False, True):
         grammar = CompiledGrammar(lark=lark)
         check(llama, generate(PROMPT, max_tokens=60, grammar=grammar, return_tokens=tokens, **WARM))
+
+
+def test_what_cannot_be_the_same_goes_on(llama: Worker) -> None:
+    """Mirostat's control value begins anew; an answer that has no ids is sampled again behind what was sent."""
+    request = generate(PROMPT, max_tokens=20, mirostat_mode=2, **WARM)
+    [whole] = llama.run(request)
+    early, rest = begun(request, whole.events[:8])
+    [late] = llama.run(rest)
+    assert late.usage.completion_tokens == whole.usage.completion_tokens
+    request = generate(PROMPT, max_tokens=20, **WARM)
+    [whole] = llama.run(request)
+    early, rest = begun(request, whole.events[:8])
+    assert rest.written is not None
+    bare = msgspec.structs.replace(rest.written.choices[0], tokens=(), num_tokens=0, draws=0)
+    [late] = llama.run(msgspec.structs.replace(rest, written=WrittenParts(choices=(bare,))))
+    assert early.text + late.text == whole.text
+
+
+@pytest.mark.parametrize("choices", [(), (WrittenChoice(), WrittenChoice()), (WrittenChoice(finished=True),)])
+def test_parts_that_fit_no_request(llama: Worker, choices: tuple[WrittenChoice, ...]) -> None:
+    [result] = llama.run(generate(PROMPT, written=WrittenParts(choices=choices)))
+    assert isinstance(result.error, InvalidRequest)
+
+
+def test_an_answer_longer_than_the_next_context(exact_llama: Path, llama: Worker) -> None:
+    request = generate(PROMPT, max_tokens=200, ignore_eos=True)
+    [whole] = llama.run(request)
+    _, rest = begun(request, whole.events[:150])
+    with running_worker(exact_llama, n_ctx=128, parallel=1, **EXACT) as worker:
+        [result] = worker.run(rest)
+    assert isinstance(result.error, EngineFailure)
 
 
 def test_the_time_before_counts(llama: Worker) -> None:

@@ -37,6 +37,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     loads_total: int = 0
     crashes_total: int = 0
     stalls_total: int = 0
+    retries_total: int = 0
     reason: str | None = None
     retry_after_s: float | None = None
     taken_bytes: int = 0

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import closing as closed
+from contextlib import closing
 from typing import TypeVar
 
-from jan_serve.core.closing import closing
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import EngineCrashed, EngineStalled, ModelFailed
 from jan_serve.ipc.messages import (
@@ -22,6 +21,7 @@ from jan_serve.ipc.messages import (
     EngineEvent,
     EngineRequest,
     ReadState,
+    RequestCompleted,
     StatePart,
     StateStored,
     StoreState,
@@ -84,15 +84,16 @@ class HeldModel:
         """
         moves = request.keep_state or request.resume is not None
         written = WrittenAnswer(request)
-        with closed(Tries(self._trials, 0 if moves else self._retry)) as tries:
+        with closing(Tries(self._trials, 0 if moves else self._retry)) as tries:
             while True:
                 client = await self._turn(tries)
                 try:
-                    async with closing(client.generate(written.rest())) as events:
-                        async for event in events:
+                    async with client.opened(written.rest()) as inbox:
+                        while not isinstance(event := await inbox.get(), RequestCompleted):
                             if written.add(event):
                                 tries.got_on()
                                 yield event
+                        yield event
                     return
                 except _LOST as error:
                     self._try_again(tries, error)
@@ -126,7 +127,7 @@ class HeldModel:
 
     async def _asked(self, ask: Callable[[WorkerEngineClient], Awaitable[T]]) -> T:
         """The answer to a request that has one, from whichever worker lives to give it."""
-        with closed(Tries(self._trials, self._retry)) as tries:
+        with closing(Tries(self._trials, self._retry)) as tries:
             while True:
                 client = await self._turn(tries)
                 try:

@@ -211,6 +211,7 @@ def model_status(history: ModelHistory, slot: ModelSlot | None, waiting: int, no
         loads_total=history.loads_total,
         crashes_total=history.crashes_total,
         stalls_total=history.stalls_total,
+        retries_total=history.trials.retries_total,
         reason=history.reason,
         retry_after_s=verdict.delay_s if isinstance(verdict, Pause | Refuse) else None,
         taken_bytes=slot.memory.total if slot is not None else 0,

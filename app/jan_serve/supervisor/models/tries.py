@@ -15,6 +15,8 @@ class Trials:
     """The requests of one model that run alone, one after the other. All others wait until they got on or ended."""
 
     def __init__(self) -> None:
+        self.retries_total = 0
+        """Requests of the model that were tried again."""
         self._suspects: deque[Tries] = deque()
         self._changed = asyncio.Event()
 
@@ -57,6 +59,7 @@ class Tries:
         self._ends += 1
         if self._ends > self._retry:
             raise self._last(error)
+        self._trials.retries_total += 1
         if self._ends > 1 and not self.is_alone:
             self.is_alone = True
             self._trials.add(self)
@@ -69,9 +72,10 @@ class Tries:
 
     def got_on(self) -> None:
         """It did more than in any worker before: it is not what ended them."""
-        self._ends = self._failed_loads = 0
-        self.close()
-        self.is_alone = False
+        if self._ends or self._failed_loads:
+            self._ends = self._failed_loads = 0
+            self.close()
+            self.is_alone = False
 
     def close(self) -> None:
         if self.is_alone:

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 import msgspec
@@ -115,11 +116,12 @@ class WorkerEngineClient:
     def next_id(self) -> int:
         return next(self._ids)
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
-        """Yield the request's events up to RequestCompleted. Closing the iterator aborts the request.
+    @asynccontextmanager
+    async def opened(self, request: EngineRequest) -> AsyncGenerator[EventQueue]:
+        """Send a request; the block reads its events up to RequestCompleted. Its end aborts the request.
 
-        Raises the error of the worker's Failed; EngineFailure if the worker ends; InvalidRequest if the request is too
-        large for the pipe.
+        Reading raises the error of the worker's Failed, and EngineFailure if the worker ends. Raises InvalidRequest if
+        the request is too large for the pipe.
         """
         inbox = EventQueue()
         self._register(
@@ -134,15 +136,16 @@ class WorkerEngineClient:
         try:
             for frame in media_frames(msgspec.structs.replace(request, client=client.get())):
                 await self._send(frame)
-            while True:
-                event = await inbox.get()
-                if isinstance(event, Failed):
-                    raise error_from_payload(event.code, event.payload)
-                yield event
-                if isinstance(event, RequestCompleted):
-                    return
+            yield inbox
         finally:
             self._close(request.id)
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
+        """Yield the events of `opened`. Closing the iterator aborts the request."""
+        async with self.opened(request) as inbox:
+            while not isinstance(event := await inbox.get(), RequestCompleted):
+                yield event
+            yield event
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Cancelling the call aborts the request. Raises as `generate`, like the calls below."""
@@ -290,10 +293,10 @@ class WorkerEngineClient:
             return
         if isinstance(event, Failed | RequestCompleted):
             entry.since = None
-        if entry.inbox is not None:
-            entry.inbox.put(event)
-        elif isinstance(event, Failed):
+        if isinstance(event, Failed):
             entry.fail(error_from_payload(event.code, event.payload))
+        elif entry.inbox is not None:
+            entry.inbox.put(event)
 
 
 def _too_complex(end: WorkerEnd) -> GrammarTooComplex:

@@ -69,7 +69,7 @@ async def test_answers_go_on_from_their_last_token_over_several_deaths(tmp_path:
         for each in answers:
             assert sum(isinstance(event, Accepted) for event in each.events) == 1
             assert isinstance(each.events[-1], RequestCompleted)
-        assert status(manager).crashes_total == 2
+        assert (status(manager).crashes_total, status(manager).retries_total) == (2, 6)
         assert (status(manager).leases, status(manager).waiting) == (0, 0)
 
 
