@@ -53,6 +53,12 @@ def test_boolean_algebra(a: Dfa, b: Dfa) -> None:
         assert is_complete(made)
 
 
+@given(DFAS, st.integers(0, 4), st.none() | st.integers(0, 5))
+def test_whether_there_is_a_word_of_a_length(a: Dfa, low: int, high: int | None) -> None:
+    expected = not automata.with_length(a, low, high).is_empty()
+    assert automata.has_word(a, low, high) is expected
+
+
 def _residuals(a: Dfa) -> int:
     """The number of states that the smallest automaton has: beginnings that continue differently (Myhill, Nerode)."""
     continued = texts("abc", 4)
