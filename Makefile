@@ -84,8 +84,9 @@ format: install-dev ## format the code and sort imports
 	$(BIN)/ruff check --fix-only --select I,UP .
 	$(BIN)/ruff format .
 
-docs: install-dev ## write docs/cli.md, docs/settings.md and the packages' bill of materials
+docs: install-dev ## write docs/cli.md, docs/settings.md, docs/templates.md and the packages' bill of materials
 	$(BIN)/python scripts/gen.py
+	$(BIN)/python -m tests.support.template_table
 	$(BIN)/python scripts/sbom.py
 
 bench: install-dev ## measurements (ARGS: as python -m benchmarks)
