@@ -21,7 +21,6 @@ from jan_serve.dialects.ollama.models import (
     listed_capabilities,
     listed_rows,
     modified_at,
-    parameter_lines,
     parameter_size,
     shown,
     shown_names,
@@ -156,7 +155,6 @@ def test_each_name_has_the_capabilities_of_its_template() -> None:
 
 
 LLAMA = {"general.architecture": "llama", "llama.context_length": 8192}
-THINKING_MODEL = "{{ '<think>' }}{{ messages }}"
 
 
 def details(metadata: dict[str, Any] | None = None, **fields: Any) -> ModelDetails:
@@ -167,18 +165,6 @@ def details(metadata: dict[str, Any] | None = None, **fields: Any) -> ModelDetai
 
 def reply(found: ModelDetails, template: str | None = None, **options: Any) -> dict[str, Any]:
     return {**shown(found, "m", template, **({"verbose": False} | options))}
-
-
-def test_a_plain_model_has_no_members_of_a_variant() -> None:
-    found = reply(details())
-    assert found["modelfile"] == "# Modelfile of jan-serve\nFROM org/m:latest\n"
-    assert not {"template", "parameters", "system", "messages", "license", "tensors"} & found.keys()
-    assert (found["details"]["context_length"], found["details"]["embedding_length"]) == (4096, 64)
-
-
-def test_the_context_is_the_one_that_requests_get() -> None:
-    info = reply(details())["model_info"]
-    assert (info["llama.context_length"], info["general.parameter_count"]) == (4096, 7)
 
 
 def test_a_variant_is_shown_as_it_was_made() -> None:
@@ -207,17 +193,6 @@ def test_a_variant_is_shown_as_it_was_made() -> None:
     assert found["parameters"].splitlines() == [line.removeprefix("PARAMETER ") for line in lines[4:7]]
     assert (found["system"], found["license"]) == ("Be brief.", "MIT")
     assert found["messages"] == [{"role": "user", "content": "Hi"}]
-
-
-def test_parameters_are_one_line_for_each_item() -> None:
-    assert [line.split() for line in parameter_lines({"stop": ["x", "y"], "seed": 1, "none": []})] == [
-        ["stop", '"x"'], ["stop", '"y"'], ["seed", "1"],
-    ]  # fmt: skip
-
-
-def test_capabilities_are_those_of_the_template_that_the_server_uses() -> None:
-    assert reply(details())["capabilities"] == ["completion"]
-    assert reply(details(), THINKING_MODEL)["capabilities"] == ["completion", "tools", "thinking"]
 
 
 def test_long_arrays_and_tensors_are_for_verbose_clients() -> None:
