@@ -141,3 +141,26 @@ def test_a_sequence_that_cannot_be_saved_does_not_make_way(caplog: pytest.LogCap
     bench.memory.limit_idle_cells([running.seq_id])
     assert len(bench.memory.cache) == 2, "nor do others in its place"
     assert "was not saved" in caplog.text
+
+
+def test_without_files_nothing_is_copied_at_the_end() -> None:
+    bench = Bench()
+    bench.finished(ids(1, N))
+    bench.memory.save(10.0)
+    assert bench.context.called("save") == []
+
+
+def test_what_a_sliding_window_lost_is_not_shared() -> None:
+    bench = Bench()
+    bench.finished(ids(1, 500))
+    bench.context.reaches = False
+    bench.finished(ids(2, 20))
+    again = sequence_of(ids(1, 501))
+    prefix = bench.memory.cache.match(again.prefix())
+    assert prefix is not None
+    assert bench.memory.occupy(again, prefix, ()) == 0
+    assert bench.memory.cache.least_recent() == prefix.seq_id, "it was of no use"
+    bench.memory.evict_oldest()
+    bench.memory.states.is_fetching(again, 0)
+    assert bench.memory.occupy(again, None, ()) == 0
+    assert bench.memory.cells.length(again.seq_id) == 0
