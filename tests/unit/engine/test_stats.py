@@ -72,3 +72,11 @@ def test_a_phase_that_begins_between_two_reads_of_the_clock_lasts_no_negative_ti
     phase.enter("decode")
     clock.now -= 1
     assert phase.read() == ("decode", 0.0, None)
+
+
+def test_long_drafts_are_counted_together() -> None:
+    counters = EngineCounters()
+    for accepted in (0, 0, 3, 64, 1000):
+        counters.count_turn(accepted)
+    assert (counters.extra_tokens[0], counters.extra_tokens[3], counters.extra_tokens[-1]) == (2, 1, 2)
+    assert sum(counters.extra_tokens) == 5

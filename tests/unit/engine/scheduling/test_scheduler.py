@@ -308,3 +308,15 @@ def test_both_exceptions_can_be_turned_off() -> None:
     first, second = make(prompt(0, 30)), make(prompt(0, 30))
     bench.wait(first, second)
     assert bench.admit_all() == [first, second], "neither waits for the other"
+
+
+def test_the_one_admitted_last_is_preempted_and_never_the_only_one() -> None:
+    bench = Bench()
+    a, b = make(prompt(0)), make(prompt(1))
+    bench.wait(a)
+    assert bench.scheduler.victim() is None
+    bench.admit_all()
+    assert bench.scheduler.victim() is None
+    bench.wait(b)
+    bench.admit_all()
+    assert bench.scheduler.victim() is b
