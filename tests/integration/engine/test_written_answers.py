@@ -35,6 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "watermark": {**WARM, "watermark": Watermark()},
     "bias": {**WARM, "logit_bias": {101: 3.0}, "min_tokens": 20},
     "choices": {**WARM, "n": 3},
+    "choices that end apart": {**WARM, "n": 4, "stop": ("e",), "logprobs": 0},
     "log-probabilities": {**WARM, "logprobs": 2},
     "tokens": {**WARM, "return_tokens": True, "n": 2},
     "prompt": {**WARM, "prompt_logprobs": 1},

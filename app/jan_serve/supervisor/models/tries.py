@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 
 from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError
+from jan_serve.supervisor.workers.engine_client import SEND_AGAIN
 
 
 class Trials:
@@ -85,6 +86,6 @@ class Tries:
         if not self.is_alone:
             return error
         return EngineCrashed(
-            f"This request is not tried again: the engine ended {self._ends} times while it ran, at last while it ran"
-            f" alone. {error.message}"
+            f"{error.message.removesuffix(SEND_AGAIN)} It ended {self._ends} times while it ran this request, at last"
+            " while it ran nothing else: the request is not tried again."
         )

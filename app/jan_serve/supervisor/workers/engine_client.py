@@ -71,6 +71,7 @@ _Answer = Embedded | OptionsWeighed | Counted | Tokenized | Detokenized | StateP
 _A = TypeVar("_A", bound=_Answer)
 
 FIRST_ID: Final = 1
+SEND_AGAIN: Final = " Send the request again."
 
 
 class _Open(msgspec.Struct):
@@ -233,11 +234,10 @@ class WorkerEngineClient:
         if end.stall is not None and request_id is not None:
             return EngineStalled(
                 f"The engine of the model `{self.name}` made no progress and was ended"
-                f" ({end.stall.phase}, {end.stall.seconds:.1f} s). Send the request again."
+                f" ({end.stall.phase}, {end.stall.seconds:.1f} s).{SEND_AGAIN}"
             )
         return EngineCrashed(
-            f"The engine of the model `{self.name}` ended before the answer was complete ({end})."
-            " Send the request again."
+            f"The engine of the model `{self.name}` ended before the answer was complete ({end}).{SEND_AGAIN}"
         )
 
     def _register(self, request_id: int, entry: _Open) -> None:
