@@ -23,7 +23,7 @@ from typing import Any, Final
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.core.constraint import JsonSchemaConstraint
+from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
 from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import JanServeError
 from jan_serve.text.uniqueness.check import State, UniquenessCheck
@@ -135,7 +135,8 @@ def _judge(case: Case, schema: Any, oracle: Any) -> Outcome:
     """By the grammar that the engine runs."""
     started = time.process_time()
     try:
-        compiled = enforce(JsonSchemaConstraint(schema)).compiled()
+        constraint = JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)
+        compiled = enforce(constraint).compiled()
         matcher = oracle.compile(compiled.lark, compiled.uniqueness)
     except JanServeError as error:
         return Outcome(case.name, REFUSED, f"{error.code}: {error}"[:300], _since(started))

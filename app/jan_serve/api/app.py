@@ -26,7 +26,7 @@ from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.openapi_document import add_document
 from jan_serve.api.routes.recent_log import RecentLog
 from jan_serve.config import Settings
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.health import health_of
 from jan_serve.dialects.model_store import ModelStore
@@ -116,7 +116,11 @@ def create_app(
         models=models,
         preparer=RequestPreparer(
             GrammarCache(
-                translator, named_grammars, whitespace=Whitespace(settings.json_whitespace), schemas=schemas
+                translator,
+                named_grammars,
+                whitespace=Whitespace(settings.json_whitespace),
+                order=PropertyOrder(settings.property_order) if settings.property_order else None,
+                schemas=schemas,
             ),
             renderer,
             now=lambda: datetime.now().astimezone(),

@@ -88,6 +88,7 @@ ENV_PREFIX = "JAN_SERVE_"
 Part = TypeVar("Part", bound=BaseModel)
 LogLevel = Literal["debug", "info", "warning", "error"]
 JsonWhitespace = Literal["consistent", "flexible", "compact"]
+PropertyOrder = Literal["any", "schema"]
 
 
 _SERVER = "Server"
@@ -204,6 +205,13 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         MODEL_PANEL,
         "White space of constrained JSON: `consistent` (compact, as `json.dumps` writes it, or indented"
         " by 2 spaces, 4 spaces or a tab), `flexible` (any of these at each place) or `compact`.",
+    )
+    property_order: PropertyOrder | None = setting(
+        None,
+        MODEL_PANEL,
+        "Order of the properties that a schema lists: `schema` or `any`. Default: `any` in arguments of"
+        " tools, `schema` in answers.",
+        metavar="any|schema",
     )
     chat_template: StrList = setting(
         (),

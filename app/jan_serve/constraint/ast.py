@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from jan_serve.constraint.charset import CharSet
 
@@ -129,6 +130,22 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
 
 
+class Unordered(msgspec.Struct, frozen=True):
+    """One of `items` or more, each at most once, in any order, with `separator` between two.
+
+    No two items begin alike. required: of each item, whether it must be there. other: what may stand between them as
+    often as one likes; NEVER for nothing. low, high: of all that stand there; `high` None means no bound. Some such
+    text exists. Only the Lark print knows this node, as parametric rules.
+    """
+
+    items: tuple[Expr, ...]
+    required: tuple[bool, ...]
+    separator: Expr
+    other: Expr
+    low: int = 0
+    high: int | None = None
+
+
 Expr: TypeAlias = (
     Literal
     | CharClass
@@ -144,6 +161,7 @@ Expr: TypeAlias = (
     | OneLayout
     | Brackets
     | Mark
+    | Unordered
 )
 
 _SMALL = (Literal, CharClass, RuleRef)
@@ -204,6 +222,26 @@ def terminal(item: Expr, *, is_free: bool = False) -> Expr:
 def brackets(opening: str, item: Expr, closing: str) -> Expr:
     """`item` between brackets; NEVER stays itself."""
     return item if item == NEVER else Brackets(opening, item, closing)
+
+
+def unordered(items: Unordered) -> Expr:
+    """`items` without those that no text completes; NEVER if one of these is required, or too few are left."""
+    kept = [(item, needed) for item, needed in zip(items.items, items.required, strict=True) if item != NEVER]
+    needed = sum(items.required)
+    most = len(kept) if items.other == NEVER else None
+    high = items.high if most is None or (items.high is not None and items.high < most) else None
+    if sum(own for _, own in kept) < needed or (most is not None and most < max(items.low, 1)):
+        return NEVER
+    if high is not None and high < max(items.low, needed, 1):
+        return NEVER
+    if not kept:
+        more = Sequence((items.separator, items.other))
+        return sequence(
+            [items.other, repeat(more, max(items.low - 1, 0), None if high is None else high - 1)]
+        )
+    return replace(
+        items, items=tuple(item for item, _ in kept), required=tuple(own for _, own in kept), high=high
+    )
 
 
 def optional(item: Expr) -> Expr:

@@ -18,7 +18,7 @@ from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
 from jan_serve.constraint.print_lark import LarkText, OnlyCharacters, print_lark_open
 from jan_serve.constraint.regex.translate import translate as translate_regex
-from jan_serve.constraint.transform import has_lark_only
+from jan_serve.constraint.transform import has_lark_only, has_unordered
 from jan_serve.constraint.translation import Mode, Translated
 from jan_serve.core.constraint import (
     CompiledGrammar,
@@ -27,6 +27,7 @@ from jan_serve.core.constraint import (
     GrammarPiece,
     JsonObjectConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     RegexConstraint,
     Whitespace,
 )
@@ -90,8 +91,8 @@ class Enforced(NamedTuple):
 
     def _gbnf(self) -> str:
         grammar = self.grammar
-        if has_lark_only(grammar):
-            grammar = self.translate(Mode.IN_RULES).grammar
+        if has_lark_only(grammar) or has_unordered(grammar):
+            grammar = self.translate(Mode.PRINTED).grammar
         return "".join(f"# {line}\n" for line in self._left_out()) + print_gbnf(grammar)
 
     def _left_out(self) -> Iterator[str]:
@@ -99,6 +100,8 @@ class Enforced(NamedTuple):
             indented = ", and also takes JSON that is indented by 2 spaces, 4 spaces or a tab"
             more = indented if is_indented(self.lark.text) else ""
             yield f"The server keeps one layout throughout{more}: GBNF cannot say that."
+        if has_unordered(self.grammar):
+            yield "The server also takes the properties in any order: GBNF cannot say that."
         if has_lark_only(self.grammar):
             yield (
                 "The server runs this as Lark, whose terminals may take more escapes in strings and bound the digits"
@@ -113,8 +116,8 @@ class Enforced(NamedTuple):
 def enforce(constraint: Constraint, *, alone: bool = False, terminals: bool = True) -> Enforced:
     """Translate and print. Bounded work; blocks for less than half a second.
 
-    A JSON Schema (drafts 4 to 2020-12) is enforced exactly, or refused. Properties are written in the order of
-    `properties`, other names after the last required one. An expression of ECMA-262 matches from end to end.
+    A JSON Schema (drafts 4 to 2020-12) is enforced exactly, or refused. An expression of ECMA-262 matches from end to
+    end.
 
     alone: nothing compares names and items beside the grammar; what needs that is refused. terminals: as in
     `print_lark_open`.
@@ -170,14 +173,19 @@ def _translation(constraint: Constraint) -> tuple[Translate, bool]:
     """The translation of a constraint, and whether it is one of JSON."""
     match constraint:
         case JsonObjectConstraint(whitespace=whitespace):
-            return _schema_translation(_ANY_OBJECT, whitespace), True
-        case JsonSchemaConstraint(schema=schema, whitespace=whitespace):
-            return _schema_translation(schema, whitespace), True
+            return _schema_translation(_ANY_OBJECT, whitespace, None), True
+        case JsonSchemaConstraint(schema=schema, whitespace=whitespace, property_order=order):
+            return _schema_translation(schema, whitespace, order), True
         case RegexConstraint(pattern=pattern):
             return lambda _: Translated(translate_regex(pattern)), False
         case GbnfConstraint(text=text):
             return lambda _: Translated(parse_gbnf(text)), False
 
 
-def _schema_translation(schema: Any, whitespace: Whitespace | None) -> Translate:
-    return lambda mode: translate_schema(schema, whitespace=whitespace or Whitespace.CONSISTENT, mode=mode)
+def _schema_translation(schema: Any, whitespace: Whitespace | None, order: PropertyOrder | None) -> Translate:
+    return lambda mode: translate_schema(
+        schema,
+        whitespace=whitespace or Whitespace.CONSISTENT,
+        mode=mode,
+        order=order or PropertyOrder.SCHEMA,
+    )

@@ -14,7 +14,7 @@ from jan_serve.constraint.enforce import Cost, Enforced, enforce
 from jan_serve.constraint.limits import MAX_LARK_BYTES, MAX_RULES, MAX_STEPS, spent
 from jan_serve.constraint.loosen import GIVEN_UP, Change, all_changes, changed, subschemas
 from jan_serve.constraint.trial import tokenizer
-from jan_serve.core.constraint import Explanation, JsonSchemaConstraint
+from jan_serve.core.constraint import Explanation, JsonSchemaConstraint, PropertyOrder
 from jan_serve.errors import GrammarTooComplex, InvalidRequest, UnsupportedSchema
 from jan_serve.lark_matcher import made_matcher, too_complex
 from jan_serve.text.uniqueness.check import UniquenessCheck
@@ -23,7 +23,6 @@ MOST_STEPS: Final = 20 * MAX_STEPS
 _MOST_TRIES: Final = 400
 _STEPS_IN_MS: Final = 500
 _SHOWN: Final = 5
-_CLOSING: Final = ("additionalProperties", "unevaluatedProperties")
 
 
 def cost_lines(cost: Cost) -> list[str]:
@@ -39,14 +38,11 @@ def cost_lines(cost: Cost) -> list[str]:
 
 
 def ordered_objects(schema: Any) -> list[str]:
-    """Pointers of the objects that list several properties and write them in that order: as far as some are required,
-    and all where there are no others."""
+    """Pointers of the objects that list several properties, which come in that order."""
     return [
         pointer
         for pointer, node in subschemas(schema)
-        if isinstance(listed := node.get("properties"), dict)
-        and len(cast(dict[str, Any], listed)) > 1
-        and (node.get("required") or False in (node.get(keyword, True) for keyword in _CLOSING))
+        if isinstance(listed := node.get("properties"), dict) and len(cast(dict[str, Any], listed)) > 1
     ]
 
 
@@ -91,7 +87,7 @@ def explain(constraint: JsonSchemaConstraint, *, most_steps: int = MOST_STEPS) -
         lines.append(f"it compiles {change.line()}" if change else "changing one keyword does not fix it")
         return Explanation(False, tuple(lines))
     lines = ["compiles", *cost_lines(cost)]
-    ordered = ordered_objects(constraint.schema)
+    ordered = [] if constraint.property_order is PropertyOrder.ANY else ordered_objects(constraint.schema)
     if ordered:
         shown = ", ".join(pointer or "the top-level object" for pointer in ordered[:_SHOWN])
         more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""

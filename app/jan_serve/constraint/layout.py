@@ -18,13 +18,13 @@ from jan_serve.constraint.ast import (
     Repeat,
     RuleRef,
     Sequence,
-    choice,
+    Terminal,
+    Unordered,
     optional,
-    repeat,
     sequence,
 )
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.transform import references
+from jan_serve.constraint.transform import mapped, references
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def has_layouts(grammar: Grammar) -> bool:
     todo = [*grammar.rules.values(), grammar.rules[grammar.root]]  # the root, where it usually is, first
     while todo:
         item = todo.pop()
-        if type(item) is Sequence or type(item) is Choice:
+        if type(item) is Sequence or type(item) is Choice or type(item) is Unordered:
             todo += item.items
         elif type(item) is Repeat:
             todo.append(item.item)
@@ -102,6 +102,8 @@ def layout_uses(expr: Expr) -> tuple[bool, set[str]]:
         item = todo.pop()
         if type(item) is Sequence or type(item) is Choice:
             todo += item.items
+        elif type(item) is Unordered:
+            todo += (*item.items, item.separator, item.other)
         elif type(item) is RuleRef:
             used.add(item.name)
         elif type(item) is Repeat:
@@ -149,10 +151,6 @@ def _spaced_at_will(expr: Expr, marks: Mapping[str, Expr]) -> Expr:
         return _spaced_at_will(expr.item, marks)
     if isinstance(expr, Brackets):
         return sequence([Literal(expr.opening), _spaced_at_will(expr.item, marks), Literal(expr.closing)])
-    if isinstance(expr, Sequence):
-        return sequence([_spaced_at_will(item, marks) for item in expr.items])
-    if isinstance(expr, Choice):
-        return choice([_spaced_at_will(item, marks) for item in expr.items])
-    if isinstance(expr, Repeat):
-        return repeat(_spaced_at_will(expr.item, marks), expr.low, expr.high)
-    return expr
+    if isinstance(expr, Terminal):
+        return expr
+    return mapped(expr, lambda item: _spaced_at_will(item, marks))

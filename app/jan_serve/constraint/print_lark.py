@@ -18,6 +18,8 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from jan_serve.constraint.ast import (
+    EMPTY,
+    NEVER,
     Both,
     Brackets,
     CharClass,
@@ -33,13 +35,17 @@ from jan_serve.constraint.ast import (
     Sequence,
     Special,
     Terminal,
+    Unordered,
     Until,
+    repeat,
+    sequence,
 )
 from jan_serve.constraint.charset import UNESCAPED, CharSet
 from jan_serve.constraint.lark_notation import (
     ALWAYS,
     DEEPER,
     HELPERS,
+    LAYOUT_BITS,
     LAZY,
     PARAMETER,
     bounds,
@@ -56,6 +62,7 @@ from jan_serve.constraint.lark_notation import (
     spelled_out,
 )
 from jan_serve.constraint.lark_references import NOTHING, components, shallow_start
+from jan_serve.constraint.lark_unordered import UnorderedWriter, are_counted
 from jan_serve.constraint.layout import (
     LAYOUTS,
     SPACED,
@@ -75,6 +82,7 @@ _UNSAFE_NAME = re.compile(r"[^a-z0-9]+")
 _OPENING = f'"\\"" {quote_class(UNESCAPED)}*'
 # Expressions up to this length are repeated in place; longer ones get a name.
 _INLINE = 60
+_CLEARED = f"bit_and({hex((1 << LAYOUT_BITS) - 1)})"
 
 
 class _Any(Enum):
@@ -136,6 +144,11 @@ class OnlyCharacters(GrammarTooComplex):
     """Some parts of the grammar can only be written without terminals, and others only with them."""
 
 
+def _others(expr: Unordered) -> Expr:
+    """What may follow each member, where they are not counted."""
+    return EMPTY if are_counted(expr) else repeat(sequence([expr.separator, expr.other]), 0, None)
+
+
 class _Printer:
     def __init__(
         self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], laid: set[str]
@@ -164,6 +177,7 @@ class _Printer:
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._greedy_written: dict[int, str] = {}
+        self._unordered_written: dict[tuple[int, bool], UnorderedWriter] = {}
         self._specials: dict[tuple[str, str], SpecialText] = {}
         self._groups = 0
         while self._todo:
@@ -175,7 +189,7 @@ class _Printer:
                 self._add(own + PARAMETER, text + ALWAYS if is_one and DEEPER in text else text)
             else:
                 self._add(own, text)
-        if self._inner:
+        if self._inner or any(is_laid for _, is_laid in self._unordered_written):
             self._lines += HELPERS
         # llguidance reads terminals in any order; defined before use is easier to read.
         start = next(i for i, line in enumerate(self._lines) if line.startswith("start:"))
@@ -254,6 +268,7 @@ class _Printer:
             Special: lambda expr: self._special(expr.text),
             Until: self._until,
             Brackets: self._brackets,
+            Unordered: self._unordered,
         }
 
     def _characters(self, expr: Terminal) -> str:
@@ -343,6 +358,8 @@ class _Printer:
         self._form, self._groups = _Any.LAYOUT, 0
         if isinstance(item, RuleRef):
             text = self._reference(item.name, argument)
+        elif isinstance(item, Unordered):
+            text = f"{self._members_of(item).stem}::{argument}"
         else:
             is_laid = self._has_parameter(item)
             text = self._inner.get(id(item), "")
@@ -353,6 +370,72 @@ class _Printer:
                 text = f"{text}::{argument}"
         self._form, self._groups = form, groups
         return text
+
+    # Members in any order
+
+    def _unordered(self, expr: Unordered) -> str:
+        form, is_decided = self._form, self._is_decided
+        stem = self._members_of(expr).stem
+        if form is _Any.LAYOUT:
+            return f"{stem}::_"
+        if form is None or len(self._layouts) == 1:
+            return f"{stem}::0"
+        if is_decided or form is not self._layouts[0]:
+            return f"{stem}::{first_argument(form)}"
+        return self._first_members(expr, form)
+
+    def _members_of(self, expr: Unordered) -> UnorderedWriter:
+        """The rules of members, for any layout or the one that is printed."""
+        form, is_decided, groups = self._form, self._is_decided, self._groups
+        is_laid = form is not None and len(self._layouts) > 1
+        known = self._unordered_written.get((id(expr), is_laid))
+        if known is not None:
+            return known
+        self._is_decided, self._groups = False, 0
+        if is_laid:
+            self._form = _Any.LAYOUT
+        argument = _CLEARED if is_laid else "_"
+        rest = self._member(_others(expr), argument)
+        writer = self._unordered_written[id(expr), is_laid] = UnorderedWriter(
+            expr,
+            [f"{self._member(item, argument)} {rest}".rstrip() for item in expr.items],
+            f"{self._member(expr.other, argument)} {rest}".rstrip(),
+            self._rule_item(expr.separator),
+            stem=self._fresh("r_members"),
+            shift=LAYOUT_BITS if is_laid else 0,
+        )
+        for name, body in writer.rules():
+            self._taken.add(name)
+            self._add(name + PARAMETER, body)
+        self._form, self._is_decided, self._groups = form, is_decided, groups
+        return writer
+
+    def _first_members(self, expr: Unordered, form: Layout) -> str:
+        """All members in the first layout, which the first of them shows."""
+        writer = self._members_of(expr)
+        argument = int(first_argument(form), 16)
+        self._form = _Any.LAYOUT
+        rest = self._member(_others(expr), hex(argument))
+        self._form = form
+        texts: list[str] = []
+        for start in writer.starts():
+            member = self._rule_item(expr.other if start.item is None else expr.items[start.item])
+            after = f"{start.after}::{hex(argument | start.parameter)}" if start.after else ""
+            parts = (member, rest, f"{after}{'?' if after and start.ends else ''}")
+            texts.append(" ".join(filter(None, parts)))
+        return f"({' | '.join(texts)})"
+
+    def _member(self, expr: Expr, argument: str) -> str:
+        """A part of `Unordered` as a rule; "" for one without a text."""
+        if expr in (EMPTY, NEVER):
+            return ""
+        if self._form is _Any.LAYOUT:
+            return self._inside(expr, argument)
+        if isinstance(expr, RuleRef):
+            return self._reference(expr.name)
+        name = self._fresh("r_member")
+        self._add(name, self._rule(expr))
+        return name
 
     def _has_parameter(self, expr: Expr) -> bool:
         if self._form is not _Any.LAYOUT:

@@ -20,13 +20,15 @@ from jan_serve.constraint.ast import (
     RuleRef,
     Sequence,
     Terminal,
+    Unordered,
     brackets,
     choice,
     repeat,
     sequence,
+    unordered,
 )
 
-_WITH_ITEMS = frozenset({Sequence, Choice})
+_WITH_ITEMS = frozenset({Sequence, Choice, Unordered})
 _WITH_ITEM = frozenset({Repeat, Terminal, Except, Both, OneLayout, Brackets})
 
 
@@ -40,6 +42,11 @@ def has_lark_only(grammar: Grammar) -> bool:
     return any(item.__class__ is Terminal and item.lark_only for item in walk(grammar.rules.values()))
 
 
+def has_unordered(grammar: Grammar) -> bool:
+    """Whether some of its rules need parameters."""
+    return any(item.__class__ is Unordered for item in walk(grammar.rules.values()))
+
+
 def walk(exprs: Iterable[Expr]) -> Iterator[Any]:
     """The expressions, and all that they hold."""
     todo = [*exprs]
@@ -49,6 +56,8 @@ def walk(exprs: Iterable[Expr]) -> Iterator[Any]:
         kind = item.__class__
         if kind in _WITH_ITEMS:
             todo += item.items
+            if kind is Unordered:
+                todo += (item.separator, item.other)
         elif kind in _WITH_ITEM:
             todo.append(item.item)
             if kind is Both:
@@ -128,16 +137,21 @@ def _completes(expr: Expr, productive: set[str], uses: dict[str, set[str]]) -> b
         return _completes(expr.item, productive, uses)
     if isinstance(expr, Repeat):
         return expr.low == 0 or _completes(expr.item, productive, uses)
+    if isinstance(expr, Unordered):
+        done = [_completes(item, productive, uses) for item in expr.items]
+        needed = all(own for own, needed in zip(done, expr.required, strict=True) if needed)
+        others = expr.other != NEVER and _completes(expr.other, productive, uses)
+        return needed and (others or sum(done) >= max(expr.low, 1))
     return True
 
 
 def _without(expr: Expr, lost: set[str]) -> Expr:
     if isinstance(expr, RuleRef):
         return NEVER if expr.name in lost else expr
-    return _mapped(expr, lambda item: _without(item, lost))
+    return mapped(expr, lambda item: _without(item, lost))
 
 
-def _mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The expression with what it holds changed; NEVER where that leaves no text."""
     if isinstance(expr, Sequence):
         return sequence([change(item) for item in expr.items])
@@ -147,6 +161,11 @@ def _mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
         return repeat(change(expr.item), expr.low, expr.high)
     if isinstance(expr, Brackets):
         return brackets(expr.opening, change(expr.item), expr.closing)
+    if isinstance(expr, Unordered):
+        items = tuple([change(item) for item in expr.items])
+        return unordered(
+            replace(expr, items=items, separator=change(expr.separator), other=change(expr.other))
+        )
     if not isinstance(expr, Terminal | Except | Both | OneLayout):
         return expr
     item = change(expr.item)
@@ -176,4 +195,4 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
     """The expression with every reference to a rule of `names` changed to its new name."""
     if isinstance(expr, RuleRef):
         return RuleRef(names.get(expr.name, expr.name))
-    return _mapped(expr, lambda item: rename(item, names))
+    return mapped(expr, lambda item: rename(item, names))

@@ -21,12 +21,14 @@ class Translated(msgspec.Struct, frozen=True):
 
 class Mode(Enum):
     """ENFORCED: the engine, which compares names and items beside the grammar (`core/uniqueness.py`), and whose
-    terminals know differences and intersections. IN_RULES: the same without such terminals, where they are too large,
-    or for GBNF. ALONE: the grammar alone; what needs a comparison is refused.
+    terminals know differences and intersections. IN_RULES: the same without such terminals, where they are too large.
+    PRINTED: for GBNF, in rules without parameters, so that properties come in order. ALONE: the grammar alone; what
+    needs a comparison is refused.
     """
 
     ENFORCED = "enforced"
     IN_RULES = "in rules"
+    PRINTED = "printed"
     ALONE = "alone"
 
     @property

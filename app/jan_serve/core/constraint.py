@@ -59,6 +59,14 @@ class Whitespace(Enum):
     COMPACT = "compact"
 
 
+class PropertyOrder(Enum):
+    """The order of the properties that a schema lists: any, or that of its `properties`, where other names come after
+    the last required one."""
+
+    ANY = "any"
+    SCHEMA = "schema"
+
+
 class JsonObjectConstraint(msgspec.Struct, frozen=True, tag="json_object"):
     """Any JSON object. whitespace: None for the default of the server."""
 
@@ -66,10 +74,12 @@ class JsonObjectConstraint(msgspec.Struct, frozen=True, tag="json_object"):
 
 
 class JsonSchemaConstraint(msgspec.Struct, frozen=True, tag="json_schema"):
-    """JSON that validates against `schema` (a mapping or a boolean). whitespace: as in JsonObjectConstraint."""
+    """JSON that validates against `schema` (a mapping or a boolean). whitespace, property_order: None for the default
+    of the server, here that of the schema."""
 
     schema: Any
     whitespace: Whitespace | None = None
+    property_order: PropertyOrder | None = None
 
 
 class RegexConstraint(msgspec.Struct, frozen=True, tag="regex"):

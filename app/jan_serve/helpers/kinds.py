@@ -24,6 +24,7 @@ from jan_serve.core.constraint import (
     Explanation,
     GrammarPiece,
     JsonSchemaConstraint,
+    PropertyOrder,
     ToolGrammar,
     Whitespace,
 )
@@ -172,6 +173,7 @@ class CompileTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
     parameters: dict[str, Any]
     strict: bool
     whitespace: Whitespace
+    order: PropertyOrder
 
 
 class CompileFrame(msgspec.Struct, frozen=True, kw_only=True, tag="frame"):

@@ -16,6 +16,7 @@ from jan_serve.core.constraint import (
     CompiledGrammar,
     GbnfConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     RegexConstraint,
     Whitespace,
 )
@@ -105,10 +106,16 @@ async def test_the_parts_of_calls_of_every_format_are_those_of_the_translator() 
         for form in FORMATS:
             for whitespace in Whitespace:
                 tool = CompileTool(
-                    form=form.full_name, parameters=TOOL.parameters, strict=False, whitespace=whitespace
+                    form=form.full_name,
+                    parameters=TOOL.parameters,
+                    strict=False,
+                    whitespace=whitespace,
+                    order=PropertyOrder.SCHEMA,
                 )
                 made = await pool.ask(tool)
-                assert made == tool_grammar(form, TOOL.parameters, whitespace=whitespace)
+                assert made == tool_grammar(
+                    form, TOOL.parameters, whitespace=whitespace, order=PropertyOrder.SCHEMA
+                )
         frame = CompileFrame(form=HERMES.full_name, names=(TOOL.name,), parallel=False, answer=True)
         made = await pool.ask(frame)
         assert made == call_frame(HERMES, (TOOL.name,), parallel=False, answer=True)

@@ -23,10 +23,12 @@ from jan_serve.constraint.ast import (
     Sequence,
     Special,
     Terminal,
+    Unordered,
     Until,
 )
 from jan_serve.constraint.layout import LAYOUTS, Nesting
 from jan_serve.errors import GrammarTooComplex
+from tests.unit.constraint.grammars import members_in_turn
 
 _MAX_CONFIGURATIONS = 200_000
 _FOR_EACH_CHARACTER = 20
@@ -171,6 +173,8 @@ class Recognizer:
             return [rest]
         if isinstance(expr, OneLayout):
             return [self._cell(expr.item, Nesting(layout), rest) for layout in LAYOUTS]
+        if isinstance(expr, Unordered):
+            return [self._cell(option, nesting, rest) for option in members_in_turn(expr)]
         if isinstance(expr, Mark | Brackets):
             return [self._laid_out(expr, nesting, rest)]
         assert isinstance(expr, Repeat)

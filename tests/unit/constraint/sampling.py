@@ -18,9 +18,11 @@ from jan_serve.constraint.ast import (
     Sequence,
     Special,
     Terminal,
+    Unordered,
     Until,
 )
 from jan_serve.constraint.layout import LAYOUTS, Layout, Nesting
+from tests.unit.constraint.grammars import members_in_turn
 
 _FAR = 10**9
 
@@ -57,6 +59,13 @@ class Sampler:
             return self._height(expr.item)
         if isinstance(expr, Repeat):
             return self._height(expr.item) if expr.low else 0
+        if isinstance(expr, Unordered):
+            needed = [item for item, own in zip(expr.items, expr.required, strict=True) if own]
+            return (
+                max(map(self._height, needed))
+                if needed
+                else min(map(self._height, (*expr.items, expr.other)))
+            )
         if isinstance(expr, Sequence):
             return max((self._height(item) for item in expr.items), default=0)
         if isinstance(expr, Choice):
@@ -94,6 +103,12 @@ class Sampler:
             self._write(expr.item, random, depth, parts)
             self._nesting = outer
             parts.append(outer.line() + expr.closing)
+        elif isinstance(expr, Unordered):
+            options = members_in_turn(expr)
+            far = depth >= self._depth
+            self._write(
+                min(options, key=self._height) if far else random.choice(options), random, depth, parts
+            )
         elif isinstance(expr, Sequence):
             for item in expr.items:
                 self._write(item, random, depth, parts)

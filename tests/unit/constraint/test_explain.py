@@ -13,7 +13,13 @@ from jan_serve.constraint.enforce import Cost, enforce
 from jan_serve.constraint.explain import explain, leaves_at, smallest_change
 from jan_serve.constraint.loosen import Change
 from jan_serve.constraint.parse_gbnf import parse_gbnf
-from jan_serve.core.constraint import GbnfConstraint, JsonSchemaConstraint, RegexConstraint, Whitespace
+from jan_serve.core.constraint import (
+    GbnfConstraint,
+    JsonSchemaConstraint,
+    PropertyOrder,
+    RegexConstraint,
+    Whitespace,
+)
 from jan_serve.errors import InvalidRequest
 from tests.unit.constraint.json_schema.test_translate import CASES, Case
 from tests.unit.constraint.recognizer import Recognizer
@@ -78,8 +84,10 @@ def test_the_places_whose_order_is_fixed_come_as_in_the_document() -> None:
     compiles, lines = explained(schema)
     assert compiles
     assert lines[-1].endswith(
-        ": the top-level object, /properties/b/items, /properties/a, /additionalProperties"
+        ": the top-level object, /properties/b/items, /properties/a, /properties/c, /additionalProperties"
     )
+    free_order = explain(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY))
+    assert not any("order" in line for line in free_order.lines)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +121,7 @@ TAGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueIte
     ("schema", "text", "at"),
     [
         (OPEN, '{"a": 1}', None),
-        (OPEN, '{"b": 1, "a": 2}', None),
+        (OPEN, '{"b": 1, "a": 2}', 11),
         (OPEN, '{"a": 1, "a": 2}', 11),
         (OPEN, '{"a": 1', 7),
         (OPEN, '{"a": "é"}', 6),

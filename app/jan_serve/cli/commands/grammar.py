@@ -16,6 +16,7 @@ from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     RegexConstraint,
     Whitespace,
 )
@@ -54,13 +55,18 @@ def grammar(
     whitespace: Annotated[
         Whitespace, typer.Option("--whitespace", help="White space of JSON.")
     ] = Whitespace.CONSISTENT,
+    order: Annotated[
+        PropertyOrder, typer.Option("--property-order", help="Order of the properties that a schema lists.")
+    ] = PropertyOrder.SCHEMA,
 ) -> None:
     """Print the grammar of a JSON Schema, a regular expression or a GBNF text, or check a text against it."""
     from jan_serve.constraint.enforce import enforce
 
     if (source is None) == (regex is None):
         raise CommandError("pass either SOURCE or --regex", "See `jan-serve grammar --help`.", WRONG_USE)
-    constraint = _constraint(source, whitespace) if source is not None else RegexConstraint(regex or "")
+    constraint = (
+        _constraint(source, whitespace, order) if source is not None else RegexConstraint(regex or "")
+    )
     output = Output()
     if explain:
         if not isinstance(constraint, JsonSchemaConstraint):
@@ -89,11 +95,11 @@ def _explain(constraint: JsonSchemaConstraint, output: Output) -> None:
         raise typer.Exit(FAILED)
 
 
-def _constraint(source: str, whitespace: Whitespace) -> Constraint:
+def _constraint(source: str, whitespace: Whitespace, order: PropertyOrder) -> Constraint:
     text = _text(source)
     if "::=" in text:
         return GbnfConstraint(text)
-    return JsonSchemaConstraint(_schema(source, text), whitespace)
+    return JsonSchemaConstraint(_schema(source, text), whitespace, order)
 
 
 def _schema(source: str, text: str) -> Any:

@@ -28,7 +28,7 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.document import Document
-from jan_serve.constraint.json_schema.emit_objects import Field, Shape, plain_members
+from jan_serve.constraint.json_schema.emit_objects import Field, Shape, members_in_any_order, plain_members
 from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import (
@@ -48,7 +48,7 @@ from jan_serve.constraint.limits import budget
 from jan_serve.constraint.text_form import PlainText
 from jan_serve.constraint.transform import prune
 from jan_serve.constraint.translation import Translated
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.errors import UnsupportedSchema
 
 _NAME = repeat(
@@ -97,6 +97,7 @@ def translate_arguments(
     notation: ArgumentNotation,
     *,
     whitespace: Whitespace = Whitespace.CONSISTENT,
+    order: PropertyOrder = PropertyOrder.SCHEMA,
     readings: Readings | None = None,
 ) -> Translated:
     """The arguments that satisfy `schema`, an object's. whitespace: of JSON within them. readings: None where a reader
@@ -106,7 +107,7 @@ def translate_arguments(
     """
     with budget(), placed(TRUE):
         document = Document(schema)
-        emitter = _emitter(Expander(document), notation, whitespace)
+        emitter = _emitter(Expander(document), notation, whitespace, order)
         writer = _Writer(emitter, notation, readings)
         sets = emitter.expander.expand(emitter.expander.terms.positive(document.root))
         root = choice([writer.object(spec) for spec in sets.object])
@@ -122,12 +123,14 @@ def translate_arguments(
     return Translated(grammar, None, most)
 
 
-def _emitter(expander: Expander, notation: ArgumentNotation, whitespace: Whitespace) -> ValueEmitter:
+def _emitter(
+    expander: Expander, notation: ArgumentNotation, whitespace: Whitespace, order: PropertyOrder
+) -> ValueEmitter:
     if notation.quote is None:
-        return ValueEmitter(expander, whitespace=whitespace)
+        return ValueEmitter(expander, whitespace=whitespace, order=order)
     if notation.stop is None:
         raise ValueError("raw strings need a stop")
-    return BareKeyEmitter(expander, quote=notation.quote, stop=notation.stop)
+    return BareKeyEmitter(expander, order=order, quote=notation.quote, stop=notation.stop)
 
 
 class _Closing(NamedTuple):
@@ -197,15 +200,17 @@ class _Writer:
                     argument = self._argument(self._key(name), name, sets)
                     if argument != NEVER or name in required:
                         fields.append(Field(argument, name in required))
-        if spec.exists or spec.low > len(required) or (spec.high is not None and spec.high < len(fields)):
-            raise UnsupportedSchema(
-                "", "minProperties", "arguments cannot be counted in this model's notation"
-            )
         extra: Expr = NEVER
         if not names and not spec.rules:
             extra = self._argument(_NAME, "any", self._as_read(expander.expand(TRUE), None))
-        shape = Shape(fields, extra, [], 0, 0, None)
-        members = plain_members(self._emit.rules, shape, "arguments", comma=self._notation.separator)
+        shape = Shape(fields, extra, [], 0, spec.low, spec.high)
+        counted = spec.low > len(required) or (spec.high is not None and spec.high < len(fields))
+        if spec.exists or (counted and not (self._emit.any_order and fields)):
+            raise UnsupportedSchema(
+                "", "minProperties", "arguments cannot be counted in this model's notation"
+            )
+        write = members_in_any_order if self._emit.any_order else plain_members
+        members = write(self._emit.rules, shape, "arguments", comma=self._notation.separator)
         return optional(members) if shape.may_be_empty() else members
 
     def _key(self, name: str) -> Expr:

@@ -1,9 +1,8 @@
-"""Writes one object spec. Listed properties come in their order, each at most once; other names come anywhere after
-the last one that must be there, so no name is less certain before it.
+"""Writes one object spec. Each listed property comes at most once. In order, other names come anywhere after the last
+one that must be there.
 
 A name that is not listed may repeat: no grammar can compare names. The engine sees to it that none does; in a grammar
-alone, what needs different names is refused. With the engine, optional properties come in any order too, where other
-names do: no name is certain there. Where other names may run out, they come last and are counted.
+alone, what needs different names is refused. Where other names may run out, they come last and are counted.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ from jan_serve.constraint.ast import (
     NEVER,
     Expr,
     RuleRef,
+    Unordered,
     choice,
     optional,
     repeat,
     sequence,
+    unordered,
 )
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import count_words
@@ -29,7 +30,6 @@ from jan_serve.constraint.json_schema.ir import TRUE, NameRule, ObjectSpec
 from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unlisted_names import (
     MAX_NAME_CLASSES,
-    every_name_has_a_value,
     name_classes,
     names_that_run_out,
 )
@@ -46,7 +46,7 @@ _MAX_EXISTS = 4
 
 class Field(msgspec.Struct, frozen=True):
     """One listed property: its text (name, colon, value), whether it must be there, and whether other names come only
-    after it."""
+    after it, in order."""
 
     entry: Expr
     required: bool
@@ -57,8 +57,7 @@ class Shape(msgspec.Struct, frozen=True):
     """An object ready to be written: listed fields and other entries.
 
     `wanted[m - 1]` is the entry that settles the conditions in the bit mask m; all `conditions` have to be settled.
-    `extras`: at most so many other entries, which come last; None for no bound. `in_any_order`: whether names may
-    repeat in the grammar, any beginning of a listed one also begins another one, and all that must be there lead.
+    `extras`: at most so many other entries, which come last; None for no bound.
     """
 
     fields: list[Field]
@@ -68,7 +67,6 @@ class Shape(msgspec.Struct, frozen=True):
     low: int
     high: int | None
     extras: int | None = None
-    in_any_order: bool = False
 
     def may_be_empty(self) -> bool:
         return not (self.low or self.conditions or any(field.required for field in self.fields))
@@ -87,8 +85,8 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
             or shape.high is not None
             or shape.extras is not None
         )
-        if shape.in_any_order and not (shape.wanted or (counted and _open_from(shape) >= 0)):
-            members = _members_in_any_order(emit, shape, hint)
+        if not (shape.wanted or shape.extras is not None) and (emit.any_order or not shape.fields):
+            members = members_in_any_order(emit.rules, shape, hint, comma=emit.comma())
         elif counted:
             members = _counted_members(emit, shape, hint)
         else:
@@ -141,10 +139,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     emit.names_repeat = True
     names = names_that_run_out(expander, spec)
     if names is None:
-        free = all(field.leads or not field.required for field in fields)
-        return msgspec.structs.replace(
-            shape, in_any_order=free and every_name_has_a_value(expander, spec.rules)
-        )
+        return shape
     emit.counted_names.append(spec)
     endless = automata.longest_word(names) is None
     return msgspec.structs.replace(
@@ -267,27 +262,18 @@ def _cap(shape: Shape) -> int:
     return cap
 
 
-def _members_in_any_order(emit: Emitter, shape: Shape, hint: str) -> Expr:
-    """One member or more: up to the last one that must be there in order, then the other ones."""
-    last = _open_from(shape)
-    entries: list[Expr] = [
-        field.entry if field.required or index > last else emit.rules.define(f"{hint}-member", field.entry)
-        for index, field in enumerate(shape.fields)
-    ]
-    optional = [entry for entry, field in zip(entries, shape.fields, strict=True) if not field.required]
-    other = emit.rules.define(f"{hint}-other", choice([*optional, shape.extra]))
-    more = sequence([emit.comma(), other])
-    if last < 0:
-        least, most = max(shape.low, 1), shape.high
-        if most is not None and most < least:
-            return NEVER
-        return sequence([other, repeat(more, least - 1, None if most is None else most - 1)])
-    ordered = [
-        msgspec.structs.replace(field, entry=entry)
-        for entry, field in zip(entries[: last + 1], shape.fields, strict=False)
-    ]
-    first = plain_members(emit.rules, Shape(ordered, NEVER, [], 0, 0, None), hint, comma=emit.comma())
-    return sequence([first, repeat(more, 0, None)])
+def members_in_any_order(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:
+    """One member or more. comma: between two."""
+    return unordered(
+        Unordered(
+            tuple([rules.define(f"{hint}-member", field.entry) for field in shape.fields]),
+            tuple([field.required for field in shape.fields]),
+            comma,
+            shape.extra if shape.extra == NEVER else rules.define(f"{hint}-other", shape.extra),
+            shape.low,
+            shape.high,
+        )
+    )
 
 
 def _counted_members(emit: Emitter, shape: Shape, hint: str) -> Expr:

@@ -41,7 +41,7 @@ from jan_serve.constraint.json_schema.strings import StringSet
 from jan_serve.constraint.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.constraint.translation import Mode
 from jan_serve.constraint.word_trie import other_words_expr
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.core.uniqueness import ItemTexts
 from jan_serve.errors import UnsupportedSchema
 
@@ -54,8 +54,16 @@ _MAX_INDENT = 32
 class Emitter(ABC):
     """What the objects and arrays of one schema are written with."""
 
-    def __init__(self, expander: Expander, *, whitespace: Whitespace, mode: Mode = Mode.ALONE) -> None:
+    def __init__(
+        self,
+        expander: Expander,
+        *,
+        whitespace: Whitespace,
+        mode: Mode = Mode.ALONE,
+        order: PropertyOrder = PropertyOrder.SCHEMA,
+    ) -> None:
         self.expander = expander
+        self.any_order = order is PropertyOrder.ANY and mode is not Mode.PRINTED
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
         self.name_text = OneSpelling(self.rules) if mode.compares else self.text

@@ -32,15 +32,22 @@ from jan_serve.constraint.json_schema.unique_items import uniqueness_of
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.transform import prune
 from jan_serve.constraint.translation import Mode, Translated
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.errors import UnsupportedSchema
 
 
 class ValueEmitter(Emitter):
     """Rules for one schema. `value` may be called at any time; `grammar` writes all requested rules."""
 
-    def __init__(self, expander: Expander, *, whitespace: Whitespace, mode: Mode = Mode.ALONE) -> None:
-        super().__init__(expander, whitespace=whitespace, mode=mode)
+    def __init__(
+        self,
+        expander: Expander,
+        *,
+        whitespace: Whitespace,
+        mode: Mode = Mode.ALONE,
+        order: PropertyOrder = PropertyOrder.SCHEMA,
+    ) -> None:
+        super().__init__(expander, whitespace=whitespace, mode=mode, order=order)
         self._names: dict[Conj, Expr] = {}
         self._todo: list[tuple[str, str, Conj, TypeSets]] = []
 
@@ -107,12 +114,14 @@ class ValueEmitter(Emitter):
         return array_expr(self, ANY_VALUE.array[0], name)
 
 
-def translate(schema: Any, *, whitespace: Whitespace, mode: Mode) -> Translated:
+def translate(
+    schema: Any, *, whitespace: Whitespace, mode: Mode, order: PropertyOrder = PropertyOrder.SCHEMA
+) -> Translated:
     """The grammar of the JSON texts that satisfy `schema`, if they also obey the uniqueness."""
     with budget(), placed(TRUE):
         document = Document(schema)
         expander = Expander(document)
-        emitter = ValueEmitter(expander, whitespace=whitespace, mode=mode)
+        emitter = ValueEmitter(expander, whitespace=whitespace, mode=mode, order=order)
         root = expander.terms.positive(document.root)
         grammar = prune(emitter.grammar(root), emitter.rules.complete)
         if emitter.needs_comparison is not None:
@@ -141,9 +150,9 @@ def is_bare(name: str) -> bool:
 class BareKeyEmitter(ValueEmitter):
     """On one line. A name that does not read as one word stands between quotes."""
 
-    def __init__(self, expander: Expander, *, quote: Expr, stop: str) -> None:
+    def __init__(self, expander: Expander, *, order: PropertyOrder, quote: Expr, stop: str) -> None:
         """quote: around strings. stop: its text, which no string contains."""
-        super().__init__(expander, whitespace=Whitespace.COMPACT)
+        super().__init__(expander, whitespace=Whitespace.COMPACT, order=order)
         self._quote = quote
         self._stop = stop
 

@@ -47,12 +47,6 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     return None if found.is_empty() else found
 
 
-def every_name_has_a_value(expander: Expander, rules: Iterable[NameRule]) -> bool:
-    """Whether the rules certainly leave some value for each name."""
-    classes = name_classes(expander.terms, rules, ANY_STRING, TRUE)
-    return all(has_value(expander, conj) for _, conj in classes)
-
-
 def _undecided(spec: ObjectSpec, what: str) -> UnsupportedSchema:
     place = next((rule.conj[0].subschema.pointer for rule in spec.rules if rule.conj), "")
     return UnsupportedSchema(place, "patternProperties", f"of names that may run out, {what}")

@@ -13,6 +13,7 @@ from jan_serve.core.constraint import (
     GbnfConstraint,
     JsonObjectConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     RegexConstraint,
     Whitespace,
 )
@@ -122,7 +123,8 @@ def _text(form: ResponseFormat, field: str, *values: Any) -> str:
 def _json(form: ResponseFormat, field: str) -> Constraint:
     schema, whitespace = _schema_in(form), Whitespace(form.whitespace) if form.whitespace else None
     if schema is not None:
-        return msgspec.structs.replace(_schema(schema, field), whitespace=whitespace)
+        order = PropertyOrder(form.property_order) if form.property_order else None
+        return msgspec.structs.replace(_schema(schema, field), whitespace=whitespace, property_order=order)
     if form.type == "json_schema":
         raise InvalidRequest(f"{field}: `json_schema` needs a schema", param=field)
     return JsonObjectConstraint(whitespace)

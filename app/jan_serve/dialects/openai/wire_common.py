@@ -54,6 +54,12 @@ class ResponseFormat(WireModel):
             description="White space of JSON, in place of the setting `json_whitespace`. Not in OpenAI's API."
         ),
     ] = None
+    property_order: Annotated[
+        Literal["any", "schema"] | None,
+        Field(
+            description="Order of the listed properties, in place of the setting `property_order`. Not in OpenAI's API."
+        ),
+    ] = None
 
 
 def _same_as(other: str) -> Any:

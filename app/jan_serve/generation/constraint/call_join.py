@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -23,6 +24,7 @@ MAX_COST: Final = 45_000
 """Limit on all definitions of a grammar, by `cost_of`. llguidance takes about a second to compile that much, and
 panics at about twice as much: it counts symbols in 16 bits."""
 _ITEMS_A_SYMBOL: Final = 4
+_PARAMETERS: Final = re.compile(r"::\w+(?:\([^)]*\))?| %if [^|]*")
 
 _NAMES_SHOWN: Final = 40
 
@@ -136,6 +138,7 @@ def cost_of(name: str, body: str) -> int:
     group and bounded repetition, none for a reference to a rule; and a share for each item, which take time."""
     if name[0].isupper():
         return 1
+    body = _PARAMETERS.sub("", body)
     texts = body.count('"') // 2 + body.count("/") // 2 + body.count("T_")
     items = 1 + body.count(" ") - body.count(" | ")
     return 1 + texts + body.count("(") + 8 * body.count("){") + items // _ITEMS_A_SYMBOL

@@ -15,6 +15,7 @@ from jan_serve.core.constraint import (
     Constraint,
     GbnfConstraint,
     GrammarPiece,
+    PropertyOrder,
     RegexConstraint,
     ToolGrammar,
     Whitespace,
@@ -51,11 +52,12 @@ async def compile_tools(
     parallel: bool,
     constraint: Constraint | None,
     whitespace: Whitespace,
+    order: PropertyOrder,
 ) -> CallGrammars:
     """The grammars of calls of any of the tools.
 
-    constraint: for an answer without a call. whitespace: of JSON in arguments. A tool whose schema cannot be compiled
-    is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as
+    constraint: for an answer without a call. whitespace, order: of JSON in arguments. A tool whose schema cannot be
+    compiled is held to less, with a warning. One whose `strict` is false asks for no more than any object. Raises as
     ConstraintTranslator: for `constraint`, and for tools with `strict`.
     """
     frame = cast(CallFrame, await compile_one(_frame(form, tools, parallel, constraint)))
@@ -66,9 +68,9 @@ async def compile_tools(
         )  # the answer may begin like a call and be no JSON
     if constraint is not None:
         answer = cast(GrammarPiece, await compile_one(CompileAnswer(form=form, constraint=constraint)))
-    free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False, whitespace=whitespace)
+    free = CompileTool(form=form, parameters=_ANY_ARGUMENTS, strict=False, whitespace=whitespace, order=order)
     loosened = cast(ToolGrammar, await compile_one(free)).piece
-    compiled = await _compile_each(compile_one, form, tools, whitespace)
+    compiled = await _compile_each(compile_one, form, tools, whitespace, order)
     joined = [
         JoinedTool(
             tool.name,
@@ -88,13 +90,19 @@ def _frame(
     return CompileFrame(form=form, names=names, parallel=parallel, answer=constraint is not None)
 
 
-def _tool(form: FormatName, tool: Tool, whitespace: Whitespace) -> CompileTool:
+def _tool(form: FormatName, tool: Tool, whitespace: Whitespace, order: PropertyOrder) -> CompileTool:
     parameters = _ANY_ARGUMENTS if tool.strict is False else tool.parameters
-    return CompileTool(form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace)
+    return CompileTool(
+        form=form, parameters=parameters, strict=bool(tool.strict), whitespace=whitespace, order=order
+    )
 
 
 async def _compile_each(
-    compile_one: Compile, form: FormatName, tools: Sequence[Tool], whitespace: Whitespace
+    compile_one: Compile,
+    form: FormatName,
+    tools: Sequence[Tool],
+    whitespace: Whitespace,
+    order: PropertyOrder,
 ) -> list[ToolGrammar | str]:
     """The grammar of each tool, or the warning of one that has none."""
     gate = asyncio.Semaphore(AT_ONCE)
@@ -102,7 +110,7 @@ async def _compile_each(
     async def one(tool: Tool) -> ToolGrammar | str:
         async with gate:
             try:
-                return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace)))
+                return cast(ToolGrammar, await compile_one(_tool(form, tool, whitespace, order)))
             except InvalidRequest as error:
                 if tool.strict:
                     error.message = f"tool {tool.name}: {error.message}"

@@ -22,6 +22,7 @@ from jan_serve.core.constraint import (
     GrammarPiece,
     JsonObjectConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     RegexConstraint,
     ToolGrammar,
     Whitespace,
@@ -66,10 +67,12 @@ class GrammarCache:
         named: Mapping[str, str] | None = None,
         *,
         whitespace: Whitespace = Whitespace.CONSISTENT,
+        order: PropertyOrder | None = None,
         schemas: Callable[[], Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """named: GBNF texts that a request may use by name. whitespace: where a constraint says nothing else.
+        """named: GBNF texts that a request may use by name. whitespace, order: where a constraint says nothing
+        else. Without an order, tools have any.
 
         schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed. Called in a thread.
         """
@@ -77,6 +80,8 @@ class GrammarCache:
         self._clock = clock
         self._named = named or {}
         self._whitespace = whitespace
+        self._order = order
+        self._order_of_tools = order or PropertyOrder.ANY
         self._schemas = schemas
         self._documents = _Documents({}, 0)
         self._reading = asyncio.Lock()
@@ -102,12 +107,17 @@ class GrammarCache:
         return cast(Explanation, await self._get(ExplainSchema(settled), await self._read()))
 
     def _settled(self, constraint: Constraint) -> Constraint:
-        """With the server's grammar of that name, or its default of white space."""
+        """With the server's grammar of that name, or its defaults of white space and order."""
         if isinstance(constraint, GbnfConstraint):
             # The key is the text: an edited file is another grammar.
             return GbnfConstraint(self._named.get(constraint.text, constraint.text))
-        if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint) and not constraint.whitespace:
-            return msgspec.structs.replace(constraint, whitespace=self._whitespace)
+        if isinstance(constraint, JsonObjectConstraint | JsonSchemaConstraint):
+            constraint = msgspec.structs.replace(
+                constraint, whitespace=constraint.whitespace or self._whitespace
+            )
+        if isinstance(constraint, JsonSchemaConstraint):
+            order = constraint.property_order or self._order or PropertyOrder.SCHEMA
+            return msgspec.structs.replace(constraint, property_order=order)
         return constraint
 
     async def _read(self) -> _Documents:
@@ -138,6 +148,7 @@ class GrammarCache:
             parallel=parallel,
             constraint=constraint,
             whitespace=self._whitespace,
+            order=self._order_of_tools,
         )
 
     async def _get(self, request: CompileRequest, documents: _Documents) -> Compiled:

@@ -35,7 +35,7 @@ from jan_serve.constraint.layout import has_layouts, with_optional_spaces
 from jan_serve.constraint.limits import MAX_STEPS, spent
 from jan_serve.constraint.loosen import loosened
 from jan_serve.constraint.translation import Mode, Translated
-from jan_serve.core.constraint import ToolGrammar, Whitespace
+from jan_serve.core.constraint import PropertyOrder, ToolGrammar, Whitespace
 from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import (
     GrammarTooComplex,
@@ -84,13 +84,16 @@ def tool_grammar(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
+    order: PropertyOrder = PropertyOrder.ANY,
 ) -> ToolGrammar:
     """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
 
     whitespace: of JSON in the arguments, on one line where it is `consistent`. strict: raise UnsupportedSchema,
     InvalidSchema, UnsupportedPattern or GrammarTooComplex instead.
     """
-    made, warnings = tool_arguments(chat_format, parameters, strict=strict, whitespace=whitespace)
+    made, warnings = tool_arguments(
+        chat_format, parameters, strict=strict, whitespace=whitespace, order=order
+    )
     return ToolGrammar(made.piece(), warnings, made.most, made.uniqueness or Uniqueness())
 
 
@@ -100,13 +103,14 @@ def tool_arguments(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
+    order: PropertyOrder = PropertyOrder.ANY,
 ) -> tuple[Enforced, tuple[str, ...]]:
     """The constraint of `tool_grammar`, not yet a part of a larger grammar."""
     is_json = isinstance(chat_format.calls.arguments, JsonArguments)
 
     def enforced(schema: Any) -> Enforced:
         return enforce_translation(
-            lambda mode: _on_one_line(chat_format, schema, whitespace, mode),
+            lambda mode: _on_one_line(chat_format, schema, whitespace, order, mode),
             mode=Mode.ENFORCED if is_json else Mode.ALONE,
             terminals=not has_free_text(chat_format),
         )
@@ -188,18 +192,22 @@ def answer_has_terminals(chat_format: ChatFormat) -> bool:
     return not has_free_text(chat_format) and not first.startswith("{")
 
 
-def _on_one_line(chat_format: ChatFormat, schema: Any, whitespace: Whitespace, mode: Mode) -> Translated:
-    made = _translated(chat_format, schema, whitespace, mode)
+def _on_one_line(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace, order: PropertyOrder, mode: Mode
+) -> Translated:
+    made = _translated(chat_format, schema, whitespace, order, mode)
     if not has_layouts(made.grammar):
         return made
     # The parts of many tools share one grammar, whose size is limited; indented arguments are rare.
     return msgspec.structs.replace(made, grammar=with_optional_spaces(made.grammar))
 
 
-def _translated(chat_format: ChatFormat, schema: Any, whitespace: Whitespace, mode: Mode) -> Translated:
+def _translated(
+    chat_format: ChatFormat, schema: Any, whitespace: Whitespace, order: PropertyOrder, mode: Mode
+) -> Translated:
     syntax = chat_format.calls.arguments
     if isinstance(syntax, JsonArguments):
-        made = translate(schema, whitespace=whitespace, mode=mode)
+        made = translate(schema, whitespace=whitespace, mode=mode, order=order)
         if schema["type"] != "object":
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
         return made
@@ -209,7 +217,7 @@ def _translated(chat_format: ChatFormat, schema: Any, whitespace: Whitespace, mo
     def readings(name: str) -> frozenset[str]:
         return types_of(property_schema(schema, schema, name), schema)
 
-    made = translate_arguments(schema, notation, whitespace=whitespace, readings=readings)
+    made = translate_arguments(schema, notation, whitespace=whitespace, order=order, readings=readings)
     if isinstance(syntax, GemmaArguments):
         return msgspec.structs.replace(made, grammar=_braced(made.grammar))
     return made

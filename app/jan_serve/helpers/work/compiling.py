@@ -56,8 +56,8 @@ def _compiled(request: CompileRequest) -> Compiled:
         raise ProtocolError(f"no chat format is named {request.form.name!r}")
     form = in_form(form, request.form.form)
     match request:
-        case CompileTool(parameters=parameters, strict=strict, whitespace=whitespace):
-            return tool_grammar(form, parameters, strict=strict, whitespace=whitespace)
+        case CompileTool(parameters=parameters, strict=strict, whitespace=whitespace, order=order):
+            return tool_grammar(form, parameters, strict=strict, whitespace=whitespace, order=order)
         case CompileFrame(names=names, parallel=parallel, answer=answer):
             return call_frame(form, names, parallel=parallel, answer=answer)
         case CompileAnswer(constraint=constraint):

@@ -50,7 +50,8 @@ def test_a_text_is_checked(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"name": 1, "age": 3}', "belongs"),
+        ('{"age": 3, "name": 1}', "belongs"),
+        ('{"name": 1, "age": 3}', "leaves the grammar at character 16"),
         ('{"age": 3, "age": 4}', "leaves the grammar at character 15"),
         ('{\n  "age": 3\n}', "belongs"),
     ],
@@ -62,6 +63,8 @@ def test_a_text_is_checked_by_what_the_server_runs(
     path.write_text(json.dumps({"type": "object", "properties": {"age": {"type": "integer"}, "name": {}}}))
     assert main(["grammar", str(path), "--check", text]) == (words != "belongs")
     assert words in capsys.readouterr().out
+    any_order = main(["grammar", str(path), "--property-order", "any", "--check", text])
+    assert any_order == (text.count("age") > 1)
 
 
 def test_gbnf_says_what_the_server_holds_beside_it(

@@ -12,6 +12,7 @@ from jan_serve.core.constraint import (
     GbnfConstraint,
     JsonObjectConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     RegexConstraint,
     Whitespace,
 )
@@ -47,6 +48,10 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {}}}
         (
             {"type": "json_schema", "json_schema": {"schema": SCHEMA}, "whitespace": "flexible"},
             JsonSchemaConstraint(SCHEMA, Whitespace.FLEXIBLE),
+        ),
+        (
+            {"type": "json_schema", "json_schema": {"schema": SCHEMA}, "property_order": "any"},
+            JsonSchemaConstraint(SCHEMA, property_order=PropertyOrder.ANY),
         ),
         ({"type": "regex", "value": "a+"}, RegexConstraint("a+")),
         ({"type": "regex_schema", "regex_schema": "a+"}, RegexConstraint("a+")),

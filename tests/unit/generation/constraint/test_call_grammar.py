@@ -110,6 +110,15 @@ def test_one_call_where_there_may_be_only_one(form: ChatFormat) -> None:
 
 
 @forms
+def test_arguments_come_in_any_order(form: ChatFormat) -> None:
+    orders = set[tuple[str, ...]]()
+    for text in texts_of(call_trees(form, TOOLS[:1], parallel=False)[0], 4):
+        [(_, arguments)], _ = read(form, text)
+        orders.add(tuple(name for name in arguments if name in ("city", "days")))
+    assert orders == {("city", "days"), ("days", "city")}
+
+
+@forms
 def test_what_follows_a_trigger_completes_a_call(form: ChatFormat) -> None:
     triggered = call_trees(form, TOOLS, parallel=True)[1:]
     head = write_calls(form.calls, [ToolCall("call00000", FunctionCall("now", "{}"))])

@@ -15,6 +15,7 @@ from jan_serve.core.constraint import (
     GbnfConstraint,
     JsonObjectConstraint,
     JsonSchemaConstraint,
+    PropertyOrder,
     Whitespace,
 )
 from jan_serve.core.messages import Tool
@@ -89,7 +90,9 @@ async def test_the_order_of_properties_makes_a_difference(
 
 async def test_numbers_beyond_64_bits_arrive(cache: GrammarCache, translator: Translator) -> None:
     await cache.compile(schema(10**30))
-    assert translator.calls == [JsonSchemaConstraint({"const": 10**30}, Whitespace.CONSISTENT)]
+    assert translator.calls == [
+        JsonSchemaConstraint({"const": 10**30}, Whitespace.CONSISTENT, PropertyOrder.SCHEMA)
+    ]
 
 
 async def test_white_space_is_that_of_the_request_or_of_the_server(translator: Translator) -> None:
@@ -102,8 +105,38 @@ async def test_white_space_is_that_of_the_request_or_of_the_server(translator: T
     assert translator.calls == [
         constraint
         for whitespace in settled
-        for constraint in (JsonObjectConstraint(whitespace), JsonSchemaConstraint(True, whitespace))
+        for constraint in (
+            JsonObjectConstraint(whitespace),
+            JsonSchemaConstraint(True, whitespace, PropertyOrder.SCHEMA),
+        )
     ]
+
+
+@pytest.mark.parametrize("order", [None, *PropertyOrder])
+async def test_the_order_is_that_of_the_request_or_of_the_server(
+    translator: Translator, order: PropertyOrder | None
+) -> None:
+    cache = GrammarCache(translator.translate, order=order)
+    for asked in (None, *PropertyOrder):
+        await cache.compile(JsonSchemaConstraint(True, property_order=asked))
+    settled = dict.fromkeys((order or PropertyOrder.SCHEMA, *PropertyOrder))
+    consistent = Whitespace.CONSISTENT
+    assert translator.calls == [JsonSchemaConstraint(True, consistent, each) for each in settled]
+
+
+async def test_arguments_of_tools_have_any_order_unless_the_server_says_another(
+    translator: Translator,
+) -> None:
+    parameters: dict[str, Any] = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
+    texts: list[str] = []
+    for order in (None, *PropertyOrder):
+        cache = GrammarCache(translator.translate, order=order)
+        calls = await cache.compile_calls(
+            HERMES, [Tool(name="now", parameters=parameters)], parallel=False, constraint=None
+        )
+        texts.append(calls.whole.lark)
+    unset, any_order, of_schema = texts
+    assert unset == any_order != of_schema
 
 
 async def test_arguments_of_tools_have_the_white_space_of_the_server(translator: Translator) -> None:

@@ -1,0 +1,159 @@
+"""Properties in any order: every order of the members of a valid object is taken, and nothing else.
+
+All objects over a few names are tried in all orders, by the grammar and memory that the engine runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+
+import jsonschema
+import pytest
+
+from jan_serve.constraint.enforce import enforce
+from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
+from tests.conformance.uniqueness_oracle import UniquenessOracle
+
+INTEGER: Final = {"type": "integer"}
+CLOSED: Final = {"additionalProperties": False}
+ORACLE: Final = UniquenessOracle()
+LAYOUTS: Final[list[dict[str, Any]]] = [{}, {"separators": (",", ":")}, {"indent": 2}, {"indent": "\t"}]
+
+
+def listed(names: str, **keywords: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": dict.fromkeys(names, INTEGER), **keywords}
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "closed": listed("abc", required=["a", "c"], **CLOSED),
+    "all required": listed("abcd", required=list("abcd"), **CLOSED),
+    "nothing required": listed("abc", **CLOSED),
+    "open": listed("ab", required=["b"]),
+    "open, nothing required": listed("abc"),
+    "one listed": listed("a"),
+    "one required": listed("a", required=["a"]),
+    "required and not listed": listed("ab", required=["d", "x"]),
+    "others of a kind": listed("ab", additionalProperties={"type": "null"}),
+    "others of a pattern": listed("ab", patternProperties={"^x": INTEGER}, **CLOSED),
+    "at least": listed("abcd", minProperties=3, required=["b"], **CLOSED),
+    "at most": listed("abcd", maxProperties=2, required=["b"], **CLOSED),
+    "no more than required": listed("abc", maxProperties=2, required=["b", "c"]),
+    "from one to one": listed("abcd", minProperties=1, maxProperties=1, **CLOSED),
+    "counted and open": listed("ab", minProperties=2, maxProperties=3, required=["b"]),
+    "at least, open": listed("ab", minProperties=3),
+    "at most, open": listed("ab", maxProperties=2),
+    "one needs another": listed("abc", dependentRequired={"a": ["c"]}, **CLOSED),
+    "one forbids another": {
+        "oneOf": [listed("ab", required=["a"], **CLOSED), listed("bc", required=["c"], **CLOSED)]
+    },
+    "by a mark": {
+        "anyOf": [
+            {**listed("ab", required=["a", "b"], **CLOSED), "properties": {"a": {"const": value}, "b": of}}
+            for value, of in ((1, INTEGER), ("x", {"type": "null"}))
+        ]
+    },
+    "within": {
+        "type": "object",
+        "properties": {
+            "a": listed("xy", required=["x"], **CLOSED),
+            "b": {"type": "array", "items": listed("x")},
+        },
+        "required": ["b"],
+        **CLOSED,
+    },
+    "itself": {**listed("x", required=["x"], **CLOSED), "properties": {"x": INTEGER, "a": {"$ref": "#"}}},
+    "with a condition": listed("ab", **{"if": {"required": ["b"]}, "then": {"required": ["x"]}}),
+}
+VALUES: dict[str, list[Any]] = {
+    "closed": [1],
+    "others of a kind": [1, None],
+    "by a mark": [1, "x", None],
+    "within": [1, {"y": 2, "x": 1}, {"x": 1}, [{"x": 1}, {"y": 1, "x": 0}]],
+    "itself": [1, {"x": 1}, {"a": {"x": 2}, "x": 1}],
+}
+
+
+def objects(values: list[Any], random: Random) -> Iterator[dict[str, Any]]:
+    """All orders of all sets of names; where values differ, each several times."""
+    for count in range(5):
+        for names in itertools.permutations("abcdx", count):
+            for _ in range(1 if len(values) == 1 else 2 ** (4 - count)):
+                yield {name: random.choice(values) for name in names}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_all_orders_of_valid_objects_are_taken_and_nothing_else(name: str) -> None:
+    schema = SCHEMAS[name]
+    constraint = JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)
+    compiled = enforce(constraint).compiled()
+    assert compiled.uniqueness is not None
+    matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
+    random = Random(name)
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    outcomes = set[bool]()
+    for members in objects(VALUES.get(name, [1]), random):
+        valid = validator.is_valid(members)
+        outcomes.add(valid)
+        text = json.dumps(members, **random.choice(LAYOUTS))
+        assert ORACLE.accepts(matcher, text) is valid, text
+        if members:
+            first = next(iter(members))
+            assert not ORACLE.accepts(
+                matcher, f'{json.dumps(members)[:-1]}, "{first}": {json.dumps(members[first])}}}'
+            )
+    assert outcomes == {True, False} or name in ("open, nothing required", "one listed")
+
+
+@pytest.mark.parametrize("count", [45, 46, 130])
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize("bounds", [{}, {"minProperties": 3, "maxProperties": 40}])
+def test_many_names_come_in_groups(count: int, others: bool, bounds: dict[str, int]) -> None:
+    names = [f"n{number:03}" for number in range(count)]
+    required = [names[1], names[-2]]
+    schema = {
+        "type": "object",
+        "properties": dict.fromkeys(names, INTEGER),
+        "required": required,
+        "additionalProperties": others,
+        **bounds,
+    }
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)).compiled()
+    assert compiled.uniqueness is not None
+    matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
+    random = Random(count)
+    for size in (0, 1, 2, 5, 37, 38, 39, count - 2):
+        for group in (1, 30):  # in order, and shuffled where there is one group
+            optional = [name for name in names if name not in required]
+            chosen = sorted([*required, *random.sample(optional, min(size, len(optional)))])
+            if group > 1 and count < 40:
+                random.shuffle(chosen)
+            if others:
+                chosen.insert(random.randrange(len(chosen)), "other")
+            least, most = bounds.get("minProperties", 0), bounds.get("maxProperties", count + 1)
+            valid = least <= len(chosen) <= most
+            assert ORACLE.accepts(matcher, json.dumps(dict.fromkeys(chosen, 1))) is valid
+            missing = json.dumps({name: 1 for name in chosen if name != required[-1]})
+            assert not ORACLE.accepts(matcher, missing)
+
+
+def test_the_order_of_a_schema_is_kept_unless_any_is_asked_for() -> None:
+    for order, expected in ((None, False), (PropertyOrder.SCHEMA, False), (PropertyOrder.ANY, True)):
+        compiled = enforce(JsonSchemaConstraint(listed("abc"), property_order=order)).compiled()
+        assert compiled.uniqueness is not None
+        matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
+        assert ORACLE.accepts(matcher, '{"a": 1, "x": 1, "c": 1}')
+        assert ORACLE.accepts(matcher, '{"c": 1, "a": 1}') is expected
+
+
+def test_gbnf_has_the_order_of_the_schema() -> None:
+    texts = {
+        enforce(JsonSchemaConstraint(listed("abc", required=["a"], **CLOSED), property_order=order)).gbnf()
+        for order in PropertyOrder
+    }
+    one, other = ([line for line in text.splitlines() if "any order" not in line] for text in texts)
+    assert one == other
+    assert len(texts) == 2
