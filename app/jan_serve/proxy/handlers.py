@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -16,6 +15,7 @@ from starlette.responses import Response
 
 from jan_serve import __version__
 from jan_serve.core.hosts import address_of
+from jan_serve.dialects.shared.permitted_card import permitted_card
 from jan_serve.errors import ModelNotFound
 from jan_serve.fleet.fleet import Fleet, why_not
 from jan_serve.fleet.node import Node, State, hit_rate
@@ -31,7 +31,6 @@ from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.node_address import known_url
 
 Handler = Callable[[Request], Awaitable[Response]]
-_ID_DIGITS: Final = 22
 
 
 @dataclass(eq=False, repr=False)
@@ -105,13 +104,13 @@ class Handlers:
         return json_reply("All nodes terminated successfully")
 
     async def models(self, request: Request) -> Response:
-        cards = [self._card(name) for name in self.fleet.models(self.clock())]
+        cards = [permitted_card(name, self._created) for name in self.fleet.models(self.clock())]
         return json_reply({"object": "list", "data": cards})
 
     async def model(self, name: str) -> Response:
         if not self.fleet.has_model(name):
             raise ModelNotFound(name)
-        return json_reply(self._card(name))
+        return json_reply(permitted_card(name, self._created))
 
     async def page_models(self, request: Request) -> Response:
         """The models in the form that the web page reads, where nodes have no figures of their own."""
@@ -185,31 +184,6 @@ class Handlers:
             "speed": node.speed,
             "seen_s": round(max(0.0, now - node.seen_s), 1) if node.state is not State.JOINING else None,
             "fixed": self.registry.stays(node),
-        }
-
-    def _card(self, name: str) -> dict[str, Any]:
-        permission = {
-            "id": f"modelperm-{uuid.uuid5(uuid.NAMESPACE_OID, name).hex[:_ID_DIGITS]}",
-            "object": "model_permission",
-            "created": self._created,
-            "allow_create_engine": False,
-            "allow_sampling": True,
-            "allow_logprobs": True,
-            "allow_search_indices": True,
-            "allow_view": True,
-            "allow_fine_tuning": False,
-            "organization": "*",
-            "group": None,
-            "is_blocking": False,
-        }
-        return {
-            "id": name,
-            "object": "model",
-            "created": self._created,
-            "owned_by": "lmdeploy",
-            "root": name,
-            "parent": None,
-            "permission": [permission],
         }
 
     async def _json(self, request: Request) -> Any:

@@ -7,7 +7,6 @@ metrics) are here.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
@@ -25,18 +24,17 @@ from jan_serve.dialects.lmdeploy.inputs.routes import (
     add_encode_route,
     add_pooling_route,
 )
-from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelCard, ModelList
+from jan_serve.dialects.lmdeploy.inputs.wire import HealthReply, ModelList
 from jan_serve.dialects.lmdeploy.outline import DEPRECATED_CHAT, PREFIX
 from jan_serve.dialects.lmdeploy.serving import lmdeploy_services
 from jan_serve.dialects.lmdeploy.wire_common import KeyErrorBody, ValidationErrorBody
 from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.shared.flat_errors import ErrorBody
+from jan_serve.dialects.shared.permitted_card import permitted_card
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.metrics import page_headers
 from jan_serve.http.replies import json_reply
-
-_ID_DIGITS: Final = 22
 
 
 def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
@@ -44,7 +42,7 @@ def add_model_route(router: APIRouter, services: Services, prefix: str) -> None:
     async def available_models() -> Response:
         """List the available models, each followed by its LoRA adapters as `model:adapter`."""
         created = int(time.time())
-        cards = [_card(name, created) for name in await _names(services)]
+        cards = [permitted_card(name, created) for name in await _names(services)]
         return json_reply({"object": "list", "data": cards})
 
 
@@ -88,33 +86,6 @@ def _health(server: Health) -> HealthReply:
         return {"status": "healthy", "message": "Requests are served."}
     message = f"These models crashed too often to be loaded again: {', '.join(failed)}."
     return {"status": "unhealthy" if len(failed) == len(server.models) else "healthy", "message": message}
-
-
-def _card(name: str, created: int) -> ModelCard:
-    return {
-        "id": name,
-        "object": "model",
-        "created": created,
-        "owned_by": "lmdeploy",
-        "root": name,
-        "parent": None,
-        "permission": [
-            {
-                "id": f"modelperm-{uuid.uuid4().hex[:_ID_DIGITS]}",
-                "object": "model_permission",
-                "created": created,
-                "allow_create_engine": False,
-                "allow_sampling": True,
-                "allow_logprobs": True,
-                "allow_search_indices": True,
-                "allow_view": True,
-                "allow_fine_tuning": False,
-                "organization": "*",
-                "group": None,
-                "is_blocking": False,
-            }
-        ],
-    }
 
 
 _ERRORS: Final = error_responses(
