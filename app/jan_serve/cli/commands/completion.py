@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 import typer.completion
@@ -68,6 +68,10 @@ def complete_model(incomplete: str) -> list[str]:
         return []
     # Shells evaluate completions: a file name must not become a command.
     return [name for name in names if name.startswith(incomplete) and _SHELL_SAFE.fullmatch(name)]
+
+
+def model_argument(text: str, metavar: str = "MODEL") -> Any:
+    return typer.Argument(metavar=metavar, help=text, autocompletion=complete_model)
 
 
 def complete_catalogue(incomplete: str) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from jan_serve.cli.client.loading import load_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
@@ -19,9 +19,7 @@ from jan_serve.cli.output import Output
 
 
 def decide(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Name of a model.", autocompletion=complete_model)
-    ],
+    model: Annotated[str, model_argument("Name of a model.")],
     question: Annotated[
         str | None, typer.Argument(metavar="QUESTION", help="What is asked about the text.")
     ] = None,

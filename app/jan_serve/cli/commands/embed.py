@@ -9,7 +9,7 @@ import typer
 
 from jan_serve.cli.client.loading import ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
@@ -25,10 +25,7 @@ Vector = list[float]
 
 
 def embed(
-    model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="A model, as requests name it.", autocompletion=complete_model),
-    ],
+    model: Annotated[str, model_argument("A model, as requests name it.")],
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts; default: standard input as one text."),

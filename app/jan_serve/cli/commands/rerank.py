@@ -8,7 +8,7 @@ import typer
 
 from jan_serve.cli.client.loading import ready_model
 from jan_serve.cli.client.own_server import any_server
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
@@ -20,7 +20,7 @@ _SHOWN_TEXT: Final = 100
 
 
 def rerank(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A reranker.", autocompletion=complete_model)],
+    model: Annotated[str, model_argument("A reranker.")],
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What the documents should answer.")],
     documents: Annotated[
         list[str] | None,

@@ -18,7 +18,7 @@ from jan_serve.cli.client.loading import note_base_model, ready_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.pulling import pulled_on_request
 from jan_serve.cli.client.server_client import OtherProgram, ServerClient, UnknownModel
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
 from jan_serve.cli.input import read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, load_settings
@@ -28,12 +28,7 @@ from jan_serve.store.paths import user_path
 
 def run(
     model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="Name of a model, or path of a GGUF file; default: the default model.",
-            autocompletion=complete_model,
-        ),
+        str | None, model_argument("Name of a model, or path of a GGUF file; default: the default model.")
     ] = None,
     prompt: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="The prompt. Standard input is appended.")

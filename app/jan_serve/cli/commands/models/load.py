@@ -7,16 +7,13 @@ from typing import Annotated
 import typer
 
 from jan_serve.cli.client.loading import load_model
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.options import ConfigOption, JsonOption, KeepAliveOption, UrlOption, running_server
 from jan_serve.cli.output import Output
 
 
 def load(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL", help="Names of models.", autocompletion=complete_model),
-    ],
+    models: Annotated[list[str], model_argument("Names of models.")],
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Return once the models are loaded, or at once.")
     ] = True,

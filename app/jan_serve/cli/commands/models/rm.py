@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
 from jan_serve.cli.output import Output, size_text
@@ -19,10 +19,9 @@ from jan_serve.wiring.parts import build_library
 def rm(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME",
-            help="Models to delete: full names, aliases, or paths in the models folder that end with .gguf.",
-            autocompletion=complete_model,
+        model_argument(
+            "Models to delete: full names, aliases, or paths in the models folder that end with .gguf.",
+            "NAME",
         ),
     ],
     yes: Annotated[

@@ -11,7 +11,7 @@ import msgspec
 import psutil
 import typer
 
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.commands.models.ls import source_text
 from jan_serve.cli.errors import FAILED, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, store_names
@@ -64,10 +64,7 @@ _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train
 
 
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Name of a model.", autocompletion=complete_model),
-    ],
+    name: Annotated[str, model_argument("Name of a model.", "NAME")],
     template: Annotated[bool, typer.Option("--template", help="Print only the chat template.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Verify the SHA-256 digests of the files.")

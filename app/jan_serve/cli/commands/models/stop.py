@@ -6,17 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
 from jan_serve.cli.output import Output
 
 
 def stop(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODEL", help="Names of models.", autocompletion=complete_model),
-    ] = None,
+    models: Annotated[list[str] | None, model_argument("Names of models.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Unload every model.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Abort running requests instead of waiting for them.")

@@ -6,17 +6,14 @@ from typing import Annotated
 
 import typer
 
-from jan_serve.cli.commands.completion import complete_model
+from jan_serve.cli.commands.completion import model_argument
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_names
 from jan_serve.cli.output import Output
 
 
 def use(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="A model of `jan-serve ls`.", autocompletion=complete_model),
-    ] = None,
+    name: Annotated[str | None, model_argument("A model of `jan-serve ls`.", "NAME")] = None,
     last: Annotated[bool, typer.Option("--last", help="Return to the model used last.")] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
