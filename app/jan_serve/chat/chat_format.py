@@ -23,6 +23,7 @@ from jan_serve.core.messages import Message, Tool
 from jan_serve.text.markers import marker_set
 
 _NUMBER_PARTS: Final = frozenset("0123456789.eE")
+_CONTROL_TOKEN: Final = re.compile(r"<[^\w/].*>|<\w+\W>", re.DOTALL)
 
 
 class IdStyle(Enum):
@@ -78,6 +79,7 @@ class ParseContext(msgspec.Struct):
     stream: TextStream
     out: DeltaBuilder
     calls: CallLayout
+    control_tokens: tuple[str, ...]
     tools: Mapping[str, Tool]
     split_thoughts: bool = True
     starts_in_thought: bool = False
@@ -109,6 +111,8 @@ class ParseContext(msgspec.Struct):
             not name or any((tool + suffix).startswith(name) for tool in self.tools)
         )
         if not is_cut_call:
+            for token in self.control_tokens:
+                recorded = recorded.replace(token, "")
             self.out.text(recorded)
 
 
@@ -119,8 +123,8 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     """The answer format of a model family. Stateless.
 
     parse: parses one answer, from the first character after the prompt. It announces a call once it has read the name
-    and reached the arguments. Before that, text that breaks the format is plain text, markers included; after that, the
-    arguments pass as written, JSON or not.
+    and reached the arguments. Before that, text that breaks the format is plain text, without control tokens; after
+    that, the arguments pass as written, JSON or not.
     text_opens: written before the text of an answer, and after `calls.after_thought` if a thought precedes; a
     constraint on the text begins after it. special_tokens: control tokens that the engine must leave in the text.
     text_before_calls_opens: in place of `text_opens` where calls follow in a message of their own.
@@ -140,6 +144,12 @@ class ChatFormat(msgspec.Struct, frozen=True, kw_only=True):
     thought_field: str = "reasoning_content"
     other_calls: tuple[CallLayout, ...] = ()
     form: CallForm | None = None
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """Those of `special_tokens` that are never shown: what an answer may be about (`<think>`, `[ARGS]`) is no
+        such."""
+        return tuple(token for token in self.special_tokens if _CONTROL_TOKEN.fullmatch(token))
 
     @property
     def full_name(self) -> FormatName:

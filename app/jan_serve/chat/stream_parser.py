@@ -42,6 +42,7 @@ class StreamParser:
             stream=self._stream,
             out=self._out,
             calls=chat_format.calls,
+            control_tokens=chat_format.control_tokens,
             tools={tool.name: tool for tool in tools},
             split_thoughts=split_thoughts,
             starts_in_thought=starts_in_thought,

@@ -48,13 +48,15 @@ class _MarkerParser:
         self._context = context
         self._read_calls = read_calls
         self._openers = openers if context.tools else ()
-        self._ignored = ignored
+        self._hidden = frozenset(context.control_tokens)
         self._text_open, self._text_close = around_text
         self._is_text_open = False
         self._first = first if context.tools else None
         opens, closes = (thought.opens, thought.closes) if thought is not None else ((), ())
+        own = {*self._openers, *opens, *closes, *around_text}
+        self._ignored = (*ignored, *(token for token in context.control_tokens if token not in own))
         self._markers = marker_set(
-            *self._openers, *ignored, *opens, *closes, *(mark for mark in around_text if mark)
+            *self._openers, *self._ignored, *opens, *closes, *(mark for mark in around_text if mark)
         )
 
     def read(self) -> Steps[None]:
@@ -85,7 +87,7 @@ class _MarkerParser:
         if thought is not None and marker in thought.opens:
             if thought.anywhere or not context.out.has_text:
                 return (yield from self._read_thought(marker))
-            context.out.text(marker)
+            self._show(marker)
         elif marker in self._openers:
             context.stream.record(marker)
             yield from self._read_calls(context, marker)
@@ -98,10 +100,15 @@ class _MarkerParser:
         elif marker not in self._ignored:
             # A closing marker alone: before any text it closes an empty thought, later it is text.
             if context.out.has_text or not context.split_thoughts:
-                context.out.text(marker)
+                self._show(marker)
             else:
                 context.out.close_thought()
         return None
+
+    def _show(self, marker: str) -> None:
+        """A marker of a thought where none is read: text, unless it is a control token."""
+        if marker not in self._hidden or not self._context.split_thoughts:
+            self._context.out.text(marker)
 
     def _read_thought(self, opener: str) -> Steps[str | None]:
         """Read a thought after its opening marker. Returns the marker that ended it, unless it was a closing one."""
@@ -113,9 +120,13 @@ class _MarkerParser:
         else:
             context.out.text(opener)
         ends = tuple(end for end in thought.ends if end in self._openers or end in self._ignored)
-        marker = yield from context.stream.read_until(marker_set(*thought.closes, *ends), context.out.text)
-        if marker is None:
-            return None
+        markers = marker_set(*thought.closes, *ends, *self._ignored)
+        while True:
+            marker = yield from context.stream.read_until(markers, context.out.text)
+            if marker is None:
+                return None
+            if marker in ends or marker in thought.closes:
+                break
         if split:
             context.out.close_thought()
         elif marker in thought.closes:

@@ -195,6 +195,27 @@ def test_the_layout_completes_a_call_after_each_trigger(chat_format: ChatFormat,
 
 
 @all_formats
+@pytest.mark.parametrize("split_thoughts", [True, False])
+def test_no_control_token_is_shown(chat_format: ChatFormat, split_thoughts: bool) -> None:
+    """Wherever a model writes one: alone, in a text or a thought, or before what is a call none the less."""
+    calls = written(chat_format, CALLS["one"])
+    thought = chat_format.thought
+    marks = () if thought is None or split_thoughts else (*thought.opens, *thought.closes)
+    for token in chat_format.control_tokens:
+        if any(token in mark for mark in marks):
+            continue
+        text = parse_everywhere(
+            chat_format, f"{chat_format.text_opens}Ok. {token}Hi.", split_thoughts=split_thoughts
+        )
+        assert token not in text.text + text.reasoning
+        assert "Ok." in text.text
+        if token not in chat_format.calls.opening + str(chat_format.calls.call):
+            after = parse(chat_format, [calls + token], split_thoughts=split_thoughts)
+            assert (after.values(), after.text) == (CALLS["one"], "")
+    assert "[ARGS]" in parse(chat_format, [f"{chat_format.text_opens}Usage: f [ARGS]"]).text
+
+
+@all_formats
 def test_long_arguments_stream(chat_format: ChatFormat) -> None:
     """A long text argument is passed on long before it ends."""
     text = written(chat_format, [("get_weather", {"city": "x" * 400})])
