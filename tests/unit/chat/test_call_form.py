@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from jan_serve.chat.call_form import in_form, texts_of, with_texts
 from jan_serve.chat.chat_format import ChatFormat
@@ -123,6 +126,31 @@ def test_calls_that_the_template_shows_are_read_and_allowed(template: RealTempla
         for name, arguments in calls
     ]
     assert [(name, json.loads(str(arguments))) for name, arguments in read] == expected, text
+    assert template.name in OWN_FORMS or is_allowed(chat_format, text), text
+
+
+LOSSY = {
+    "CohereForAI-c4ai-command-r-plus-tool_use": "line separators within JSON are indented",
+    "LFM2.5-2": "texts between single quotes hold none",
+    "LFM2.5-8B-A1B": "texts between single quotes hold none",
+}
+"""Templates whose notation cannot hold every text."""
+
+
+@pytest.mark.parametrize(
+    "template", [each for each in WITH_CALLS if each.name not in LOSSY], ids=lambda template: template.name
+)
+@settings(max_examples=int(os.environ.get("TEST_DRAWS", "10")), deadline=None, derandomize=True)
+@given(st.text("ab \n\t'\"\\{}[]<>&:=,/1\u00e9\u2028", max_size=12))
+@example("\n  line\n")
+@example("True")
+@example(" lead and trail ")
+def test_any_text_is_read_as_the_template_shows_it(template: RealTemplate, value: str) -> None:
+    text, chat_format = shown_calls(template, [("read", {"path": value})])
+    parser = StreamParser(chat_format, lambda name, own: name, tools=TOOLS)
+    deltas = [*parser.feed(text), *parser.finish()]
+    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta))
+    assert json.loads(arguments) == {"path": value}, text
     assert template.name in OWN_FORMS or is_allowed(chat_format, text), text
 
 
