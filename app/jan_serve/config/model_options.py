@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from jan_serve.config.fields import MEMORY_PANEL, MODEL_PANEL, setting
 from jan_serve.core.context_size import is_quantised
 from jan_serve.core.models.placement import parse_override
+from jan_serve.core.sampling import LoopAction
 
 
 def _numbers(value: object) -> object:
@@ -126,6 +127,12 @@ class ModelOptions(DeviceOptions):
         MODEL_PANEL,
         "Idle time after which a model is unloaded. -1 keeps it until its memory is needed; 0 unloads"
         " it after each request.",
+    )
+    stop_loops: LoopAction = setting(
+        "off",
+        MODEL_PANEL,
+        "What becomes of an answer that repeats its end again and again: `end` ends it, `escape` first tries to go on"
+        " with other words. A request may set `repetition_detection` instead.",
     )
 
     threads: Annotated[int | None, Field(ge=1, le=1024)] = setting(

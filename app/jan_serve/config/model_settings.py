@@ -19,7 +19,7 @@ from jan_serve.store.paths import user_path
 
 MAX_ALIASES: Final = 64
 MAX_SCALE: Final = 100.0
-LIVE_OPTIONS: Final = frozenset({"ttl_s"})
+LIVE_OPTIONS: Final = frozenset({"ttl_s", "stop_loops"})
 """Model options that change without reloading the model."""
 
 LIVE_KEYS: Final = frozenset({"aliases", "template", "sampling", "pin", "group"}) | LIVE_OPTIONS

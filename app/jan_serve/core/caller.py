@@ -18,6 +18,10 @@ cache_salt: Final[ContextVar[str]] = ContextVar("cache_salt", default="")
 """Requests with different salts share no prefixes in the cache, and no stored answers."""
 
 
+stop_loops: Final[ContextVar[str]] = ContextVar("stop_loops", default="")
+"""What the request's header says of loops, unchecked; empty if it says nothing."""
+
+
 def salt_of(key: str, caller: str) -> str:
     """key: stands for the request's key, empty if keys separate nobody. caller: whom the key's holder, a proxy, acts
     for."""

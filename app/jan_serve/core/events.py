@@ -122,6 +122,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     mean_logprob: of its tokens; None if log-probabilities were not computed. seed: None when greedy.
     reasoning_tokens: part of completion_tokens. end_token: the end-of-generation token that ended it, if tokens were
     requested; not counted in completion_tokens. context_full: the reason `length` is the end of the context.
+    repetition: it is that the text repeats itself.
     """
 
     index: int
@@ -134,6 +135,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     end_token: TokenInfo | None = None
     context_full: bool = False
+    repetition: bool = False
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Each dialect fills in its own defaults. Settings of the model may replace those 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -51,6 +51,32 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: Literal["llama.cpp", "warped"] = "llama.cpp"
 
 
+class RepetitionDetection(msgspec.Struct, frozen=True, kw_only=True):
+    """Ends an answer whose last tokens are one pattern, again and again; vLLM's `repetition_detection`.
+
+    max_pattern_size, min_pattern_size: tokens of the pattern; a minimum of 0 is 1. min_count: how often it follows
+    itself, at least twice. min_tokens: of all these together. escapes: how often the token that would go on with the
+    pattern is forbidden instead, each time once.
+    """
+
+    max_pattern_size: int
+    min_pattern_size: int = 1
+    min_count: int
+    min_tokens: int = 0
+    escapes: int = 0
+
+
+ESCAPES: Final = 3
+LoopAction = Literal["off", "end", "escape"]
+_LOOP: Final = RepetitionDetection(max_pattern_size=512, min_count=8, min_tokens=2_048)
+LOOPS: Final[dict[LoopAction, RepetitionDetection | None]] = {
+    "off": None,
+    "end": _LOOP,
+    "escape": msgspec.structs.replace(_LOOP, escapes=ESCAPES),
+}
+"""`stop_loops`. The sizes are beyond tables, logs and code: 25 equal lines of 80 tokens, a thousand zeros."""
+
+
 class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     """When a sequence ends.
 
@@ -62,6 +88,7 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     them in the text, as Text Generation Inference does.
     stop_after_min: match stop strings only after the first min_tokens tokens, as LMDeploy does.
     ignore_eos: mask the logits of end-of-generation tokens.
+    repetition_detection: ends a text that repeats itself, after the first min_tokens tokens.
     max_decode_s: seconds after the first token after which a text with a line break ends.
     """
 
@@ -73,4 +100,5 @@ class StopConditions(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_token_end: bool = False
     stop_after_min: bool = False
     ignore_eos: bool = False
+    repetition_detection: RepetitionDetection | None = None
     max_decode_s: float | None = None

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.editors.jsonc import OPENAI_COMPATIBLE
-from jan_serve.editors.recipe import KEY_VARIABLE, PROVIDER, ServerFacts
+from jan_serve.editors.recipe import AGENT_HEADERS, KEY_VARIABLE, PROVIDER, ServerFacts
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -51,6 +51,7 @@ def _codex(facts: ServerFacts, key: str, file: Path) -> Start:
         f"{provider}.wire_api": "responses",
         f"{provider}.env_key": KEY_VARIABLE,
     }
+    values |= {f"{provider}.http_headers.{name}": value for name, value in AGENT_HEADERS.items()}
     if facts.model.n_ctx is not None:
         values["model_context_window"] = facts.model.n_ctx
     options = (word for name, value in values.items() for word in ("-c", f"{name}={json.dumps(value)}"))

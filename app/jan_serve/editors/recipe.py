@@ -9,6 +9,9 @@ from typing import Any, Final, cast
 import msgspec
 
 PROVIDER: Final = "jan-serve"
+AGENT_HEADERS: Final = {"x-jan-serve-stop-loops": "end"}
+"""Of agents, which run unwatched: an answer that repeats itself ends."""
+
 KEY_VARIABLE: Final = "JAN_SERVE_API_KEY"
 NO_KEY: Final = "none"
 """Placeholder for programs that require a key when the server does not."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from jan_serve.editors.jsonc import OPENAI_COMPATIBLE, Named, set_provider, set_value
 from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
 from jan_serve.editors.recipe import (
+    AGENT_HEADERS,
     KEY_VARIABLE,
     NO_KEY,
     PROVIDER,
@@ -38,6 +39,7 @@ def _continue(facts: ServerFacts, folders: Folders) -> Recipe:
             "apiBase": facts.base_url,
             "apiKey": key,
             "roles": roles,
+            "requestOptions": {"headers": AGENT_HEADERS},
         }
         if model.n_ctx is not None:
             content["defaultCompletionOptions"] = {"contextLength": model.n_ctx, "maxTokens": model.n_output}
@@ -171,7 +173,7 @@ def _jetbrains(facts: ServerFacts, folders: Folders) -> Recipe:
 
 
 def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
-    options = {"baseURL": facts.base_url}
+    options: dict[str, Any] = {"baseURL": facts.base_url, "headers": AGENT_HEADERS}
     if facts.needs_key:
         options["apiKey"] = f"{{env:{KEY_VARIABLE}}}"
     models: dict[str, Any] = {}
@@ -202,6 +204,7 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
     provider: dict[str, Any] = {"name": PROVIDER, "base_url": facts.base_url, "wire_api": "responses"}
     if facts.needs_key:
         provider["env_key"] = KEY_VARIABLE
+    provider["http_headers"] = AGENT_HEADERS
     values: dict[str, Any] = {"model": facts.model.name, "model_provider": PROVIDER}
     if facts.model.n_ctx is not None:
         values["model_context_window"] = facts.model.n_ctx
@@ -231,6 +234,7 @@ def _claude(facts: ServerFacts, folders: Folders) -> Recipe:
         "CLAUDE_CODE_SUBAGENT_MODEL": model.name,
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "ANTHROPIC_CUSTOM_HEADERS": "\n".join(f"{name}: {value}" for name, value in AGENT_HEADERS.items()),
     }
     if model.n_ctx is not None:
         environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(model.n_ctx)

@@ -23,6 +23,7 @@ from jan_serve.engine.llama.chain import Candidates
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.media.media_layout import MediaLayout, PromptPart
 from jan_serve.engine.prompt_media import PromptMedia
+from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.sampler import Sampler
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceText
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, Work
@@ -262,6 +263,7 @@ class Intake:
             at_token_end=request.stopping.stop_at_token_end,
             free_tokens=request.stopping.min_tokens if request.stopping.stop_after_min else 0,
         )
+        detection = request.stopping.repetition_detection
         sequence = Sequence(
             state=state,
             index=index,
@@ -272,6 +274,8 @@ class Intake:
             fills_context=len(prompt) + max_new == self._n_ctx and max_new != request.stopping.max_tokens,
             seed=seed if sampling.temperature > 0.0 else None,
             guide=grammar if isinstance(grammar, GuidedExecutor) else None,
+            repetition=None if detection is None else RepetitionDetector(detection),
+            escapes=0 if detection is None else detection.escapes,
             resumed=resumed,
             sum_logprob=written.sum_logprob,
         )
@@ -282,14 +286,20 @@ class Intake:
         """Bring a sequence to where another worker was after these tokens. Raises EngineFailure."""
         if written.tokens and len(sequence.tokens) + len(written.tokens) >= self._n_ctx:
             raise EngineFailure("The answer does not fit into the context of the next worker.")
-        sent = 0
-        for token in written.tokens:
+        sent = pattern = 0
+        for count, token in enumerate(written.tokens, start=1):
             sequence.tokens.append(token)
             sequence.sampler.accept(token)
+            found = 0 if sequence.repetition is None else sequence.repetition.add(token)
+            pattern = found if count >= sequence.request.stopping.min_tokens else 0
+            if pattern:
+                sequence.escapes -= 1  # the other worker used it here
             piece = self._vocab.piece(token, special=sequence.state.shows(token))
             text = sequence.text.push(piece, None).text
             sent += len(text)
             sequence.has_line_break = sequence.has_line_break or "\n" in text
+        if pattern and sequence.repetition is not None:
+            sequence.sampler.forbid_next(sequence.repetition.next_of(pattern))
         sequence.num_generated = len(written.tokens)
         # Text may have left though its tokens are not among these: text that may become a stop string is held back.
         sequence.sent_before = written.characters - sent

@@ -210,6 +210,7 @@ class Sampler:
         self._has_penalties = has_penalties(params)
         self._watermark = params.watermark
         self._last: int | None = None
+        self._forbidden: int | None = None
         self._warped: WarpedSampler | None = None
         if params.pipeline == "warped":
             self._warped = WarpedSampler(params, seed, vocab.n_tokens)
@@ -251,6 +252,9 @@ class Sampler:
             logits[self._bias_ids] += self._bias
         if self._ignore_eos or self._count < self._min_tokens:
             self._forbid_end(logits)
+        if self._forbidden is not None:
+            self._forbid(logits, self._forbidden)
+            self._forbidden = None
         if self._warped is not None:
             token, raw = self._pick_warped(self._warped, logits)
         else:
@@ -267,6 +271,10 @@ class Sampler:
         self._penalise(token)
         if self._grammar is not None:
             self._grammar.accept(token)
+
+    def forbid_next(self, token: int) -> None:
+        """Exclude a token from the next draw, unless the grammar allows no other one."""
+        self._forbidden = token
 
     def take_forced(self) -> list[int]:
         """The tokens that the grammar forces next, already accepted.
@@ -306,6 +314,13 @@ class Sampler:
         ):
             return
         logits[self._eog] = -np.inf
+
+    def _forbid(self, logits: Floats, token: int) -> None:
+        kept = logits[token]
+        logits[token] = -np.inf
+        allowed = logits if self._grammar is None else self._grammar.mask(logits)
+        if not np.isfinite(allowed.max()):
+            logits[token] = kept
 
     def _pick_warped(self, sampler: WarpedSampler, logits: Floats) -> tuple[int, Floats]:
         """The token, and the logits it was drawn from."""

@@ -14,6 +14,7 @@ import msgspec
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.prompt_media import NO_MEDIA, PromptMedia
+from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.tokens import PrefixMark, TokenBuffer, Tokens
 from jan_serve.ipc.messages import EngineRequest
 from jan_serve.text.markers import StopMatch, StopMatcher, TokenEndMatcher
@@ -166,6 +167,7 @@ class Sequence(msgspec.Struct, eq=False):
     num_cached: how many of them came from the prefix cache at the last admission.
     prefill_end: number of tokens at the last admission; computing them is its prefill.
     guide: the sampler's guide, which counts reasoning tokens.
+    repetition: finds the end of a text that repeats itself. escapes: how often it may still be kept from that.
     max_new: max tokens to generate, bounded by the context and the server's ceiling. fills_context: by the context.
     checkpoints: numbers of tokens at which the prefill saves its state, in ascending order.
     fork: number of tokens at which the prefill stops once, for the other choices of its request; 0: no stop.
@@ -195,6 +197,8 @@ class Sequence(msgspec.Struct, eq=False):
     sum_logprob: float = 0.0
     prompt_infos: list[TokenInfo] = msgspec.field(default_factory=list[TokenInfo])
     guide: GuidedExecutor | None = None
+    repetition: RepetitionDetector | None = None
+    escapes: int = 0
     resumed: SequenceState | None = None
     checkpoints: tuple[int, ...] = ()
     fork: int = 0

@@ -102,6 +102,7 @@ class SequenceOutput:
         except JanServeError as error:
             self.fail(state, error)
             return
+        pattern = 0
         for position, sampled in enumerate(tokens, start=1):
             token = sampled.token
             if self._vocab.is_eog(token) or token in sequence.request.stopping.stop_token_ids:
@@ -112,9 +113,24 @@ class SequenceOutput:
             self.generated += 1
             if sampled.logprob is not None:
                 sequence.sum_logprob += sampled.logprob
+            if sequence.repetition is not None:
+                pattern = sequence.repetition.add(token) or pattern
             self._emit(sequence, sampled, is_last=position == len(tokens))
             if sequence.status is SequenceStatus.FINISHED:
                 return
+        if pattern and sequence.num_generated >= sequence.request.stopping.min_tokens:
+            self._leave_repetition(sequence, pattern)
+
+    def _leave_repetition(self, sequence: Sequence, pattern: int) -> None:
+        """End a text that repeats its last `pattern` tokens, or keep it from going on with them.
+
+        What was sent stays: a client has read it. So the way out begins at the next token.
+        """
+        if sequence.escapes > 0 and sequence.repetition is not None:
+            sequence.escapes -= 1
+            sequence.sampler.forbid_next(sequence.repetition.next_of(pattern))
+        else:
+            self._finish(sequence, "length", repetition=True)
 
     def _keep(self, sequence: Sequence, logits: bytes, next_token: int) -> None:
         """Put the state of a prompt on the shelf, for another server. Raises Overloaded, EngineFailure."""
@@ -216,6 +232,7 @@ class SequenceOutput:
         stop: str | None = None,
         eos: bool = False,
         end: Sampled | None = None,
+        repetition: bool = False,
     ) -> None:
         request, state = sequence.request, sequence.state
         if stop is None:
@@ -241,6 +258,7 @@ class SequenceOutput:
                 else None,
                 reasoning_tokens=0 if sequence.guide is None else sequence.guide.reasoning_tokens,
                 context_full=context_full and sequence.num_generated >= sequence.max_new,
+                repetition=repetition and reason == "length",
             )
         )
         self._retire(sequence)

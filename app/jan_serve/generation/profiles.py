@@ -8,10 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from jan_serve.chat.chatml import CHATML
+from jan_serve.core.caller import stop_loops
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt, GenerationRequest
-from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.errors import TemplateError
+from jan_serve.core.sampling import LOOPS, LoopAction, SamplingParams, StopConditions
+from jan_serve.errors import InvalidRequest, TemplateError
 
 BUILT_IN: Final = {"chatml": CHATML}
 
@@ -51,13 +52,15 @@ _STOPPING = frozenset(StopConditions.__struct_fields__)
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     """template: replaces the model's own. defaults: by fields of SamplingParams and StopConditions.
 
-    system: of chats that have no system message. messages: precede every chat.
+    system: of chats that have no system message. messages: precede every chat. stop_loops: of requests that do not say
+    it themselves.
     """
 
     template: TemplateOverride | None = None
     defaults: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     system: str | None = None
     messages: tuple[Message, ...] = ()
+    stop_loops: LoopAction = "off"
 
 
 ProfileOf = Callable[[str, str | None], ModelProfile]
@@ -75,6 +78,7 @@ def with_defaults(request: GenerationRequest, profile: ModelProfile) -> Generati
     """The request with the profile's messages, and its values for fields that its caller did not set."""
     if isinstance(request.prompt, ChatPrompt) and (profile.system or profile.messages):
         request = msgspec.structs.replace(request, prompt=_with_messages(request.prompt, profile))
+    request = _with_loops_stopped(request, profile)
     if request.given is None or not profile.defaults:
         return request
     defaults = {name: value for name, value in profile.defaults.items() if name not in request.given}
@@ -83,6 +87,24 @@ def with_defaults(request: GenerationRequest, profile: ModelProfile) -> Generati
         sampling=msgspec.structs.replace(request.sampling, **_part(defaults, _SAMPLING)),
         stopping=msgspec.structs.replace(request.stopping, **_part(defaults, _STOPPING)),
     )
+
+
+def _with_loops_stopped(request: GenerationRequest, profile: ModelProfile) -> GenerationRequest:
+    """What the request says counts, then its header, then the setting. Raises InvalidRequest for a wrong header."""
+    said = stop_loops.get()
+    action = said or profile.stop_loops
+    if action not in LOOPS:
+        raise InvalidRequest(
+            f"x-jan-serve-stop-loops: must be one of {', '.join(LOOPS)}, got {said[:40]!a}",
+            param="stop_loops",
+        )
+    detection = LOOPS[action]
+    if detection is None or "repetition_detection" in (request.given or ()):
+        return request
+    if request.stopping.repetition_detection is not None:
+        return request
+    stopping = msgspec.structs.replace(request.stopping, repetition_detection=detection)
+    return msgspec.structs.replace(request, stopping=stopping)
 
 
 def _with_messages(prompt: ChatPrompt, profile: ModelProfile) -> ChatPrompt:

@@ -17,6 +17,7 @@ import msgspec
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jan_serve.core.caller import stop_loops
 from jan_serve.core.events import (
     Completed,
     Finished,
@@ -114,6 +115,9 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 WARNING_HEADER: Final = "x-jan-serve-warning"
 """Names a part of the request that is enforced only partly. May occur several times."""
 
+STOP_LOOPS: Final = b"x-jan-serve-stop-loops"
+"""In place of the setting `stop_loops`, for clients that can send a header and no field."""
+
 _UNMATCHED: Final = "unmatched"
 _MAX_PATH_CHARS: Final = 80
 _MAX_WARNINGS: Final = 16
@@ -152,6 +156,7 @@ class RequestContext:
             return
         for rewrite in self._rewrites:
             rewrite(scope)
+        stop_loops.set(_header(scope, STOP_LOOPS))
         record = RequestRecord(request_id=_request_id(scope))
         attach_record(scope, record)
         status = 0
@@ -194,12 +199,13 @@ def _header_text(text: str) -> str:
 
 def _request_id(scope: Scope) -> str:
     """The client's id if it is safe to log, else a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            text = value.decode("latin-1")
-            if _REQUEST_ID.match(text):
-                return text
-    return f"req_{uuid.uuid4().hex}"
+    text = _header(scope, b"x-request-id")
+    return text if _REQUEST_ID.match(text) else f"req_{uuid.uuid4().hex}"
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    """The first value; empty if there is none."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
 
 
 def _route(scope: Scope) -> str:

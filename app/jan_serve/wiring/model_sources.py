@@ -208,7 +208,9 @@ class ModelSources:
             defaults = self._defaults.get(table)
             if defaults is None or defaults[0] is not settings:
                 defaults = self._defaults[table] = settings, settings.sampling.model_dump(exclude_none=True)
-            found = ModelProfile(template=template, defaults=defaults[1])
+            found = ModelProfile(
+                template=template, defaults=defaults[1], stop_loops=settings.options.stop_loops
+            )
             variant = variant_of(requested) if requested is not None else None
             return found if variant is None or variant.base != model else _of_variant(found, variant)
 
@@ -245,6 +247,7 @@ def _of_variant(profile: ModelProfile, variant: Variant) -> ModelProfile:
     return ModelProfile(
         template=own or profile.template,
         defaults={**profile.defaults, **_values(variant.defaults)},
+        stop_loops=profile.stop_loops,
         system=variant.system,
         messages=tuple(Message(role=each.role, content=each.content) for each in variant.messages),
     )

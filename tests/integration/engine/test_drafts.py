@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
+from jan_serve.core.sampling import RepetitionDetection
 from jan_serve.errors import SettingsError
 from tests.support.models import EXACT
 from tests.support.sameness import assert_same
@@ -37,6 +38,11 @@ GRAMMAR = CompiledGrammar(lark='start: ("ab" /[0-9]/ " cd ")+')
 # Greedy answers of random weights loop, which suits drafts.
 CASES: list[dict[str, Any]] = [
     {"max_tokens": 120},
+    {"max_tokens": 120, "repetition_detection": RepetitionDetection(max_pattern_size=40, min_count=3)},
+    {
+        "max_tokens": 120,
+        "repetition_detection": RepetitionDetection(max_pattern_size=40, min_count=3, escapes=2),
+    },
     {"max_tokens": 120, "repeat_penalty": 1.05, "frequency_penalty": 0.01},
     {"max_tokens": 120, "temperature": 0.3, "seed": 5},
     {"max_tokens": 120, "temperature": 1.0, "top_k": 2, "seed": 6},

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from jan_serve.core.constraint import CompiledGrammar, Guide, ThoughtGuide
 from jan_serve.core.events import TokenInfo
-from jan_serve.core.sampling import Watermark
+from jan_serve.core.sampling import RepetitionDetection, Watermark
 from jan_serve.errors import EngineFailure, InvalidRequest
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, SequenceFinished, WrittenChoice, WrittenParts
 from jan_serve.supervisor.models.written_answer import WrittenAnswer
@@ -27,6 +27,7 @@ THOUGHT = ThoughtGuide(
 )
 WARM = {"temperature": 0.9, "seed": 5}
 
+THRICE: Final = RepetitionDetection(max_pattern_size=8, min_count=3)
 KINDS: dict[str, dict[str, Any]] = {
     "greedy": {},
     "drawn": {**WARM, "top_k": 30, "top_p": 0.9},
@@ -45,6 +46,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "a thought and a grammar": {**WARM, "guide": Guide(thought=THOUGHT, grammar=GRAMMAR), "max_tokens": 60},
     "special tokens": {**WARM, "skip_special_tokens": False, "logit_bias": {0: 5.0, 1: 5.0}},
     "a limit": {"max_tokens": 3},
+    "a loop": {"logit_bias": {101: 30.0}, "repetition_detection": THRICE},
+    "a loop it is led out of": {
+        "logit_bias": {101: 30.0},
+        "repetition_detection": msgspec.structs.replace(THRICE, escapes=2),
+    },
 }
 
 
@@ -65,6 +71,14 @@ def begun(request: EngineRequest, events: Sequence[EngineEvent]) -> tuple[Result
         early.add(event)
         written.add(event)
     return early, msgspec.structs.replace(written.rest(), id=next_id())
+
+
+def test_the_loops_of_these_tests_are_some(llama: Worker) -> None:
+    ends = [
+        llama.run_one(PROMPT, max_tokens=40, **KINDS[kind]).choice.end for kind in KINDS if "loop" in kind
+    ]
+    assert [end.repetition for end in ends] == [True, True]
+    assert ends[0].completion_tokens < ends[1].completion_tokens
 
 
 def check(worker: Worker, request: EngineRequest, other: Worker | None = None) -> None:

@@ -86,7 +86,7 @@ def test_every_other_option_is_converted_or_stays_in_the_front() -> None:
         "cache_disk_mib",
         *PlacementOptions.__struct_fields__,
     }
-    in_front = {"ttl_s", "draft_model"}
+    in_front = {"ttl_s", "draft_model", "stop_loops"}
     assert ModelOptions.model_fields.keys() - set(SAME_NAME) == converted | in_front
 
 

@@ -93,6 +93,7 @@ def test_codex() -> None:
                 "base_url": "http://127.0.0.1:1337/v1",
                 "wire_api": "responses",
                 "env_key": "JAN_SERVE_API_KEY",
+                "http_headers": {"x-jan-serve-stop-loops": "end"},
             }
         },
     }

@@ -100,6 +100,20 @@ def test_a_complete_grammar_may_end_before_min_tokens() -> None:
 
 
 @pytest.mark.parametrize("pipeline", ["llama.cpp", "warped"])
+@pytest.mark.parametrize(
+    ("temperature", "grammar", "texts"),
+    [(0.0, None, "baa"), (1.0, None, "baa"), (0.0, Word("aaa"), "aaa"), (1.0, Word("baa"), "baa")],
+)
+def test_a_forbidden_token_is_not_drawn_next_unless_it_must_be(
+    pipeline: str, temperature: float, grammar: Word | None, texts: str
+) -> None:
+    grammar = None if grammar is None else Word(grammar.rest)
+    sampler = sampler_of(grammar, pipeline=pipeline, temperature=temperature)
+    sampler.forbid_next(LETTERS.index("a"))
+    assert "".join(picked(sampler, logits_of(a=90, b=50)) for _ in range(3)) == texts
+
+
+@pytest.mark.parametrize("pipeline", ["llama.cpp", "warped"])
 def test_a_rejected_choice_is_redrawn_among_the_allowed_tokens(pipeline: str) -> None:
     sampler = sampler_of(Word("cab"), pipeline=pipeline)
     assert "".join(picked(sampler, logits_of(a=9, b=5, c=1)) for _ in range(3)) == "cab"

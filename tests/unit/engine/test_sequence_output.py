@@ -7,9 +7,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from jan_serve.core.sampling import StopConditions
+from jan_serve.core.sampling import RepetitionDetection, StopConditions
 from jan_serve.core.sequence_state import StateIdentity
 from jan_serve.engine.cache.state_transfer import StateShelf
+from jan_serve.engine.repetition import RepetitionDetector
 from jan_serve.engine.sampler import Sampled
 from jan_serve.engine.sequence import RequestState, Sequence, SequenceStatus, SequenceText
 from jan_serve.engine.sequence_output import SequenceOutput
@@ -34,6 +35,10 @@ class Script:
         self.forced = forced
         self.is_complete = is_complete
         self.num_sampled = 0
+        self.forbidden: list[tuple[int, str]] = []
+
+    def forbid_next(self, token: int) -> None:
+        self.forbidden.append((self.num_sampled, LETTERS[token]))
 
     def sample(self, _logits: Any) -> Sampled:
         letter = next(self.letters, None)
@@ -81,6 +86,7 @@ class Bench:
     @staticmethod
     def _sequence(state: RequestState, index: int, sampler: Script, max_new: int) -> Sequence:
         stopping = state.request.stopping
+        detection = stopping.repetition_detection
         return Sequence(
             state=state,
             index=index,
@@ -90,6 +96,8 @@ class Bench:
             max_new=max_new,
             seed=None,
             status=SequenceStatus.RUNNING,
+            repetition=None if detection is None else RepetitionDetector(detection),
+            escapes=0 if detection is None else detection.escapes,
         )
 
     def advance(self, times: int = 1, index: int = 0) -> list[Any]:
@@ -226,3 +234,55 @@ def test_a_copy_that_fails_costs_one_request_and_no_room(fault: Exception) -> No
     assert isinstance(failed, Failed)
     assert failed.code == EngineFailure("").code
     assert (len(shelf), bench.aborted) == (0, [7])
+
+
+def thrice(*, min_tokens: int = 0, escapes: int = 0, stop: tuple[str, ...] = ()) -> StopConditions:
+    detection = RepetitionDetection(max_pattern_size=3, min_count=3, escapes=escapes)
+    return StopConditions(min_tokens=min_tokens, stop=stop, repetition_detection=detection)
+
+
+@pytest.mark.parametrize(
+    ("letters", "stopping", "text", "reason", "repetition"),
+    [
+        ("ababababab", thrice(), "ababab", "length", True),
+        ("cabababab", thrice(), "cababab", "length", True),
+        ("abcabcabcabc", thrice(), "abcabcabc", "length", True),
+        ("aabbaabba", thrice(), "aabbaabba", "length", False),
+        ("abababab>", thrice(stop=("babab",)), "a", "stop", False),
+        ("abababab", thrice(stop=("bc",)), "ababab", "length", True),
+        ("ababababab>", thrice(min_tokens=9), "ababababa", "length", True),
+    ],
+)
+def test_a_text_that_repeats_itself_ends_there(
+    letters: str, stopping: StopConditions, text: str, reason: str, repetition: bool
+) -> None:
+    bench = Bench(Script(letters), max_new=len(letters), stopping=stopping)
+    events: list[Any] = []
+    while not bench.retired:
+        events += bench.advance()
+    finished = finish_of(events)
+    assert (text_of(events), finished.reason, finished.repetition) == (text, reason, repetition)
+    assert not finished.context_full
+
+
+def test_a_repetition_in_forced_tokens_ends_the_text_after_them() -> None:
+    bench = Bench(Script("abc", forced="aaaab"), max_new=20, stopping=thrice())
+    events = bench.advance()
+    assert (text_of(events), finish_of(events).repetition) == ("aaaaab", True)
+
+
+def test_the_token_that_goes_on_with_the_pattern_is_forbidden_as_often_as_wanted() -> None:
+    script = Script("ab" * 3 + "c" + "ab" * 3 + "c" + "ab" * 20)
+    bench = Bench(script, max_new=99, stopping=thrice(escapes=2))
+    events: list[Any] = []
+    while not bench.retired:
+        events += bench.advance()
+    assert script.forbidden == [(6, "a"), (13, "a")]
+    assert text_of(events) == "abababcabababcababab"
+    assert (finish_of(events).reason, finish_of(events).repetition) == ("length", True)
+
+
+def test_a_choice_that_repeats_itself_ends_alone() -> None:
+    bench = Bench(Script("aaabcd"), n=2, max_new=9, stopping=thrice())
+    assert finish_of(bench.advance(3)).repetition
+    assert [event for event in bench.advance(3, index=1) if isinstance(event, RequestCompleted)] == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from jan_serve.chat.chatml import CHATML
 from jan_serve.core.messages import Message
 from jan_serve.core.models.model_facts import AdapterFacts
 from jan_serve.core.request import AdapterChoice, ChatPrompt, GenerationRequest, TextPrompt
-from jan_serve.core.sampling import SamplingParams, StopConditions
+from jan_serve.core.sampling import LOOPS, RepetitionDetection, SamplingParams, StopConditions
 from jan_serve.errors import AdapterNotFound, InvalidRequest, JanServeError, TemplateError, error_from_payload
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
@@ -138,3 +139,17 @@ def test_the_template(
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(TemplateError, match=r"'rga' .* for m .* chatml, default, rag, tool_use"):
         template_of("m", BOTH, TemplateOverride("rga"), with_tools=False)
+
+
+@pytest.mark.parametrize("given", [None, frozenset[str](), frozenset({"temperature"})])
+def test_loops_are_stopped_unless_the_request_says_otherwise(given: frozenset[str] | None) -> None:
+    for action, detection in LOOPS.items():
+        profile = ModelProfile(stop_loops=action)
+        found = with_defaults(request(given=given), profile).stopping
+        assert found == msgspec.structs.replace(SET["stopping"], repetition_detection=detection)
+    own = RepetitionDetection(max_pattern_size=3, min_count=5)
+    stopping = StopConditions(repetition_detection=own)
+    asked = GenerationRequest(prompt=TextPrompt("a"), stopping=stopping, given=given)
+    assert with_defaults(asked, ModelProfile(stop_loops="end")).stopping == stopping
+    refused = request(given=frozenset({"repetition_detection"}))
+    assert with_defaults(refused, ModelProfile(stop_loops="end")) == refused

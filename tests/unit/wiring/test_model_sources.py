@@ -92,6 +92,17 @@ def test_a_model_with_a_table_and_one_without(sources: ModelSources, tmp_path: P
     assert with_adapter == sources.needs(a).footprint.working + size
 
 
+def test_loops_are_stopped_as_set_for_all_models_and_for_one(sources: ModelSources, tmp_path: Path) -> None:
+    def actions() -> list[str]:
+        profile_of = sources.profiles()
+        return [profile_of(name, None).stop_loops for name in ("one", "two")]
+
+    assert actions() == ["off", "off"]
+    table = "[models.one]\n"
+    touch(tmp_path / "config.toml", CONFIG.replace(table, f'{table}stop_loops = "escape"\n'))
+    assert actions() == ["escape", "off"]
+
+
 def test_a_model_that_nobody_named_yet_has_its_template(sources: ModelSources) -> None:
     """Lists show what models can do, without resolving them."""
     for _ in range(2):

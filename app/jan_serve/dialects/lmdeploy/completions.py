@@ -25,6 +25,7 @@ from jan_serve.dialects.lmdeploy.parse_common import (
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, text_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.choices import StopDetail, stop_detail
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 
 
@@ -47,7 +48,7 @@ class CompletionLogprobs(TypedDict):
     top_logprobs: list[dict[str, float]]
 
 
-class CompletionChoice(TypedDict):
+class CompletionChoice(StopDetail):
     """One answer; in a stream, its next piece."""
 
     index: int
@@ -110,6 +111,7 @@ class CompletionRenderer(Answer):
                 "logprobs": LogprobsBuilder().add(choice.tokens) if self._form.logprobs else None,
                 "gen_tokens": choice.ids if self._form.token_ids else None,
                 "finish_reason": choice.reason,
+                **stop_detail(choice.finished),
             }
             for index, choice in enumerate(self.choices)
         ]
@@ -122,7 +124,7 @@ class CompletionRenderer(Answer):
                 yield self._chunk(delta.index, delta.text, delta.tokens, None)
             case Finished() as finished:
                 end = self.shown_end(finished)
-                yield self._chunk(finished.index, texts_of(end), end, finished.reason)
+                yield self._chunk(finished.index, texts_of(end), end, finished)
             case Completed() if self._form.include_usage:
                 yield reply_of(self._head, [], self.usage())
             case _:
@@ -133,7 +135,7 @@ class CompletionRenderer(Answer):
         return self._form.token_ids or self._form.logprobs
 
     def _chunk(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], reason: str | None
+        self, index: int, text: str, tokens: Sequence[TokenInfo], finished: Finished | None
     ) -> CompletionReply:
         logprobs = self._builders[index].add(tokens) if self._form.logprobs and tokens else None
         choice: CompletionChoice = {
@@ -141,7 +143,8 @@ class CompletionRenderer(Answer):
             "text": text,
             "logprobs": logprobs,
             "gen_tokens": ids_of(tokens) if self._form.token_ids else None,
-            "finish_reason": reason,
+            "finish_reason": None if finished is None else finished.reason,
+            **stop_detail(finished),
         }
         return reply_of(self._head, [choice], None)
 

@@ -14,6 +14,7 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
+from jan_serve.dialects.shared.repetition_fields import repetition_detection
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 
@@ -106,6 +107,7 @@ def stop_conditions(
         include_stop=bool(body.include_stop_str_in_output),
         stop_after_min=minimum > 0,
         ignore_eos=bool(body.ignore_eos),
+        repetition_detection=repetition_detection(body.repetition_detection),
     )
 
 

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.lmdeploy.distserve.wire import MigrationFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.flat_errors import ErrorBody
+from jan_serve.dialects.shared.repetition_fields import RepetitionFields
 from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel, Strings
 
 
@@ -58,6 +59,7 @@ class GenerationFields(MigrationFields):
     include_stop_str_in_output: Annotated[
         bool | None, Field(description="The token or text that ends the answer is part of it.")
     ] = False
+    repetition_detection: RepetitionFields | None = None
     session_id: Annotated[Int | None, Field(description="Id of the request for `/abort_request`.")] = -1
     stream: bool | None = False
     response_format: ResponseFormat | None = None

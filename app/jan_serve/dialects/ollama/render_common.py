@@ -22,7 +22,7 @@ from jan_serve.core.events import (
     Usage,
 )
 from jan_serve.dialects.ollama.wire_common import Counters, OllamaCandidate, OllamaLogprob
-from jan_serve.dialects.shared.choices import FoldedCall, FoldedChoice
+from jan_serve.dialects.shared.choices import FoldedCall, FoldedChoice, stop_detail
 from jan_serve.http.replies import json_bytes
 
 _NS: Final = 1_000_000_000
@@ -112,6 +112,7 @@ class AnswerRenderer:
         return {
             **self._head.body(choice.text + unread, choice.thought, calls, done=True),
             **self._head.ending(choice.reason, self._completed),
+            **stop_detail(choice.finished),
             **({"logprobs": logprobs} if logprobs else {}),
         }
 
@@ -134,6 +135,7 @@ class AnswerRenderer:
                 yield {
                     **self._head.body("", "", (), done=True),
                     **self._head.ending(self._choice.reason, completed),
+                    **stop_detail(self._choice.finished),
                 }
             case _:
                 pass

@@ -27,6 +27,7 @@ from jan_serve.dialects.shared.generation_fields import (
     stop_texts,
 )
 from jan_serve.dialects.shared.keep_alive import ttl_s
+from jan_serve.dialects.shared.repetition_fields import repetition_detection
 from jan_serve.dialects.shared.thinking_fields import thinking_budget, thinking_switch
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
@@ -172,6 +173,7 @@ def stop_conditions(
         min_tokens=body.min_tokens,
         ignore_eos=body.ignore_eos,
         stop=stop_texts(body.stop, more_stops),
+        repetition_detection=repetition_detection(body.repetition_detection),
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
+from jan_serve.dialects.shared.repetition_fields import RepetitionFields
 from jan_serve.dialects.shared.thinking_fields import ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
 
@@ -188,6 +189,7 @@ class SamplingFields(ConstraintFields):
         AtMost(limits.MAX_STOPS, "stop"),
         Field(description="Texts that end the answer, which then excludes them."),
     ] = None
+    repetition_detection: RepetitionFields | None = None
     stream: bool = False
     model: str | None = None
     lora: Adapters = None

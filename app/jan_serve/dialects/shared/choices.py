@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal, NotRequired
+
 import msgspec
+from typing_extensions import TypedDict
 
 from jan_serve.core.events import Finished, FinishReason, ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
+
+
+class StopDetail(TypedDict):
+    """Beside a finish reason `length`: vLLM's name and value for a text that repeated itself."""
+
+    stop_reason: NotRequired[Literal["repetition_detected"]]
+
+
+def stop_detail(finished: Finished | None) -> StopDetail:
+    return {"stop_reason": "repetition_detected"} if finished is not None and finished.repetition else {}
+
 
 ChoiceEvent = TextDelta | ReasoningDelta | ToolCallDelta | Finished
 """Events that belong to one choice."""

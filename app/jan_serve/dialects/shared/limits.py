@@ -16,6 +16,9 @@ MAX_TEMPLATE_KWARGS: Final = 64
 MAX_EXTRA_FILES: Final = 1_000
 MAX_DOCUMENTS: Final = 1_000
 MAX_FILES: Final = 64
+MAX_PATTERN: Final = 4_096
+"""Tokens of a pattern, and patterns in a row, that end an answer."""
+
 MAX_STOPS: Final = 64
 MAX_STOP_TOKENS: Final = 1_024
 MAX_LOGPROBS: Final = 100

@@ -86,14 +86,15 @@ class MessageEvents:
                 yield from self._close()
                 self.message["stop_reason"] = reason = _stop_reason(finished)
                 self.message["stop_sequence"] = finished.stop if reason == "stop_sequence" else None
+                if finished.repetition:
+                    self.message["stop_details"] = {"type": "repetition_detected"}
             case Completed(usage=usage):
                 self.message["usage"] = _usage(usage)
+                ends = ("stop_reason", "stop_sequence", "stop_details")
+                message: dict[str, Any] = {**self.message}
                 yield {
                     "type": "message_delta",
-                    "delta": {
-                        "stop_reason": self.message["stop_reason"],
-                        "stop_sequence": self.message["stop_sequence"],
-                    },
+                    "delta": {name: message[name] for name in ends if name in message},
                     "usage": self.message["usage"],
                 }
                 yield {"type": "message_stop"}

@@ -346,6 +346,12 @@ class ContentBlock(TypedDict):
     input: NotRequired[dict[str, Any]]
 
 
+class StopDetails(TypedDict):
+    """Why `max_tokens` ended an answer that had fewer: its text repeated itself."""
+
+    type: Literal["repetition_detected"]
+
+
 class MessageBody(TypedDict):
     """An answer. stop_reason: null at the start of a stream. stop_sequence: the text that ended it."""
 
@@ -356,6 +362,7 @@ class MessageBody(TypedDict):
     content: list[ContentBlock]
     stop_reason: StopReason | None
     stop_sequence: str | None
+    stop_details: NotRequired[StopDetails]
     usage: MessageUsage
 
 

@@ -28,7 +28,7 @@ from jan_serve.dialects.lmdeploy.chat.wire import (
 from jan_serve.dialects.lmdeploy.chat.wire import Choice as WireChoice
 from jan_serve.dialects.lmdeploy.render_common import Answer, ReplyFacts, ids_of, texts_of
 from jan_serve.dialects.lmdeploy.wire_common import Usage
-from jan_serve.dialects.shared.choices import FoldedChoice
+from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
 
 
 class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +98,7 @@ class ChatRenderer(Answer):
             },
             "logprobs": self._form.logprobs(choice.tokens),
             "finish_reason": choice.reason,
+            **stop_detail(choice.finished),
         }
 
     def chunks(self, event: GenerationEvent) -> Iterator[ChatChunk]:
@@ -111,9 +112,7 @@ class ChatRenderer(Answer):
                 yield self._chunk(delta.index, self._delta((), calls=[_part(delta)]))
             case Finished() as finished:
                 end = self.shown_end(finished)
-                yield self._chunk(
-                    finished.index, self._delta(end, content=texts_of(end)), end, finished.reason
-                )
+                yield self._chunk(finished.index, self._delta(end, content=texts_of(end)), end, finished)
             case Completed() if self._form.include_usage:
                 yield self._shell(self.usage())
             case _:
@@ -140,7 +139,7 @@ class ChatRenderer(Answer):
         }
 
     def _chunk(
-        self, index: int, delta: Delta, tokens: tuple[TokenInfo, ...] = (), reason: str | None = None
+        self, index: int, delta: Delta, tokens: tuple[TokenInfo, ...] = (), finished: Finished | None = None
     ) -> ChatChunk:
         chunk = self._shell(None)
         chunk["choices"] = [
@@ -148,7 +147,8 @@ class ChatRenderer(Answer):
                 "index": index,
                 "delta": delta,
                 "logprobs": self._form.logprobs(tokens) if tokens else None,
-                "finish_reason": reason,
+                "finish_reason": None if finished is None else finished.reason,
+                **stop_detail(finished),
             }
         ]
         return chunk

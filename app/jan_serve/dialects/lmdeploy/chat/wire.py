@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.lmdeploy.wire_common import SamplingFields, Usage
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.choices import StopDetail
 from jan_serve.dialects.shared.thinking_fields import EarlierThought, ThinkingFields
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, LaxModel
 
@@ -142,7 +143,7 @@ class ReplyMessage(TypedDict):
     tool_calls: list[CalledTool] | None
 
 
-class Choice(TypedDict):
+class Choice(StopDetail):
     index: int
     message: ReplyMessage
     logprobs: Logprobs | None
@@ -175,7 +176,7 @@ class Delta(TypedDict):
     tool_calls: list[ToolCallPart]
 
 
-class ChunkChoice(TypedDict):
+class ChunkChoice(StopDetail):
     index: int
     delta: Delta
     logprobs: Logprobs | None

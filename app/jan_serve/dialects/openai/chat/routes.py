@@ -39,7 +39,7 @@ from jan_serve.dialects.openai.chat.wire import (
 from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import ReplyFacts, chat_logprobs, timings_of, usage_of
 from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.choices import FoldedChoice
+from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import SSE_RESPONSE
@@ -96,6 +96,7 @@ class ChatRenderer:
             "message": self._message(choice),
             "logprobs": chat_logprobs(choice.tokens) if self._form.logprobs else None,
             "finish_reason": self._form.finish_reason(choice.reason),
+            **stop_detail(choice.finished),
         }
 
     def _message(self, choice: FoldedChoice) -> ResponseMessage:
@@ -132,7 +133,7 @@ class ChatRenderer:
             case ToolCallDelta() as delta:
                 yield self._chunk(delta.index, self._call_delta(delta))
             case Finished() as finished:
-                yield self._chunk(finished.index, {}, finish_reason=self._form.finish_reason(finished.reason))
+                yield self._chunk(finished.index, {}, finished=finished)
             case Completed() as completed if self._form.include_usage:
                 yield {
                     **self._shell(),
@@ -160,7 +161,7 @@ class ChatRenderer:
         delta: Delta,
         *,
         tokens: tuple[TokenInfo, ...] = (),
-        finish_reason: str | None = None,
+        finished: Finished | None = None,
     ) -> ChatCompletionChunk:
         chunk = self._shell()
         chunk["choices"] = [
@@ -168,7 +169,8 @@ class ChatRenderer:
                 "index": index,
                 "delta": delta,
                 "logprobs": chat_logprobs(tokens) if self._form.logprobs and tokens else None,
-                "finish_reason": finish_reason,
+                "finish_reason": None if finished is None else self._form.finish_reason(finished.reason),
+                **stop_detail(finished),
             }
         ]
         return chunk

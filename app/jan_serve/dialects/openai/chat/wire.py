@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count, Effort, TemplateFields
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.choices import StopDetail
 from jan_serve.dialects.shared.thinking_fields import EarlierThought
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, Int, Strings, WireModel, type_of
 
@@ -301,7 +302,7 @@ class ResponseMessage(TypedDict):
     function_call: NotRequired[ResponseFunction]
 
 
-class ResponseChoice(TypedDict):
+class ResponseChoice(StopDetail):
     index: int
     message: ResponseMessage
     logprobs: ChatLogprobs | None
@@ -344,7 +345,7 @@ class Delta(TypedDict):
     function_call: NotRequired[FunctionFragment]
 
 
-class ChunkChoice(TypedDict):
+class ChunkChoice(StopDetail):
     index: int
     delta: Delta
     logprobs: ChatLogprobs | None

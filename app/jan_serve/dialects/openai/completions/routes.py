@@ -117,6 +117,8 @@ class CompletionRenderer:
         pieces = self._pieces[index]
         joined = _piece(index, "".join(piece["text"] for piece in pieces))
         joined["finish_reason"] = pieces[-1]["finish_reason"]
+        if "stop_reason" in pieces[-1]:
+            joined["stop_reason"] = pieces[-1]["stop_reason"]
         if self._form.logprobs:
             joined["logprobs"] = _concatenated([piece["logprobs"] for piece in pieces])
         return joined
@@ -162,6 +164,8 @@ class CompletionRenderer:
                     yield _piece(finished.index, self._form.suffix or "")
                 last = _piece(finished.index, "", self._end(finished))
                 last["finish_reason"] = "length" if finished.reason == "length" else "stop"
+                if finished.repetition:
+                    last["stop_reason"] = "repetition_detected"
                 yield last
             case _:
                 pass

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.openai.chat.wire import Usage
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.choices import StopDetail
 from jan_serve.dialects.shared.wire_types import Inputs, Int, TextsOrTokens
 
 
@@ -46,7 +47,7 @@ class CompletionLogprobs(TypedDict):
     top_logprobs: list[dict[str, float] | None]
 
 
-class CompletionChoice(TypedDict):
+class CompletionChoice(StopDetail):
     """One answer; in a stream, its next piece."""
 
     text: str

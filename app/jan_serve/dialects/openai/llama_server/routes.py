@@ -32,6 +32,7 @@ from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.render_common import timings_of
 from jan_serve.dialects.shared.answers import answer
+from jan_serve.dialects.shared.choices import stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
 from jan_serve.dialects.shared.keep_alive import ttl_s
@@ -161,6 +162,7 @@ class InfillRenderer:
             "has_new_line": any("\n" in text for text in self._texts),
             "truncated": self._started.truncated,
             "stop_type": _stop_type(finished),
+            **stop_detail(finished),
             "stopping_word": (finished.stop if finished is not None else None) or "",
             "timings": timings_of(self._completed),
         }

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.openai.chat.wire import Timings
 from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Count
 from jan_serve.dialects.shared import limits
+from jan_serve.dialects.shared.choices import StopDetail
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
 
@@ -75,7 +76,7 @@ class InfillSettings(TypedDict):
     samplers: list[str]
 
 
-class InfillResponse(TypedDict):
+class InfillResponse(StopDetail):
     """The text that fills the gap; in a stream, the last event, with empty content."""
 
     index: int

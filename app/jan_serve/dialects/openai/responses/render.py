@@ -37,6 +37,7 @@ from jan_serve.dialects.openai.responses.wire_reply import (
     ResponseUsage,
     Status,
 )
+from jan_serve.dialects.shared.choices import StopDetail, stop_detail
 from jan_serve.http.errors import Problem
 
 
@@ -103,6 +104,7 @@ class ResponseEvents:
         self._done: list[OutputItem] = []
         self._open: OpenItem | None = None
         self._reason: FinishReason = "stop"
+        self._detail: StopDetail = {}
         self._last: Event = {}
 
     def add(self, event: GenerationEvent) -> None:
@@ -149,6 +151,7 @@ class ResponseEvents:
                 yield from self._open.more(delta.arguments)
             case Finished() as finished:
                 self._reason = finished.reason
+                self._detail = stop_detail(finished)
                 yield from self._closed("completed" if self._is_whole else "incomplete")
             case Completed() as completed:
                 yield self._end(completed.usage)
@@ -163,7 +166,7 @@ class ResponseEvents:
             response["completed_at"] = self._form.now()
         else:
             reason = "max_output_tokens" if self._reason == "length" else None
-            response["incomplete_details"] = {"reason": reason}
+            response["incomplete_details"] = {"reason": reason, **self._detail}
         self._form.keep(response)
         return {"type": f"response.{status}", "response": response}
 
