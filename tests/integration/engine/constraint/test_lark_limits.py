@@ -9,7 +9,7 @@ import sys, threading
 sys.path[:0] = [{app!r}, {root!r}]
 import llguidance
 from jan_serve.engine.constraint.grammar_factory import MAX_DEPTH, STACK_BYTES, check_lark
-from tests.unit.engine.constraint.test_grammar_factory import WRAPPED, chain
+from tests.integration.engine.constraint.test_grammar_factory import WRAPPED, chain
 class Bytes:
     eos_token_id, bos_token_id, special_token_ids = 256, None, [256]
     tokens = [bytes([i]) for i in range(256)] + [b"</s>"]

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from jan_serve.text.uniqueness.words import MOST, NO_RUN, EscapeRun
-from tests.unit.engine.constraint.test_uniqueness_executor import PIECES, allowed, cuts, executor_of, takes
+from tests.integration.engine.constraint.test_uniqueness_executor import (
+    PIECES,
+    allowed,
+    cuts,
+    executor_of,
+    takes,
+)
 
 TEXTS = (
     "a",

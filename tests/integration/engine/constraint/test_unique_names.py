@@ -14,8 +14,7 @@ from jan_serve.constraint.enforce import enforce
 from jan_serve.core.constraint import JsonObjectConstraint, JsonSchemaConstraint, PropertyOrder, Whitespace
 from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from jan_serve.errors import UnsupportedSchema
-from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
-from tests.unit.engine.constraint.test_uniqueness_executor import (
+from tests.integration.engine.constraint.test_uniqueness_executor import (
     FACTORY,
     PIECES,
     allowed,
@@ -25,6 +24,7 @@ from tests.unit.engine.constraint.test_uniqueness_executor import (
     takes,
     walk,
 )
+from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 
 INTEGER = {"type": "integer"}
 CLOSED = {"additionalProperties": False}

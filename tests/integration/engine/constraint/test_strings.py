@@ -26,11 +26,11 @@ from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.generation.constraint.tool_grammar import has_free_text
 from tests.conformance.uniqueness_oracle import UniquenessOracle
+from tests.integration.engine.constraint.test_uniqueness_executor import FACTORY, LOGITS, PIECES
 from tests.support.byte_vocabulary import EOS, FIRST_BYTE, byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
 from tests.support.catalogues import HARD
 from tests.unit.constraint.matching import belongs
-from tests.unit.engine.constraint.test_uniqueness_executor import FACTORY, LOGITS, PIECES
 
 STRINGS: dict[str, dict[str, Any]] = {
     "a word": {"pattern": "ok"},

@@ -26,10 +26,10 @@ from jan_serve.generation.constraint.call_join import ITEMS_REPEAT
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 from jan_serve.helpers.kinds import Compiled, CompileRequest, CompileTool
 from tests.conformance.llguidance_oracle import LlguidanceOracle
+from tests.integration.generation.constraint.test_call_grammar import TOOLS
 from tests.support.call_grammars import call_grammars, call_trees
 from tests.support.compiling import translate_inline
 from tests.unit.constraint.sampling import Sampler
-from tests.unit.generation.constraint.test_call_grammar import TOOLS
 
 pytestmark = pytest.mark.anyio
 
