@@ -144,11 +144,6 @@ class OnlyCharacters(GrammarTooComplex):
     """Some parts of the grammar can only be written without terminals, and others only with them."""
 
 
-def _others(expr: Unordered) -> Expr:
-    """What may follow each member, where they are not counted."""
-    return EMPTY if are_counted(expr) else repeat(sequence([expr.separator, expr.other]), 0, None)
-
-
 class _Printer:
     def __init__(
         self, grammar: Grammar, holes: Mapping[str, str], layouts: Rows[Layout], laid: set[str]
@@ -177,6 +172,7 @@ class _Printer:
         self._terminals: dict[str, str] = {}
         self._by_text: dict[str, str] = {}
         self._greedy_written: dict[int, str] = {}
+        self._other_members: dict[int, Expr] = {}
         self._unordered_written: dict[tuple[int, bool], UnorderedWriter] = {}
         self._specials: dict[tuple[str, str], SpecialText] = {}
         self._groups = 0
@@ -395,7 +391,7 @@ class _Printer:
         if is_laid:
             self._form = _Any.LAYOUT
         argument = _CLEARED if is_laid else "_"
-        rest = self._member(_others(expr), argument)
+        rest = self._member(self._others(expr), argument)
         writer = self._unordered_written[id(expr), is_laid] = UnorderedWriter(
             expr,
             [f"{self._member(item, argument)} {rest}".rstrip() for item in expr.items],
@@ -415,7 +411,7 @@ class _Printer:
         writer = self._members_of(expr)
         argument = int(first_argument(form), 16)
         self._form = _Any.LAYOUT
-        rest = self._member(_others(expr), hex(argument))
+        rest = self._member(self._others(expr), hex(argument))
         self._form = form
         texts: list[str] = []
         for start in writer.starts():
@@ -424,6 +420,14 @@ class _Printer:
             parts = (member, rest, f"{after}{'?' if after and start.ends else ''}")
             texts.append(" ".join(filter(None, parts)))
         return f"({' | '.join(texts)})"
+
+    def _others(self, expr: Unordered) -> Expr:
+        """What may follow each member, where they are not counted; the same object each time, which has a rule."""
+        known = self._other_members.get(id(expr))
+        if known is None:
+            more = repeat(sequence([expr.separator, expr.other]), 0, None)
+            known = self._other_members[id(expr)] = EMPTY if are_counted(expr) else more
+        return known
 
     def _member(self, expr: Expr, argument: str) -> str:
         """A part of `Unordered` as a rule; "" for one without a text."""

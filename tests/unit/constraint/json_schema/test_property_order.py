@@ -14,8 +14,21 @@ from typing import Any, Final
 import jsonschema
 import pytest
 
+from jan_serve.constraint.ast import (
+    Brackets,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Mark,
+    OneLayout,
+    Sequence,
+    Unordered,
+)
 from jan_serve.constraint.enforce import enforce
+from jan_serve.constraint.print_lark import print_lark
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
+from jan_serve.core.uniqueness import Uniqueness
 from tests.conformance.uniqueness_oracle import UniquenessOracle
 
 INTEGER: Final = {"type": "integer"}
@@ -56,6 +69,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             for value, of in ((1, INTEGER), ("x", {"type": "null"}))
         ]
     },
+    "one of open ones": {
+        "type": "object",
+        "oneOf": [
+            {"properties": {"a": own}, "required": ["a"]}
+            for own in (listed("xy", required=["x"]), listed("z", required=["z"]))
+        ],
+    },
     "within": {
         "type": "object",
         "properties": {
@@ -72,6 +92,7 @@ VALUES: dict[str, list[Any]] = {
     "closed": [1],
     "others of a kind": [1, None],
     "by a mark": [1, "x", None],
+    "one of open ones": [{"x": 1, "z": 1}, {"x": 1, "y": 2}, {"y": 1, "z": 1, "q": 0}, {"w": 1}, 1],
     "within": [1, {"y": 2, "x": 1}, {"x": 1}, [{"x": 1}, {"y": 1, "x": 0}]],
     "itself": [1, {"x": 1}, {"a": {"x": 2}, "x": 1}],
 }
@@ -138,6 +159,51 @@ def test_many_names_come_in_groups(count: int, others: bool, bounds: dict[str, i
             assert ORACLE.accepts(matcher, json.dumps(dict.fromkeys(chosen, 1))) is valid
             missing = json.dumps({name: 1 for name in chosen if name != required[-1]})
             assert not ORACLE.accepts(matcher, missing)
+
+
+def test_others_of_several_objects_stay_apart() -> None:
+    def member(name: str, value: str) -> Expr:
+        return Sequence((Literal(f'"{name}"'), Mark(":"), Literal(value)))
+
+    comma = Mark(",")
+    objects = [
+        Unordered((member("a", str(number)),), (True,), comma, member(f"x{number}", "0"))
+        for number in range(9)
+    ]
+    root = OneLayout(Choice(tuple(Brackets("{", members, "}") for members in objects)))
+    matcher = ORACLE.compile(print_lark(Grammar({"root": root})), Uniqueness())
+    for number, other in itertools.product(range(9), range(9)):
+        for members in ({"a": number, f"x{other}": 0}, {f"x{other}": 0, "a": number}):
+            for layout in LAYOUTS:
+                text = json.dumps(members, **layout)
+                assert ORACLE.accepts(matcher, text) is (number == other), text
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_unions_of_open_objects(seed: int) -> None:
+    random = Random(seed)
+
+    def drawn(depth: int) -> dict[str, Any]:
+        names = random.sample("abcd", random.randint(1, 3))
+        inner = [drawn(depth - 1) if depth and random.random() < 0.6 else {"type": "string"} for _ in names]
+        required = [name for name in names if random.random() < 0.6]
+        return {"type": "object", "properties": dict(zip(names, inner, strict=True)), "required": required}
+
+    def value(depth: int) -> Any:
+        if not depth or random.random() < 0.3:
+            return random.choice(["s", 1])
+        names = random.sample("abcdx", random.randint(1, 4))
+        return {name: value(depth - 1) for name in names}
+
+    schema = {"type": "object", "oneOf": [drawn(2), drawn(2)]}
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.ANY)).compiled()
+    assert compiled.uniqueness is not None
+    matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    for _ in range(150):
+        members = {name: value(2) for name in random.sample("abcdx", random.randint(0, 4))}
+        text = json.dumps(members, **random.choice(LAYOUTS))
+        assert ORACLE.accepts(matcher, text) is validator.is_valid(members), text
 
 
 def test_the_order_of_a_schema_is_kept_unless_any_is_asked_for() -> None:
