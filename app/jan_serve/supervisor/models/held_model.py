@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.errors import EngineCrashed, EngineStalled, ModelFailed
+from jan_serve.errors import EngineCrashed, EngineStalled
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -151,10 +151,7 @@ class HeldModel:
                 slot.trial = tries if tries.is_alone else None
                 return self._client
             # It ended before this request ran in it, which says nothing of the request.
-            try:
-                await self._renew(slot)
-            except ModelFailed as error:
-                tries.load_failed(error)
+            await self._renew(slot)
 
     async def _renew(self, lost: ModelSlot) -> None:
         async with self._renewing:

@@ -163,7 +163,10 @@ class LoadedModels:
                 if not slot.retiring:
                     self._grant(slot)
             case WorkerEnd() as end if (
-                slot.optional_projector is not None and not end.requested and end.status != _RAISED
+                slot.optional_projector is not None
+                and not end.requested
+                and end.status != _RAISED
+                and not self.histories[slot.source.name].has_loaded
             ):
                 self._blame_projector(slot.optional_projector, slot, end)
             case WorkerEnd() as end:
@@ -173,10 +176,10 @@ class LoadedModels:
                 slot.stop()
 
     def _load_crashed(self, slot: ModelSlot, end: WorkerEnd) -> None:
-        """At the first crash of native code the load is tried again: the second is the file's fault."""
+        """See ModelHistory.load_crashed; else the requests that wait for it get an error."""
         history = self.histories[slot.source.name]
         self._lost(slot, end)
-        if history.load_crashed(end):
+        if history.load_crashed(end, self._limits.retry):
             logger.warning("%s is loaded again: %s", slot.source.name, end)
             return
         message = f"The model `{slot.source.name}` could not be loaded: {end}."

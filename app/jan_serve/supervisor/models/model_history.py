@@ -50,6 +50,9 @@ class ModelHistory:
         """How the worker ended at each load with its projector, since the last load that succeeded."""
         self.file_fault = ""
         """How llama.cpp ends the process at each load of this file; empty if it does not, as far as is known."""
+        self.has_loaded = False
+        """Whether this file was in memory before: a crash at its load has another cause."""
+        self._failed_loads = 0
         self._has_crashed_at_load = False
         self._devices: frozenset[str] = frozenset()
         self.trials = Trials()
@@ -71,11 +74,15 @@ class ModelHistory:
             self.source = source
             self.reason = None
             self.modalities = ()
+            self.has_loaded = False
+            self._failed_loads = 0
             self._forget_load_crashes()
             self._crashes = CrashLog(self._limits)
 
     def loaded(self, facts: ModelFacts) -> None:
         self.loads_total += 1
+        self.has_loaded = True
+        self._failed_loads = 0
         self.modalities = facts.modalities
         self._forget_load_crashes()
         self.parallel = max(facts.parallel, 1)
@@ -89,8 +96,13 @@ class ModelHistory:
         self._devices |= found
         self.lost_devices = tuple(sorted(self._devices - found))
 
-    def load_crashed(self, end: WorkerEnd) -> bool:
-        """Count a crash in a load. Returns whether the load shall be tried again at once."""
+    def load_crashed(self, end: WorkerEnd, retry: int) -> bool:
+        """Count a crash in a load. Returns whether the load shall be tried again: `retry` times if the file has loaded
+        before, else once if native code ended.
+        """
+        if self.has_loaded and not end.stall:
+            self._failed_loads += 1
+            return self._failed_loads <= retry
         is_second = bool(self.projector_crashes) or self._has_crashed_at_load
         self._forget_load_crashes()
         # Other signals come from outside, and devices and their memory fail without the file.

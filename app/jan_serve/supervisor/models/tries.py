@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from jan_serve.errors import EngineCrashed, EngineFailure, JanServeError
+from jan_serve.errors import EngineCrashed, EngineFailure
 from jan_serve.supervisor.workers.engine_client import SEND_AGAIN
 
 
@@ -43,7 +43,6 @@ class Tries:
         self._trials = trials
         self._retry = retry
         self._ends = 0
-        self._failed_loads = 0
         self.is_alone = False
         """Whether it must run alone. Stays after `close`: a worker that then ended was ended by this request."""
 
@@ -65,16 +64,10 @@ class Tries:
             self.is_alone = True
             self._trials.add(self)
 
-    def load_failed(self, error: JanServeError) -> None:
-        """The load of the next worker crashed. Raises as `again`."""
-        self._failed_loads += 1
-        if self._failed_loads > self._retry:
-            raise error
-
     def got_on(self) -> None:
         """It did more than in any worker before: it is not what ended them."""
-        if self._ends or self._failed_loads:
-            self._ends = self._failed_loads = 0
+        if self._ends:
+            self._ends = 0
             self.close()
             self.is_alone = False
 

@@ -180,11 +180,15 @@ async def test_a_load_that_fails_is_tried_again_and_not_for_ever(
         pid = status(manager, "ends-as-told").pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
+        await until(lambda: status(manager, "ends-as-told").pid != pid)
+        new = Asked(manager, "!say new")
         if whole:
-            assert await answer.task == WHOLE
+            assert (await answer.task, await new.task) == (WHOLE, "new")
         else:
             with pytest.raises(ModelFailed, match="could not be loaded"):
                 await answer.task
+            with pytest.raises(ModelFailed, match="could not be loaded"):
+                await new.task
 
 
 async def test_another_file_under_the_name_does_not_go_on(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ async def test_one_crash_in_a_load_may_have_any_cause(tmp_path: Path, after: tup
 def test_a_machine_that_fails_is_not_the_files_fault(words: str) -> None:
     history = ModelHistory(ModelSource(name="m", path="m.gguf", revision=(1,)), RestartLimits())
     for _ in range(3):
-        assert not history.load_crashed(WorkerEnd(requested=False, status="signal SIGABRT", words=words))
+        assert not history.load_crashed(WorkerEnd(requested=False, status="signal SIGABRT", words=words), 2)
     assert history.unusable() is None
 
 
