@@ -13,8 +13,8 @@ _FIRST_SPAN: Final = 8
 
 
 class _Spans(NamedTuple):
-    """Of a period, in tokens: those equal that make a second look worth it, those of a whole repetition, and the time
-    between looks."""
+    """Counts of tokens for one period: `half` equal ones make a second look worth it, `whole` ones are a repetition
+    that counts, and `step` ones lie between looks."""
 
     half: int
     whole: int

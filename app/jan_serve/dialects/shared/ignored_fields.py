@@ -69,7 +69,7 @@ class IgnoredFields:
         self._logged: set[str] = set()
 
     def warnings(self, body: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
-        """Of a body and the fields of its route."""
+        """Warnings of one body, by the fields of its route."""
         found = tuple(
             warning
             for name, value in body.items()

@@ -131,7 +131,7 @@ class TokenLogprob(TypedDict):
 
 
 class Logprobs(TypedDict):
-    """Of an answer, or of its news."""
+    """Log-probabilities of an answer, or of a part of a stream."""
 
     content: list[TokenLogprob]
 
