@@ -56,6 +56,10 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 
 
+_LAST: Final = re.compile(r"(QUESTION|OUTCOME)[\w-]*")
+"""What a prompt's last message is found by."""
+
+
 class Fate(Enum):
     """What the next prompt makes of a turn."""
 
@@ -131,7 +135,11 @@ class _Session:
         chat = rendered_chat(
             RenderRequest(
                 prompt=ChatPrompt(
-                    messages=tuple(messages), tools=TOOLS, opens_answer=ask, continues_answer=False
+                    messages=tuple(messages),
+                    tools=TOOLS,
+                    opens_answer=ask,
+                    continues_answer=False,
+                    template_kwargs={"enable_thinking": True},
                 ),
                 template=self._source,
                 bos_token="<s>",
@@ -168,6 +176,11 @@ class _Session:
         results = self.results(turn)
         text = self.rendered([*history, turn, *results], ask=False)
         start = _common(prompt, text)
+        asked = [match.end() for match in _LAST.finditer(prompt)][-1]
+        shown = text.rfind(prompt[asked - 10 :])
+        if start < asked and shown >= 0:  # the turn changes what is before it
+            start = shown + len(prompt) - asked + 10
+            prompt = text[:start]
         if start < len(prompt):
             # Where the two part in the middle of a tag, the tag belongs to the answer.
             start = len(re.sub(r"<[^<>]*$", "", prompt[:start]))

@@ -37,7 +37,6 @@ OWN: Final = {
     "HuggingFaceTB-Idefics3": "a space before each answer",
     "LLaVA-NeXT": "a space before each answer",
     "Mistral-Small-3.2-24B-Instruct-2506": "tools are listed before the last question",
-    "google-diffusion-gemma": "a turn after results begins otherwise than the prompt ended",
     "mistralai-Mistral-Nemo-Instruct-2407": "ids of calls come last; tools are listed before the last question",
     "unsloth-Apriel-1.5": "ids of calls come last",
 }
