@@ -80,8 +80,9 @@ def log(draw: random.Random) -> str:
 def plain_log(draw: random.Random) -> str:
     """One line without a time, up to twenty times, between others."""
     lines: list[str] = []
-    for _ in range(draw.randint(1, 12)):
-        lines += [f"error: {draw.choice(_NAMES)}: no such file or directory"] * draw.randint(1, 20)
+    for number in range(draw.randint(1, 12)):
+        name = _NAMES[number % len(_NAMES)]
+        lines += [f"error: {name}: no such file or directory"] * draw.randint(1, 20)
     return "\n".join(lines)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from starlette.types import Scope
+
 from jan_serve.dialects.lmdeploy.generate_dispatch import LMDEPLOY_PATH, SHARED_PATH, is_lmdeploy_body
 from jan_serve.dialects.outline import Outline, routes
 from jan_serve.dialects.shared.flat_errors import render_error
+from jan_serve.http.paths import is_below, reroute
 
 PREFIX: Final = "/lmdeploy"
 DEPRECATED_CHAT: Final = "/v1/chat/interactive"
@@ -23,6 +26,16 @@ ROOT_PATHS: Final = ("/v1/encode", "/pooling", DEPRECATED_CHAT, DISTSERVE, *CONT
 _STATE_PATHS: Final = (f"{PREFIX}/health", f"{PREFIX}/metrics")
 
 
+_NEWER: Final = ("/v1/messages", "/v1/responses")
+
+
+def rewrite_scope(scope: Scope) -> None:
+    """Anthropic's messages and OpenAI's responses have their own forms at LMDeploy too: those of the root."""
+    path: str = scope["path"].removeprefix(PREFIX)
+    if path != scope["path"] and is_below(path, _NEWER):
+        reroute(scope, path)
+
+
 def body_path(path: str, body: bytes) -> str:
     return LMDEPLOY_PATH if path == SHARED_PATH and is_lmdeploy_body(body) else path
 
@@ -31,6 +44,7 @@ OUTLINE: Final = Outline(
     (PREFIX, *ROOT_PATHS),
     errors=dict.fromkeys((PREFIX, *ROOT_PATHS), render_error),
     body_path=body_path,
+    rewrite_scope=rewrite_scope,
     open_paths=_STATE_PATHS[:1],
     probe_paths=_STATE_PATHS,
     drain_paths=_STATE_PATHS,

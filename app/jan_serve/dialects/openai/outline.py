@@ -15,6 +15,7 @@ _TRANSCRIPTIONS: Final = "/v1/audio/transcriptions"
 _UNVERSIONED: Final = frozenset(
     {
         "/chat/completions",
+        "/chat/completions/input_tokens",
         "/completions",
         "/embeddings",
         "/responses",
@@ -37,7 +38,7 @@ def rewrite_scope(scope: Scope) -> None:
 OUTLINE: Final = Outline(
     (
         "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio",
-        "/extras", "/apply-template", "/infill", "/lora-adapters", "/props",
+        "/extras", "/apply-template", "/completion", "/detokenize", "/infill", "/lora-adapters", "/props",
     ),
     # Not those of chats and completions: the default of a server is this form, and that of LMDeploy's proxy is not.
     errors=dict.fromkeys(
@@ -50,7 +51,7 @@ OUTLINE: Final = Outline(
         Route("/v1/completions", migrates=True),
         Route("/v1/responses", sticky="keeps"),
         Route("/v1/responses/*", frozenset({"GET", "POST", "DELETE"}), sticky="follows"),
-        *routes("/v1/embeddings", _TRANSCRIPTIONS),
+        *routes("/v1/chat/completions/input_tokens", "/v1/embeddings", _TRANSCRIPTIONS),
         *routes("/infill", "/completion", "/detokenize", "/apply-template"),
         *routes("/extras/tokenize", "/extras/tokenize/count", "/extras/detokenize"),
         *routes("/extras/grammar", "/extras/grammar/explain"),

@@ -67,7 +67,15 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
         _deferred(embeddings, "/v1/embeddings"),
         _deferred(models, "/v1/models"),
         _deferred(extras, "/extras"),
-        _deferred(llama_server, "/apply-template", "/infill", "/lora-adapters", "/props"),
+        _deferred(
+            llama_server,
+            "/apply-template",
+            "/completion",
+            "/detokenize",
+            "/infill",
+            "/lora-adapters",
+            "/props",
+        ),
         _deferred(responses, "/v1/responses"),
         _deferred(transcriptions, "/v1/audio"),
     ]

@@ -319,6 +319,11 @@ class CreateChatCompletionResponse(TypedDict):
     timings: Timings
 
 
+class ChatInputTokens(TypedDict):
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+
+
 class FunctionFragment(TypedDict):
     """Part of a call: the name comes once, the arguments in pieces."""
 

@@ -5,6 +5,7 @@ server's form.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -14,12 +15,21 @@ from starlette.responses import Response
 from jan_serve import __version__
 from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Usage
 from jan_serve.core.models.model_facts import ModelFacts
-from jan_serve.core.request import ChatPrompt, GenerationRequest, InfillFile, InfillPrompt
+from jan_serve.core.request import (
+    ChatPrompt,
+    GenerationRequest,
+    InfillFile,
+    InfillPrompt,
+    Prompt,
+    TextPrompt,
+    TokenPrompt,
+)
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
 from jan_serve.dialects.openai.llama_server.wire import (
+    AnswerFields,
     AppliedTemplate,
     InfillChunk,
     InfillRequest,
@@ -27,6 +37,9 @@ from jan_serve.dialects.openai.llama_server.wire import (
     InfillSettings,
     LoraAdapter,
     Props,
+    TextRequest,
+    TokensRequest,
+    TokensText,
 )
 from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
@@ -38,6 +51,7 @@ from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_te
 from jan_serve.dialects.shared.keep_alive import ttl_s
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
+from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
@@ -64,18 +78,28 @@ _DEFAULT: Final = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature
 
 
 def infill_request(body: InfillRequest) -> GenerationRequest:
+    prompt = InfillPrompt(
+        prefix=body.input_prefix,
+        suffix=body.input_suffix,
+        extra=tuple(InfillFile(file.filename, file.text) for file in body.input_extra),
+        middle=body.prompt,
+        may_cut=True,
+    )
+    return _request_of(body, prompt)
+
+
+def text_request(body: TextRequest) -> GenerationRequest:
+    [prompt] = body.prompt
+    return _request_of(body, TextPrompt(prompt) if isinstance(prompt, str) else TokenPrompt(prompt))
+
+
+def _request_of(body: AnswerFields, prompt: Prompt) -> GenerationRequest:
     used = set(_letters(body))
     off = SamplingParams()
     requested = constraint_of(body)
     return GenerationRequest(
         model=body.model or None,
-        prompt=InfillPrompt(
-            prefix=body.input_prefix,
-            suffix=body.input_suffix,
-            extra=tuple(InfillFile(file.filename, file.text) for file in body.input_extra),
-            middle=body.prompt,
-            may_cut=True,
-        ),
+        prompt=prompt,
         sampling=SamplingParams(
             temperature=body.temperature if "t" in used else off.temperature,
             top_k=min(max(0, body.top_k), MAX_INT) if "k" in used else off.top_k,
@@ -103,7 +127,7 @@ def infill_request(body: InfillRequest) -> GenerationRequest:
     )
 
 
-def _letters(body: InfillRequest) -> str:
+def _letters(body: AnswerFields) -> str:
     samplers = body.samplers
     if samplers is None:
         samplers = list(_DEFAULT)
@@ -124,7 +148,7 @@ def _letters(body: InfillRequest) -> str:
 class InfillRenderer:
     """A stream has pieces of text, then the other fields of the answer. There is no end mark."""
 
-    def __init__(self, body: InfillRequest) -> None:
+    def __init__(self, body: AnswerFields) -> None:
         self._body = body
         self._texts: list[str] = []
         self._started = Started(model="", prompt_tokens=0)
@@ -214,6 +238,29 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
         events = generation.generate(infill_request(body))
         renderer, streams = InfillRenderer(body), services.streams
         return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
+
+    @router.post(
+        "/completion",
+        tags=["llama-server"],
+        summary="Completion",
+        response_model=InfillResponse,
+        responses={200: {"content": SSE_RESPONSE}},
+    )
+    async def completion(request: Request, body: TextRequest) -> Response:
+        """Continue a text or token ids, without a template."""
+        events = generation.generate(text_request(body))
+        renderer, streams = InfillRenderer(body), services.streams
+        return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
+
+    @router.post("/detokenize", tags=["llama-server"], summary="Detokenize", response_model=TokensText)
+    async def detokenize(request: Request, body: TokensRequest) -> Response:
+        """Turn token ids into text."""
+        for token in body.tokens:
+            if not 0 <= token <= MAX_INT:
+                raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
+        work = partial(LeasedModel.detokenize, tokens=body.tokens, skip_special_tokens=False)
+        text = await while_connected(request, generation.with_model(body.model or None, work))
+        return json_reply({"content": text})
 
     async def chat_text(model_name: str | None, prompt: ChatPrompt) -> str:
         async with generation.open(model_name) as model:

@@ -1,4 +1,4 @@
-"""Wire types of llama-server's routes: /infill, /apply-template, /props and /lora-adapters."""
+"""Wire types of llama-server's routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Co
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.choices import StopDetail
 from jan_serve.dialects.shared.keep_alive import KeepAlive
-from jan_serve.dialects.shared.wire_types import AtMost, Between, FirstError, Int, Strings, WireModel
+from jan_serve.dialects.shared.wire_types import (
+    AtMost,
+    Between,
+    FirstError,
+    Inputs,
+    Int,
+    Ints,
+    Strings,
+    TextsOrTokens,
+    WireModel,
+)
 
 
 class ExtraFile(WireModel):
@@ -20,18 +30,9 @@ class ExtraFile(WireModel):
     text: str
 
 
-class InfillRequest(ConstraintFields):
-    """A gap in code to fill. Defaults are llama-server's."""
+class AnswerFields(ConstraintFields):
+    """How to continue a text. Defaults are llama-server's."""
 
-    input_prefix: Annotated[str, Field(description="The text before the gap.")] = ""
-    input_suffix: Annotated[str, Field(description="The text after the gap.")] = ""
-    input_extra: Annotated[
-        list[ExtraFile],
-        FirstError(),
-        AtMost(limits.MAX_EXTRA_FILES, "input_extra"),
-        Field(description="Parts of other files. If the context is too short, the first ones are dropped."),
-    ] = Field(default_factory=list[ExtraFile])
-    prompt: Annotated[str, Field(description="The beginning of the text that fills the gap.")] = ""
     n_predict: Annotated[
         Annotated[Int, Between(-1)],
         Field(
@@ -60,6 +61,41 @@ class InfillRequest(ConstraintFields):
     stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = None
     stream: bool = False
     model: str | None = None
+
+
+class InfillRequest(AnswerFields):
+    """A gap in code to fill."""
+
+    input_prefix: Annotated[str, Field(description="The text before the gap.")] = ""
+    input_suffix: Annotated[str, Field(description="The text after the gap.")] = ""
+    input_extra: Annotated[
+        list[ExtraFile],
+        FirstError(),
+        AtMost(limits.MAX_EXTRA_FILES, "input_extra"),
+        Field(description="Parts of other files. If the context is too short, the first ones are dropped."),
+    ] = Field(default_factory=list[ExtraFile])
+    prompt: Annotated[str, Field(description="The beginning of the text that fills the gap.")] = ""
+
+
+class TextRequest(AnswerFields):
+    """A text to continue, or its token ids."""
+
+    prompt: Annotated[
+        Inputs,
+        TextsOrTokens("prompt", 1, limits.MAX_PROMPT_TOKENS),
+        Field(description="The text or the ids."),
+    ]
+
+
+class TokensRequest(WireModel):
+    """Token ids to turn into text."""
+
+    tokens: Annotated[Ints, AtMost(limits.MAX_PROMPT_TOKENS, "tokens")]
+    model: str | None = None
+
+
+class TokensText(TypedDict):
+    content: str
 
 
 class InfillSettings(TypedDict):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,8 +20,14 @@ from jan_serve.dialects.openai.responses.items import new_id
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
-from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
-from jan_serve.dialects.openai.responses.wire_reply import DeletedResponse, InputTokens, ResponseBody
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem, MessageItem
+from jan_serve.dialects.openai.responses.wire_reply import (
+    DeletedResponse,
+    InputTokens,
+    ItemPage,
+    ResponseBody,
+)
+from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
@@ -86,6 +93,35 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
             raise _not_kept(response_id)
         return json_reply(kept.body)
 
+    @router.get(
+        "/v1/responses/{response_id}/input_items",
+        tags=["OpenAI V1"],
+        summary="Input items",
+        response_model=ItemPage,
+    )
+    async def list_input_items(
+        response_id: str,
+        after: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=limits.MAX_PAGE)] = 20,
+        order: Literal["asc", "desc"] = "desc",
+    ) -> Response:
+        """List the items that a stored answer continues, the latest first unless `order` is `asc`."""
+        kept = store.get(cache_salt.get(), response_id)
+        if kept is None:
+            raise _not_kept(response_id)
+        rows = _shown_items(response_id, kept.items[: len(kept.items) - len(kept.ids)])
+        return json_reply(_page(rows if order == "asc" else rows[::-1], after, limit))
+
+    @router.post("/v1/responses/{response_id}/cancel", tags=["OpenAI V1"], summary="Cancel response")
+    async def cancel_response(response_id: str) -> Response:
+        """Refused: only an answer in the background can be cancelled, and this server makes none."""
+        if store.get(cache_salt.get(), response_id) is None:
+            raise _not_kept(response_id)
+        raise InvalidRequest(
+            "response_id: the answer is complete: only one that is made in the background can be cancelled",
+            param="response_id",
+        )
+
     @router.delete(
         "/v1/responses/{response_id}",
         tags=["OpenAI V1"],
@@ -97,6 +133,38 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         if not store.delete(cache_salt.get(), response_id):
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
+
+
+_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+
+
+def _shown_items(response_id: str, items: Sequence[InputItem]) -> list[dict[str, Any]]:
+    """In the form of the API: with an id, and content as a list of parts."""
+    rows: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        row = item.model_dump(exclude_none=True)
+        if isinstance(item, MessageItem) and isinstance(item.content, str):
+            kind = "output_text" if item.role == "assistant" else "input_text"
+            row["content"] = [{"type": kind, "text": item.content}]
+        row["id"] = f"{_PREFIXES.get(item.type, 'item')}_{response_id.removeprefix('resp_')}_{index}"
+        rows.append(row)
+    return rows
+
+
+def _page(rows: list[dict[str, Any]], after: str | None, limit: int) -> ItemPage:
+    """Raises InvalidRequest for an `after` that is none of the rows."""
+    ids = [row["id"] for row in rows]
+    if after is not None and after not in ids:
+        raise InvalidRequest(f"after: there is no item {after[:100]!r}", param="after")
+    start = 0 if after is None else ids.index(after) + 1
+    shown = rows[start : start + limit]
+    return {
+        "object": "list",
+        "data": shown,
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+        "has_more": start + limit < len(rows),
+    }
 
 
 def _count_route(router: APIRouter, service: GenerationService, store: ResponseStore) -> None:

@@ -146,6 +146,16 @@ class DeletedResponse(TypedDict):
     deleted: Literal[True]
 
 
+class ItemPage(TypedDict):
+    """Items of a conversation. Their ids are those of this list."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 class InputTokens(TypedDict):
     object: Literal["response.input_tokens"]
     input_tokens: int
