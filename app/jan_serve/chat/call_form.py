@@ -1,7 +1,7 @@
 """The form in which a template writes calls, learned from a history that it renders.
 
-A format's layout has the marks. White space between them, the words for true and none, and the order of arguments
-differ from model to model: what a grammar allows, and what a history shows, must be what the model has learned.
+A format's layout has the marks. White space between them and the words for true and none differ from model to model:
+what a grammar allows, and what a history shows, must be what the model has learned.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def learned_form(chat_format: ChatFormat, shown: str, *, parallel: bool) -> Call
                 layout=number,
                 texts=() if same else texts,
                 python_words=python_words,
-                sorted_names=names != tuple(_FIRST),
             )
             return None if form == CallForm() else form
     return None
@@ -91,7 +90,7 @@ def in_form(chat_format: ChatFormat, form: CallForm | None) -> ChatFormat:
     arguments = layout.arguments
     if isinstance(arguments, TaggedArguments):
         arguments = msgspec.structs.replace(arguments, python_words=form.python_words)
-    layout = msgspec.structs.replace(layout, arguments=arguments, sorted_names=form.sorted_names)
+    layout = msgspec.structs.replace(layout, arguments=arguments)
     return msgspec.structs.replace(chat_format, calls=layout, form=form)
 
 
@@ -136,9 +135,6 @@ def _read(
     if match is None:
         return None
     found = match.groupdict()
-    arguments = found.get("arguments")
-    if arguments is not None and sorted(names, key=arguments.find) != list(names):
-        return None
     texts = gaps.texts(found)
     return None if texts is None else (texts, found.get("flag") == "True")
 
@@ -191,7 +187,7 @@ class _Gaps:
                 if isinstance(self._layout.arguments, PythonArguments | NestedTagArguments)
                 else r"\{.*?\}"
             )
-            yield anything if names is None else f"(?P<arguments>{anything})"
+            yield anything
             return
         values = json.loads(call.function.arguments)
         for number, name in enumerate(values if names is None else names):

@@ -99,7 +99,6 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     no_call: the name in place of a tool's, with empty arguments, where a trigger leads to no call after all.
     other_headers: what completes a call after a trigger that is not part of `call`. optional_breaks: line breaks may be
     omitted; models of this format differ in them.
-    sorted_names: arguments are in the order of their names, and so are members of objects.
     after_thought: written between a closed thought and `opening`. parallel: an answer may have several calls.
     """
 
@@ -116,7 +115,6 @@ class CallLayout(msgspec.Struct, frozen=True, kw_only=True):
     no_call: str = ""
     parallel: bool = True
     optional_breaks: bool = False
-    sorted_names: bool = False
     other_headers: tuple[tuple[str, Parts], ...] = ()
 
     def after(self, trigger: str) -> Parts:

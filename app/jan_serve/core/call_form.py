@@ -9,14 +9,12 @@ class CallForm(msgspec.Struct, frozen=True, kw_only=True):
     """What a template's calls have of its own.
 
     layout: number among the layouts of the format. texts: the texts of the layout in order; empty for its own.
-    python_words: values that are not within others are True, False and None. sorted_names: arguments have the order of
-    their names.
+    python_words: values that are not within others are True, False and None.
     """
 
     layout: int = 0
     texts: tuple[str, ...] = ()
     python_words: bool = False
-    sorted_names: bool = False
 
 
 class FormatName(msgspec.Struct, frozen=True):

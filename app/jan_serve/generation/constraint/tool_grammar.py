@@ -212,7 +212,6 @@ def _translated(
             raise UnsupportedSchema("", "type", "no JSON object satisfies the schema")
         return made
     notation = _notation(syntax, chat_format.special_tokens)
-    schema = with_sorted_names(schema) if chat_format.calls.sorted_names else schema
 
     def readings(name: str) -> frozenset[str]:
         return types_of(property_schema(schema, schema, name), schema)
@@ -221,21 +220,6 @@ def _translated(
     if isinstance(syntax, GemmaArguments):
         return msgspec.structs.replace(made, grammar=_braced(made.grammar))
     return made
-
-
-def with_sorted_names(schema: Any) -> Any:
-    """The schema with properties in the order of their names, as a template's `dictsort` has them."""
-    if isinstance(schema, list):
-        return [with_sorted_names(item) for item in cast(list[Any], schema)]
-    if not isinstance(schema, dict):
-        return schema
-    found = {
-        key: value if key in ("const", "enum") else with_sorted_names(value)
-        for key, value in cast(dict[str, Any], schema).items()
-    }
-    if isinstance(found.get("properties"), dict):
-        found["properties"] = dict(sorted(found["properties"].items(), key=lambda item: item[0].lower()))
-    return found
 
 
 def without_large_bounds(schema: Any, bound: int) -> Any:
