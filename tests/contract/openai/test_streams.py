@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve import __version__
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import (
     ContextLengthExceeded,
@@ -21,6 +22,8 @@ from jan_serve.errors import (
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, saying
 from tests.support.fronts import http_client
+
+FINGERPRINT = f'"system_fingerprint":"jan-serve {__version__}",'
 
 pytestmark = pytest.mark.anyio
 
@@ -52,14 +55,18 @@ def over(script: Script) -> FakeModels:
 
 def chunk(delta: str, finish: str = "null", index: int = 0, more: str = "", logprobs: str = "null") -> str:
     return (
-        'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk","choices":'
+        'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk",'
+        f"{FINGERPRINT}"
+        '"choices":'
         f'[{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{finish}}}]{more}}}\n\n'
     )
 
 
 def text_chunk(text: str, finish: str = "null", index: int = 0, more: str = "") -> str:
     return (
-        'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":'
+        'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m",'
+        f"{FINGERPRINT}"
+        '"choices":'
         f'[{{"text":{json.dumps(text)},"index":{index},"logprobs":null,"finish_reason":{finish}}}]{more}}}\n\n'
     )
 
@@ -80,7 +87,9 @@ def timings(predicted: int, each_ms: float, rate: float) -> str:
 async def test_chat_whole() -> None:
     assert await post("/v1/chat/completions", CHAT) == (
         200,
-        '{"id":"chatcmpl-X","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":'
+        '{"id":"chatcmpl-X","object":"chat.completion","created":1,"model":"m",'
+        f"{FINGERPRINT}"
+        '"choices":[{"index":0,"message":'
         '{"role":"assistant","content":"Hello."},"logprobs":null,"finish_reason":"stop"}],'
         f'"usage":{{"prompt_tokens":52,"completion_tokens":6,"total_tokens":58{DETAILS}}},{timings(6, 50.0, 20.0)}}}',
     )
@@ -106,7 +115,9 @@ async def test_chat_stream_with_usage() -> None:
         chunk('{"role":"assistant","content":""}', more=more)
         + chunk('{"content":"a"}', more=more)
         + chunk("{}", '"length"', more=more)
-        + 'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk","choices":[],"usage":'
+        + 'data: {"id":"chatcmpl-X","model":"m","created":1,"object":"chat.completion.chunk",'
+        f"{FINGERPRINT}"
+        '"choices":[],"usage":'
         f'{{"prompt_tokens":52,"completion_tokens":1,"total_tokens":53{DETAILS}}},'
         f"{timings(1, 300.0, 3.3333333333333335)}}}\n\n" + DONE
     )
@@ -171,7 +182,9 @@ async def test_streamed_logprobs_are_those_of_the_whole_answer() -> None:
 async def test_completion_whole() -> None:
     assert await post("/v1/completions", {"model": "m", "prompt": "ab"}) == (
         200,
-        '{"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":[{"text":"Hello.","index":0,'
+        '{"id":"cmpl-X","object":"text_completion","created":1,"model":"m",'
+        f"{FINGERPRINT}"
+        '"choices":[{"text":"Hello.","index":0,'
         '"logprobs":null,"finish_reason":"stop"}],"usage":'
         f'{{"prompt_tokens":2,"completion_tokens":6,"total_tokens":8{DETAILS}}}}}',
     )
@@ -196,7 +209,9 @@ async def test_completion_stream_with_usage_and_echo() -> None:
         text_chunk("ab", more=more)
         + text_chunk("c", more=more)
         + text_chunk("", '"length"', more=more)
-        + 'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m","choices":[],"usage":'
+        + 'data: {"id":"cmpl-X","object":"text_completion","created":1,"model":"m",'
+        f"{FINGERPRINT}"
+        '"choices":[],"usage":'
         f'{{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3{DETAILS}}}}}\n\n' + DONE
     )
 

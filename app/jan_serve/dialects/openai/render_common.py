@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable
+from typing import Final
 
+from jan_serve import __version__
 from jan_serve.core.events import Completed, TokenInfo, Usage
 from jan_serve.dialects.openai.chat.wire import ChatLogprobs, Timings, TokenLogprob, TopLogprob
 from jan_serve.dialects.openai.chat.wire import Usage as WireUsage
 from jan_serve.dialects.openai.completions.wire import CompletionLogprobs
+
+FINGERPRINT: Final = f"jan-serve {__version__}"
+"""What wrote an answer, besides its model: OpenAI's `system_fingerprint`."""
 
 
 class ReplyFacts:

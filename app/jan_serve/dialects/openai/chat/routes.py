@@ -40,7 +40,13 @@ from jan_serve.dialects.openai.chat.wire import (
     ToolCallFragment,
 )
 from jan_serve.dialects.openai.parse_common import wants_usage
-from jan_serve.dialects.openai.render_common import ReplyFacts, chat_logprobs, timings_of, usage_of
+from jan_serve.dialects.openai.render_common import (
+    FINGERPRINT,
+    ReplyFacts,
+    chat_logprobs,
+    timings_of,
+    usage_of,
+)
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
@@ -91,6 +97,7 @@ class ChatRenderer:
             "object": "chat.completion",
             "created": self._head.created,
             "model": self._head.model,
+            "system_fingerprint": FINGERPRINT,
             "choices": [self._choice(index, choice) for index, choice in enumerate(self._choices)],
             "usage": usage_of(self._completed.usage),
             "timings": timings_of(self._completed),
@@ -187,6 +194,7 @@ class ChatRenderer:
             "model": self._head.model,
             "created": self._head.created,
             "object": "chat.completion.chunk",
+            "system_fingerprint": FINGERPRINT,
             "choices": [],
         }
         if self._form.include_usage:

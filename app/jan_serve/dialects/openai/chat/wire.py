@@ -314,6 +314,7 @@ class CreateChatCompletionResponse(TypedDict):
     object: Literal["chat.completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[ResponseChoice]
     usage: Usage
     timings: Timings
@@ -364,6 +365,7 @@ class ChatCompletionChunk(TypedDict):
     object: Literal["chat.completion.chunk"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[ChunkChoice]
     usage: NotRequired[Usage | None]
     timings: NotRequired[Timings]

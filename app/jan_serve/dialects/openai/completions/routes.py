@@ -31,7 +31,12 @@ from jan_serve.dialects.openai.completions.wire import (
     CreateCompletionResponse,
 )
 from jan_serve.dialects.openai.parse_common import choice_counts, request_of, stop_conditions, wants_usage
-from jan_serve.dialects.openai.render_common import CompletionLogprobsBuilder, ReplyFacts, usage_of
+from jan_serve.dialects.openai.render_common import (
+    FINGERPRINT,
+    CompletionLogprobsBuilder,
+    ReplyFacts,
+    usage_of,
+)
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_error_body import error_body
@@ -109,6 +114,7 @@ class CompletionRenderer:
             "object": "text_completion",
             "created": self._head.created,
             "model": self._head.model,
+            "system_fingerprint": FINGERPRINT,
             "choices": [self._joined(index) for index in sorted(self._pieces)],
             "usage": usage_of(self._usage),
         }
@@ -137,6 +143,7 @@ class CompletionRenderer:
             "object": "text_completion",
             "created": self._head.created,
             "model": self._head.model,
+            "system_fingerprint": FINGERPRINT,
             "choices": choices,
         }
         if self._form.include_usage:

@@ -63,5 +63,6 @@ class CreateCompletionResponse(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[CompletionChoice]
     usage: NotRequired[Usage | None]
