@@ -32,18 +32,21 @@ _RULE_EVERY = 6
 
 def array_expr(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     """The text of the arrays of one spec. Raises UnsupportedSchema where uniqueness cannot be decided."""
-    spec = _trimmed(emit, spec)
+    if spec == ArraySpec() and hint != "array":
+        return emit.shared("array")
+    whole, spec = spec, _trimmed(emit, spec)
     if spec.high is not None and spec.high < spec.low:
         return NEVER
     may_be_empty = spec.low == 0 and not any(c.low for c in spec.contains)
-    return emit.brackets("[", _items(emit, spec, hint), "]", may_be_empty=may_be_empty)
+    write = _compared if whole in emit.held else _items
+    return emit.brackets("[", write(emit, whole, spec, hint), "]", may_be_empty=may_be_empty)
 
 
-def _items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
-    """One item or more."""
+def _items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
+    """One item or more. whole: the spec before it was trimmed."""
     if spec.unique:
         if not _unique_by_itself(emit, spec):
-            return _unique_items(emit, spec, hint)
+            return _unique_items(emit, whole, spec, hint)
         spec = msgspec.structs.replace(spec, unique=False)
     if spec.contains:
         return _counted_items(emit, spec, hint)
@@ -184,7 +187,7 @@ def _unique_by_itself(emit: Emitter, spec: ArraySpec) -> bool:
     return all(expander.is_nothing(terms.conjoin(a, b)) for i, a in enumerate(items) for b in items[i + 1 :])
 
 
-def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
+def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
     """One rule per set of values used so far; only for few values."""
     if spec.contains:
         raise UnsupportedSchema("", "uniqueItems", "together with contains")
@@ -196,13 +199,13 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
         found = _finite_values(emit, sets, hint)
         if found is None:
             if emit.compares_items:
-                return _compared(emit, spec, hint)
+                return _compared(emit, whole, spec, hint)
             raise UnsupportedSchema(
                 _place(conj), "uniqueItems", "only decidable where the items have few possible values"
             )
         keys.update(found)
     if len(keys) > _MAX_UNIQUE_VALUES and emit.compares_items:
-        return _compared(emit, spec, hint)
+        return _compared(emit, whole, spec, hint)
     if len(keys) > _MAX_UNIQUE_VALUES:
         raise UnsupportedSchema(
             _place(spec.rest),
@@ -239,8 +242,8 @@ def _unique_items(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
     return start
 
 
-def _compared(emit: Emitter, spec: ArraySpec, hint: str) -> Expr:
-    items, emit.unique[spec] = compared_items(emit, spec, hint, _place(spec.rest))
+def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
+    items, emit.unique[whole] = compared_items(emit, spec, hint, _place(spec.rest))
     return items
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.ast import (
@@ -42,8 +43,10 @@ from jan_serve.constraint.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.constraint.translation import Mode
 from jan_serve.constraint.word_trie import other_words_expr
 from jan_serve.core.constraint import PropertyOrder, Whitespace
-from jan_serve.core.uniqueness import ItemTexts
 from jan_serve.errors import UnsupportedSchema
+
+if TYPE_CHECKING:
+    from jan_serve.constraint.json_schema.unique_items import ItemSet
 
 # Digits can be bounded of numbers that may be this large.
 _FEW_DIGITS = 10**60
@@ -61,6 +64,7 @@ class Emitter(ABC):
         whitespace: Whitespace,
         mode: Mode = Mode.ALONE,
         order: PropertyOrder = PropertyOrder.SCHEMA,
+        held: frozenset[ArraySpec] = frozenset(),
     ) -> None:
         self.expander = expander
         self.any_order = order is PropertyOrder.ANY and mode is not Mode.PRINTED
@@ -69,7 +73,9 @@ class Emitter(ABC):
         self.name_text = OneSpelling(self.rules) if mode.compares else self.text
         self.mode = mode
         self.compares_items = mode.compares and whitespace is not Whitespace.FLEXIBLE
-        self.unique: dict[ArraySpec, ItemTexts] = {}
+        self.held = held
+        """Arrays whose items differ, although their schemas do not ask for it."""
+        self.unique: dict[ArraySpec, tuple[ItemSet, ...]] = {}
         self.names_repeat = False
         """Whether some object in the grammar may have a name twice."""
         self.needs_comparison: UnsupportedSchema | None = None
@@ -91,6 +97,10 @@ class Emitter(ABC):
     @abstractmethod
     def alternatives(self, sets: TypeSets, hint: str) -> Expr:
         """The text of the values of all types, written in place."""
+
+    @abstractmethod
+    def containers(self, sets: TypeSets, hint: str) -> Expr:
+        """The text of the arrays and objects, as a rule."""
 
     @abstractmethod
     def any_container(self, name: str) -> Expr:

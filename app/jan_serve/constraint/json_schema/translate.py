@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from jan_serve.constraint.ast import Expr, Grammar, Literal, RuleRef, Special, Terminal, choice, sequence
 from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.document import Document, as_object
@@ -21,14 +23,16 @@ from jan_serve.constraint.json_schema.ir import (
     ANY_BOOLEAN,
     ANY_VALUE,
     FALSE_ONLY,
+    NO_VALUE,
     TRUE,
+    ArraySpec,
     Conj,
     TypeSets,
     placed,
 )
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
 from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
-from jan_serve.constraint.json_schema.unique_items import uniqueness_of
+from jan_serve.constraint.json_schema.unique_items import AlsoHeld, uniqueness_of
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.transform import prune
 from jan_serve.constraint.translation import Mode, Translated
@@ -46,8 +50,10 @@ class ValueEmitter(Emitter):
         whitespace: Whitespace,
         mode: Mode = Mode.ALONE,
         order: PropertyOrder = PropertyOrder.SCHEMA,
+        held: frozenset[ArraySpec] = frozenset(),
     ) -> None:
-        super().__init__(expander, whitespace=whitespace, mode=mode, order=order)
+        super().__init__(expander, whitespace=whitespace, mode=mode, order=order, held=held)
+        self._containers: dict[int, tuple[TypeSets, RuleRef]] = {}
         self._names: dict[Conj, Expr] = {}
         self._todo: list[tuple[str, str, Conj, TypeSets]] = []
 
@@ -108,6 +114,14 @@ class ValueEmitter(Emitter):
             options.append(Terminal(Literal("null")))
         return choice(options)
 
+    def containers(self, sets: TypeSets, hint: str) -> Expr:
+        known = self._containers.get(id(sets))
+        if known is None:
+            known = self._containers[id(sets)] = sets, RuleRef(self.rules.reserve(hint))
+            only = replace(NO_VALUE, array=sets.array, object=sets.object)
+            self.rules.fill(known[1].name, self.alternatives(only, hint))
+        return known[1]
+
     def any_container(self, name: str) -> Expr:
         if name == "object":
             return object_expr(self, ANY_VALUE.object[0], name)
@@ -121,12 +135,18 @@ def translate(
     with budget(), placed(TRUE):
         document = Document(schema)
         expander = Expander(document)
-        emitter = ValueEmitter(expander, whitespace=whitespace, mode=mode, order=order)
         root = expander.terms.positive(document.root)
-        grammar = prune(emitter.grammar(root), emitter.rules.complete)
-        if emitter.needs_comparison is not None:
-            raise emitter.needs_comparison
-        uniqueness = uniqueness_of(expander, root, emitter)
+        held = frozenset[ArraySpec]()
+        while True:
+            emitter = ValueEmitter(expander, whitespace=whitespace, mode=mode, order=order, held=held)
+            grammar = prune(emitter.grammar(root), emitter.rules.complete)
+            if emitter.needs_comparison is not None:
+                raise emitter.needs_comparison
+            try:
+                uniqueness = uniqueness_of(expander, root, emitter)
+                break
+            except AlsoHeld as more:
+                held |= more.specs
     if grammar is None:
         raise UnsupportedSchema("", _culprit(schema), "no JSON value satisfies the schema")
     return Translated(grammar, uniqueness)

@@ -12,12 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.ast import NEVER, Expr, Literal, Terminal, choice, repeat, sequence, terminal
+from jan_serve.constraint.ast import (
+    EMPTY,
+    NEVER,
+    Expr,
+    Literal,
+    Terminal,
+    choice,
+    optional,
+    repeat,
+    sequence,
+    terminal,
+)
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import (
     SURROGATES,
@@ -32,7 +43,7 @@ from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.emit_strings import string_expr
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.expand import Expander
-from jan_serve.constraint.json_schema.ir import NO_VALUE, TRUE, ArraySpec, Conj, ObjectSpec, Terms, TypeSets
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms, TypeSets
 from jan_serve.constraint.json_schema.number_text import number_dfa
 from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unlisted_names import has_value, name_classes, names_that_run_out
@@ -48,37 +59,136 @@ MAX_ITEMS: Final = 10_000
 """In an array whose items are of a finite set."""
 
 
-def compared_items(emit: Emitter, spec: ArraySpec, hint: str, pointer: str) -> tuple[Expr, ItemTexts]:
-    """One item or more, and the texts that may not repeat. Raises UnsupportedSchema, GrammarTooComplex."""
-    if spec.prefix:
-        raise UnsupportedSchema(pointer, "uniqueItems", "together with items by position, of large sets")
-    sets = emit.expander.expand(spec.rest)
-    containers = bool(sets.array or sets.object)
-    if not all(_goes_on_array(emit, own) for own in sets.array):
-        raise UnsupportedSchema(pointer, "uniqueItems", "of arrays that may not be longer")
-    if not all(_goes_on_object(emit, own) for own in sets.object):
-        raise UnsupportedSchema(pointer, "uniqueItems", "of objects that may have no other properties")
-    words, numbers = strings.string_dfa(sets.string), _numbers(sets)
-    texts = ItemTexts(
-        automaton_of(words, pointer),
-        automaton_of(automata.unite(numbers, automata.from_words(_literals(sets))), pointer),
-        endless=is_endless(words) and is_endless(numbers) and not _literals(sets),
-        containers=containers,
-    )
-    count = None if containers else _count(words, numbers, len(_literals(sets)))
-    if count is not None:
-        spec = replace(spec, high=count if spec.high is None else min(spec.high, count))
+class ItemSet(NamedTuple):
+    """The items at one place of an array: strings, numbers, the texts of the others; whether arrays or objects too."""
+
+    words: Dfa
+    numbers: Dfa
+    literals: tuple[str, ...]
+    containers: bool
+
+    def others(self) -> Dfa:
+        """The texts of the scalars that are no strings."""
+        return automata.unite(self.numbers, automata.from_words(self.literals))
+
+    def is_open(self) -> bool:
+        """Whether there is always another one."""
+        return self.most() is None
+
+    def most(self) -> int | None:
+        """How many there are, or MAX_ITEMS of more; None where there is no end."""
+        return None if self.containers else _count(self.words, self.numbers, len(self.literals))
+
+
+def compared_items(
+    emit: Emitter, spec: ArraySpec, hint: str, pointer: str
+) -> tuple[Expr, tuple[ItemSet, ...]]:
+    """One item or more, and the sets whose items may not repeat. Raises UnsupportedSchema, GrammarTooComplex."""
+    conjs = [*spec.prefix]
+    if spec.high is None or spec.high > len(conjs):
+        conjs.append(spec.rest)
+    sets = [emit.expander.expand(conj) for conj in conjs]
+    for own in sets:
+        if not all(_goes_on_array(emit, array) for array in own.array):
+            raise UnsupportedSchema(pointer, "uniqueItems", "of arrays that may not be longer")
+        if not all(_goes_on_object(emit, each) for each in own.object):
+            raise UnsupportedSchema(pointer, "uniqueItems", "of objects that may have no other properties")
+    items = tuple([_item_set(own) for own in sets])
+    exprs: list[Expr] = [
+        emit.rules.define(f"{hint}-unique", _item(emit, own, item.numbers, hint))
+        for own, item in zip(sets, items, strict=True)
+    ]
+    if not spec.prefix:
+        count = items[0].most()
+        if count is not None:
+            spec = replace(spec, high=count if spec.high is None else min(spec.high, count))
+    elif any(_may_run_out(item, at, is_rest=at == len(spec.prefix)) for at, item in enumerate(items)):
+        raise UnsupportedSchema(pointer, "uniqueItems", "of items by position, of which few may be left")
     if spec.high is not None and spec.high < max(spec.low, 1):
-        return NEVER, texts
-    item = emit.rules.define(f"{hint}-unique", _item(emit, sets, numbers, hint))
-    more = sequence([emit.comma(), item])
-    high = None if spec.high is None else spec.high - 1
-    return sequence([item, repeat(more, max(spec.low - 1, 0), high)]), texts
+        return NEVER, items
+    return _row(emit, spec, exprs), items
+
+
+def _row(emit: Emitter, spec: ArraySpec, items: list[Expr]) -> Expr:
+    """The items of each position, and then the last ones."""
+    listed = max(len(spec.prefix), 1)
+    tail: Expr = EMPTY
+    if len(items) > len(spec.prefix):
+        more = sequence([emit.comma(), items[-1]])
+        tail = repeat(more, max(spec.low - listed, 0), None if spec.high is None else spec.high - listed)
+    for at in range(listed - 1, 0, -1):
+        tail = sequence([emit.comma(), items[at], tail])
+        tail = tail if at < spec.low else optional(tail)
+    return sequence([items[0], tail])
+
+
+def _may_run_out(item: ItemSet, at: int, *, is_rest: bool) -> bool:
+    """Whether all items of a position may be there before it."""
+    count = item.most()
+    return count is not None and (is_rest or count <= at)
+
+
+def _item_set(sets: TypeSets) -> ItemSet:
+    return ItemSet(
+        strings.string_dfa(sets.string),
+        _numbers(sets),
+        tuple(_literals(sets)),
+        bool(sets.array or sets.object),
+    )
+
+
+def texts_of(arrays: Iterable[tuple[ItemSet, ...]], pointer: str) -> ItemTexts | None:
+    """The texts of the items of arrays at one place; None where it does not follow from a text which are left."""
+    items = list(dict.fromkeys(item for each in arrays for item in each))
+    words, others = items[0].words, items[0].others()
+    for item in items[1:]:
+        words, others = automata.unite(words, item.words), automata.unite(others, item.others())
+    if len(items) > 1 and any(
+        _misleads(item.words, words) or _misleads(item.others(), others, after=1) for item in items
+    ):
+        return None
+    return ItemTexts(
+        automaton_of(words, pointer),
+        automaton_of(others, pointer),
+        endless=is_endless(words) and is_endless(others),
+        containers=any(item.containers for item in items),
+    )
+
+
+def _misleads(own: Dfa, all_texts: Dfa, *, after: int = 0) -> bool:
+    """Whether some beginning of few texts of a set is also one of others, so that these seem to be left. after: the
+    length from which on a beginning counts."""
+    if not own.accepting:
+        return False
+    beyond = automata.intersect(all_texts, automata.complement(own))
+    endless, live, live_beyond = endless_states(own), own.live_states(), beyond.live_states()
+    seen = {(0, 0, 0)}
+    todo = list(seen)
+    while todo:
+        state, other, length = todo.pop()
+        if state not in live or other not in live_beyond:
+            continue
+        if length >= after and state not in endless:
+            return True
+        spend(1)
+        sets = beyond.symbol_sets()
+        for symbol, target in enumerate(own.table[state]):
+            for beside, end in enumerate(beyond.table[other]):
+                if charset.intersect(own.symbol_sets()[symbol], sets[beside]):
+                    found = (target, end, min(length + 1, after))
+                    if found not in seen:
+                        seen.add(found)
+                        todo.append(found)
+    return False
 
 
 def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
     """Whether one more item may always follow."""
-    return spec.high is None and not spec.unique and not spec.contains and has_value(emit.expander, spec.rest)
+    if spec.high is not None or spec.contains:
+        return False
+    if spec in emit.held or spec.unique:
+        return _item_set(emit.expander.expand(spec.rest)).is_open()
+    return has_value(emit.expander, spec.rest)
 
 
 def _goes_on_object(emit: Emitter, spec: ObjectSpec) -> bool:
@@ -103,7 +213,7 @@ def _item(emit: Emitter, sets: TypeSets, numbers: Dfa, hint: str) -> Expr:
         options.append(terminal(dfa_to_expr(numbers, PlainText(), emit.rules, f"{hint}-number")))
     options += [Terminal(Literal(text)) for text in _literals(sets)]
     if sets.array or sets.object:
-        options.append(emit.alternatives(replace(NO_VALUE, array=sets.array, object=sets.object), hint))
+        options.append(emit.containers(sets, f"{hint}-item"))
     return choice(option for option in options if option != NEVER)
 
 
@@ -171,18 +281,27 @@ _IN_PARTS: Final = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, charset.MAX_CO
 def uniqueness_of(expander: Expander, root: Conj, emitter: Emitter) -> Uniqueness:
     """What must be unique in the documents of a schema, whose grammar is written.
 
-    Raises UnsupportedSchema where another array may be at the location of one whose items must differ, or another
-    object at that of one whose names may run out.
+    Raises AlsoHeld where another array may be at the location of one whose items must differ: its items have to differ
+    too. Raises UnsupportedSchema where another object may be at that of one whose names may run out.
     """
     if emitter.unique or emitter.counted_names:
         return _Locations(expander, emitter).uniqueness(root)
     return Uniqueness(names_repeat=emitter.names_repeat)
 
 
+class AlsoHeld(Exception):
+    """Arrays that may stand where the items of another one must differ: nobody knows yet which of them is written."""
+
+    def __init__(self, specs: frozenset[ArraySpec]) -> None:
+        super().__init__()
+        self.specs = specs
+
+
 class _Locations:
     def __init__(self, expander: Expander, emitter: Emitter) -> None:
         self._expander = expander
         self._unique = emitter.unique
+        self._held = emitter.held
         self._counted = emitter.counted_names
         self._names_repeat = emitter.names_repeat
         self._missing = set(self._unique)
@@ -273,10 +392,14 @@ class _Locations:
         if not found:
             return NOWHERE
         self._missing.difference_update(found)
-        texts = self._unique[found[0]]
-        for spec in arrays:
-            if self._unique.get(spec) != texts and (spec.high is None or spec.high > 1):
-                raise self._refused(f"where another array may be at the same place: {_described(spec)}")
+        others = {
+            spec for spec in arrays if spec not in self._unique and (spec.high is None or spec.high > 1)
+        }
+        if others:
+            raise AlsoHeld(frozenset(others))
+        texts = texts_of((self._unique[spec] for spec in found), self._pointer)
+        if texts is None:
+            raise self._refused(f"where another array may be at the same place: {_described(found[-1])}")
         if texts not in self._texts:
             self._texts.append(texts)
         return self._texts.index(texts)

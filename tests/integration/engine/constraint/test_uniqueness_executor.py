@@ -280,6 +280,64 @@ def test_arrays_are_known_by_the_pattern_of_their_name(value: Any, valid: bool) 
     assert takes(executor_of(BY_PATTERN), json.dumps(value), Random(3)) is valid
 
 
+TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+TAGGED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"kind": {"const": "a"}, "tags": TEXTS},
+    "required": ["kind", "tags"],
+}
+OTHER: dict[str, Any] = {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]}
+BESIDE: dict[str, tuple[Any, list[Any], list[Any]]] = {
+    "in one alternative": (
+        {"type": "array", "items": {"anyOf": [TAGGED, OTHER]}},
+        [
+            [{"kind": "a", "tags": ["x", "y"]}, {"kind": "b", "tags": ["x", 1, {"q": [1, 1]}, [1], None]}],
+            [{"kind": "a", "tags": []}, {"kind": "b", "tags": True, "z": [1, 1]}],
+        ],
+        [[{"kind": "a", "tags": ["x", "x"]}]],
+    ),
+    "texts or numbers": (
+        {"anyOf": [TEXTS, {"type": "array", "items": {"type": "integer"}}]},
+        [["a", "b"], [1, 0, 2], []],
+        [["a", "a"], ["a", 1]],
+    ),
+    "any or a few": (
+        {"anyOf": [TEXTS, {"type": "array", "items": {"type": "boolean"}, "minItems": 2}]},
+        [["a", "b"], [True, False]],
+        [["a", "a"], [True], [True, "a"]],
+    ),
+    "by position": (
+        {"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "boolean"}], "uniqueItems": True},
+        [[True, False], [False], [False, True, "a", "b", 1, [True]]],
+        [[True, True], [False, False], [False, True, "a", "a"], [False, True, False], [1, True]],
+    ),
+    "sets of sets": (
+        {"type": "array", "items": TEXTS, "uniqueItems": True},
+        [[["a"], ["b"], ["a", "b"], ["b", "a"], []]],
+        [[["a"], ["a"]], [["a", "a"]], [[], []]],
+    ),
+    "of itself": (
+        {"anyOf": [TEXTS, {"type": "array", "items": {"$ref": "#"}}]},
+        [["a", "b"], [["a"], ["b", "c"], [["a"], ["b"]]]],
+        [["a", "a"], [["a", "a"]]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_sets_beside_other_arrays(name: str) -> None:
+    """Arrays that may stand in place of a set have different items too; nothing gets stuck."""
+    schema, taken, refused = BESIDE[name]
+    start, random, validator = executor_of(schema), Random(name), jsonschema.Draft202012Validator(schema)
+    check: Any = validator
+    for value, valid in [*((value, True) for value in taken), *((value, False) for value in refused)]:
+        assert check.is_valid(value) is valid
+        assert takes(start.copy(), json.dumps(value), random) is valid, value
+    for _ in range(12):
+        text = walk(start.copy(), random, 80)
+        assert text is None or check.is_valid(json.loads(text)), text
+
+
 def test_copies_remember_apart() -> None:
     one = executor_of(array_of("strings"))
     for token in cuts(b'["a",', Random(3)):

@@ -43,7 +43,12 @@ SCHEMAS: dict[str, Any] = {
     "unevaluated items or properties cannot be negated": {"not": {"unevaluatedProperties": False}},
     "a schema beside contains": {"unevaluatedItems": {"type": "null"}, "contains": {"type": "string"}},
     "together with contains": {"type": "array", "uniqueItems": True, "contains": {"const": 1}},
-    "together with items by position": {**STRINGS, "prefixItems": [{"type": "string"}], "uniqueItems": True},
+    "of items by position": {
+        "type": "array",
+        "prefixItems": [{"type": "string"}],
+        "items": {"type": "boolean"},
+        "uniqueItems": True,
+    },
     "of arrays that may not be longer": {
         "type": "array",
         "items": {"type": "array", "maxItems": 2, "items": {"type": "string"}},
@@ -54,7 +59,9 @@ SCHEMAS: dict[str, Any] = {
         "items": {**CLOSED, "properties": {"a": {"type": "string"}}},
         "uniqueItems": True,
     },
-    "where another array may be at the same place": {"anyOf": [{**STRINGS, "uniqueItems": True}, STRINGS]},
+    "where another array may be at the same place": {
+        "anyOf": [{**STRINGS, "uniqueItems": True}, {**STRINGS, "items": {"enum": ["aa", "ab"]}}]
+    },
     "multiply to too many states": {
         "type": "array",
         "minItems": 10,
