@@ -173,7 +173,7 @@ async def _kill(
     at: World, report: Report, draws: random.Random, kills: int, *, hangs: bool, say: Callable[[str], None]
 ) -> None:
     while len(report.deaths) < kills:
-        await asyncio.sleep(draws.uniform(0.2, 2.5))
+        await asyncio.sleep(draws.uniform(0.5, 4.0))
         workers = sorted(at.workers(), key=lambda each: each.pid)
         if not workers:
             continue

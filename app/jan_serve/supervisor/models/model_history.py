@@ -18,6 +18,8 @@ from jan_serve.supervisor.models.tries import Trials
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
 _PROJECTOR_TRIES = 2
+_LOADS: Final = 3
+"""As many as lead to a cool-down, which answers that have begun wait for."""
 _NATIVE_ENDS: Final = frozenset(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE"))
 _OF_THE_MACHINE: Final = re.compile(
     r"bad_alloc|(failed|unable) to alloc|out of memory|(CUDA|ROCm|HIP|MUSA|SYCL|Metal) error|vk::|\brpc",
@@ -97,12 +99,12 @@ class ModelHistory:
         self.lost_devices = tuple(sorted(self._devices - found))
 
     def load_crashed(self, end: WorkerEnd, retry: int) -> bool:
-        """Count a crash in a load. Returns whether the load shall be tried again: `retry` times if the file has loaded
-        before, else once if native code ended.
+        """Count a crash in a load. Returns whether the load shall be tried again: several times for each `retry` if
+        the file has loaded before, else once if native code ended.
         """
         if self.has_loaded and not end.stall:
             self._failed_loads += 1
-            return self._failed_loads <= retry
+            return self._failed_loads <= _LOADS * retry
         is_second = bool(self.projector_crashes) or self._has_crashed_at_load
         self._forget_load_crashes()
         # Other signals come from outside, and devices and their memory fail without the file.

@@ -167,7 +167,7 @@ async def test_an_answer_waits_for_the_end_of_a_cool_down_that_refuses_new_reque
         assert await answer.task == WHOLE
 
 
-@pytest.mark.parametrize(("then", "whole"), [("KILL load", True), ("KILL KILL KILL", False)])
+@pytest.mark.parametrize(("then", "whole"), [("KILL load", True), ("KILL " * 7, False)])
 async def test_a_load_that_fails_is_tried_again_and_not_for_ever(
     tmp_path: Path, then: str, whole: bool
 ) -> None:
