@@ -66,7 +66,10 @@ def test_settings_are_shown_as_data(url: str, home: Path, capsys: pytest.Capture
     assert main(["connect", "opencode", "--url", url]) == 0
     captured = capsys.readouterr()
     shown: dict[str, Any] = json.loads(captured.out)
-    assert shown["provider"]["jan-serve"]["options"] == {"baseURL": f"{url}/v1"}
+    assert shown["provider"]["jan-serve"]["options"] == {
+        "baseURL": f"{url}/v1",
+        "headers": {"x-jan-serve-stop-loops": "end"},
+    }
     assert str(home / ".config" / "opencode" / "opencode.json") in captured.err
     assert list(home.iterdir()) == []
 

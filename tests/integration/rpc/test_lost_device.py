@@ -45,11 +45,10 @@ def test_a_lost_device_costs_its_model_only(dense: Path, tmp_path: Path) -> None
         wait_until(lambda: "RPC0: blocks 0 to 7" in server.log)
 
         lender.kill()
+        # The request goes on in a worker without the device.
         status, text = complete("lent")
-        assert status in (500, 502, 503), text
-        assert "lent" in text
+        assert status == 200, text
         assert complete("here")[0] == 200
-        wait_until(lambda: complete("lent")[0] == 200, 180)
         (model,) = [each for each in get(url, "/models").json()["data"] if each["id"] == "lent"]
         assert model["device"] == "CPU"
         health = get(url, "/health").json()
