@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.fake_client import FakeClient, FakeModels, saying
+from tests.support.fake_client import FakeClient, FakeModels, fake_facts, saying
 from tests.support.fronts import http_client
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +63,32 @@ async def test_tokens_become_text_again() -> None:
         wrong = await client.post("/detokenize", json={"tokens": [-5]})
     assert response.json() == {"content": same.json()["text"]}
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "tokens")
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/llama-server/tokenize"])
+async def test_a_text_is_cut_in_llama_servers_form(path: str) -> None:
+    async with http_client(FakeModels(FakeClient())) as client:
+        plain = await client.post(path, json={"content": "Hé"})
+        pieces = await client.post(path, json={"content": "Hé", "with_pieces": True})
+        extras = await client.post("/extras/tokenize", json={"input": "Hé", "with_pieces": True})
+        wrong = await client.post(path, json={"content": 5})
+    tokens, texts = extras.json()["tokens"], extras.json()["pieces"]
+    assert plain.json() == {"tokens": tokens[-len(plain.json()["tokens"]) :]}
+    shown = pieces.json()["tokens"]
+    assert [each["id"] for each in shown] == plain.json()["tokens"]
+    assert [each["piece"] for each in shown] == texts[-len(shown) :]
+    assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "invalid_request_error")
+
+
+async def test_the_shared_path_stays_tgis_for_its_bodies() -> None:
+    async with http_client(FakeModels(FakeClient())) as client:
+        native = await client.post("/tokenize", json={"inputs": "Hi"})
+        both = await client.post("/tokenize", json={"inputs": "Hi", "content": "Hi"})
+        neither = await client.post("/tokenize", json={})
+        broken = await client.post("/tokenize", content=b'{"content": ')
+    assert native.json() == both.json() and native.json()[0].keys() == {"id", "text", "start", "stop"}
+    assert neither.status_code == 422
+    assert broken.status_code in (400, 422)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +155,12 @@ async def test_only_answers_in_the_background_could_be_cancelled() -> None:
         still = await client.get(f"/v1/responses/{known}")
     assert (refused.status_code, unknown.status_code, still.status_code) == (400, 404, 200)
     assert "in the background" in refused.json()["error"]["message"]
+
+
+async def test_slots_are_shown_and_not_changed() -> None:
+    facts = fake_facts(parallel=3, n_ctx=2048)
+    async with http_client(FakeModels(FakeClient(name="m", facts=facts))) as client:
+        shown = await client.get("/slots")
+        changed = await client.post("/slots/0?action=erase")
+    assert shown.json() == [{"id": each, "n_ctx": 2048, "is_processing": False} for each in range(3)]
+    assert changed.status_code in (404, 405)

@@ -7,9 +7,15 @@ from starlette.middleware import Middleware
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.lmdeploy.generate_dispatch import GenerateDispatch, show_both_protocols
+from jan_serve.dialects.lmdeploy.generate_dispatch import (
+    LMDEPLOY_PATH,
+    SHARED_PATH,
+    is_lmdeploy_body,
+    show_both_protocols,
+)
 from jan_serve.dialects.lmdeploy.metrics import LmdeployMetrics
 from jan_serve.dialects.lmdeploy.outline import OUTLINE
+from jan_serve.dialects.shared.body_dispatch import BodyDispatch
 
 
 def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
@@ -22,6 +28,5 @@ def lmdeploy_dialect(_: Settings, services: Services) -> Dialect:
 
         return lmdeploy_router(services)
 
-    return Dialect(
-        OUTLINE, router, middleware=(Middleware(GenerateDispatch),), amend_document=show_both_protocols
-    )
+    dispatch = Middleware(BodyDispatch, shared=SHARED_PATH, other=LMDEPLOY_PATH, is_other=is_lmdeploy_body)
+    return Dialect(OUTLINE, router, middleware=(dispatch,), amend_document=show_both_protocols)

@@ -9,10 +9,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from jan_serve.http.errors import HttpError
-from jan_serve.http.paths import reroute
 
 SHARED_PATH: Final = "/generate"
 LMDEPLOY_PATH: Final = "/lmdeploy/generate"
@@ -41,54 +37,6 @@ def is_lmdeploy_body(body: bytes) -> bool:
         return False
     has_prompt = members.prompt is not _ABSENT or members.input_ids is not _ABSENT
     return has_prompt or members.parameters is _ABSENT
-
-
-class GenerateDispatch:
-    """Innermost middleware. Reroutes LMDeploy's requests to /lmdeploy/generate."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != SHARED_PATH or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        body = _ReadBody(receive)
-        if is_lmdeploy_body(await body.read()):
-            reroute(scope, LMDEPLOY_PATH)
-        await self._app(scope, body, send)
-
-
-class _ReadBody:
-    """An ASGI receive that reads ahead. An error while reading ahead is raised to the next reader."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._messages: list[Message] = []
-        self._error: HttpError | None = None
-
-    async def read(self) -> bytes:
-        """The whole body, or the part before the client disconnected or a limit was exceeded."""
-        parts: list[bytes] = []
-        more = True
-        while more:
-            try:
-                message = await self._receive()
-            except HttpError as error:
-                self._error = error
-                break
-            self._messages.append(message)
-            parts.append(message.get("body", b""))
-            more = message["type"] == "http.request" and message.get("more_body", False)
-        self._messages.reverse()
-        return b"".join(parts)
-
-    async def __call__(self) -> Message:
-        if self._messages:
-            return self._messages.pop()
-        if self._error is not None:
-            raise self._error
-        return await self._receive()
 
 
 _Object = dict[str, Any]

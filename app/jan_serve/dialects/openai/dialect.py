@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from starlette.middleware import Middleware
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
+from jan_serve.dialects.openai.llama_server.tokenize_dispatch import LLAMA_PATH, SHARED_PATH, is_llama_body
 from jan_serve.dialects.openai.options import OpenAIOptions
 from jan_serve.dialects.openai.outline import OUTLINE
+from jan_serve.dialects.shared.body_dispatch import BodyDispatch
 
 
 def openai_dialect(settings: Settings, services: Services) -> Dialect:
@@ -22,4 +25,5 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             response_store_bytes=settings.part(OpenAIOptions).response_store_bytes,
         )
 
-    return Dialect(OUTLINE, router)
+    dispatch = Middleware(BodyDispatch, shared=SHARED_PATH, other=LLAMA_PATH, is_other=is_llama_body)
+    return Dialect(OUTLINE, router, middleware=(dispatch,))

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.parse_constraint import constraint_of
+from jan_serve.dialects.openai.render_common import shown_piece
 from jan_serve.dialects.openai.wire_common import ConstraintFields
 from jan_serve.dialects.shared.wire_types import MAX_INT, Ints, WireModel
 from jan_serve.errors import InvalidRequest
@@ -82,7 +83,7 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
         result = await while_connected(request, service.with_model(body.model or None, tokenized))
         answer: TokenizeInputResponse = {"tokens": result.tokens}
         if body.with_pieces:
-            answer["pieces"] = [_piece(piece) for piece in result.pieces]
+            answer["pieces"] = [shown_piece(piece) for piece in result.pieces]
         return json_reply(answer)
 
     @router.post(
@@ -135,11 +136,3 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
             raise InvalidRequest("response_format: a JSON Schema is needed", param="response_format")
         explanation = await while_connected(request, preparer.explain(constraint))
         return json_reply({"compiles": explanation.compiles, "lines": list(explanation.lines)})
-
-
-def _piece(piece: bytes) -> str | list[int]:
-    """In llama-server's form: the bytes if they are not valid UTF-8."""
-    try:
-        return piece.decode("utf-8")
-    except UnicodeDecodeError:
-        return list(piece)

@@ -6,6 +6,7 @@ from typing import Final
 
 from starlette.types import Scope
 
+from jan_serve.dialects.openai.llama_server.tokenize_dispatch import body_path
 from jan_serve.dialects.outline import Outline, Route, routes
 from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http.paths import reroute
@@ -38,13 +39,15 @@ def rewrite_scope(scope: Scope) -> None:
 OUTLINE: Final = Outline(
     (
         "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio",
-        "/extras", "/apply-template", "/completion", "/detokenize", "/infill", "/lora-adapters", "/props",
+        "/extras", "/llama-server", "/apply-template", "/completion", "/detokenize", "/infill",
+        "/lora-adapters", "/props", "/slots",
     ),
     # Not those of chats and completions: the default of a server is this form, and that of LMDeploy's proxy is not.
     errors=dict.fromkeys(
         ("/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio", "/extras"), render_error
     ),
     rewrite_scope=rewrite_scope,
+    body_path=body_path,
     form_paths=(_TRANSCRIPTIONS,),
     forwarded=(
         Route("/v1/chat/completions", migrates=True),
@@ -52,7 +55,7 @@ OUTLINE: Final = Outline(
         Route("/v1/responses", sticky="keeps"),
         Route("/v1/responses/*", frozenset({"GET", "POST", "DELETE"}), sticky="follows"),
         *routes("/v1/chat/completions/input_tokens", "/v1/embeddings", _TRANSCRIPTIONS),
-        *routes("/infill", "/completion", "/detokenize", "/apply-template"),
+        *routes("/infill", "/completion", "/llama-server/tokenize", "/detokenize", "/apply-template"),
         *routes("/extras/tokenize", "/extras/tokenize/count", "/extras/detokenize"),
         *routes("/extras/grammar", "/extras/grammar/explain"),
     ),

@@ -121,3 +121,11 @@ def token_text(piece: bytes) -> str:
         return piece.decode("utf-8")
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
+
+
+def shown_piece(piece: bytes) -> str | list[int]:
+    """In llama-server's form: the bytes if they are not valid UTF-8."""
+    try:
+        return piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(piece)

@@ -28,6 +28,7 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
+from jan_serve.dialects.openai.llama_server.tokenize_dispatch import LLAMA_PATH
 from jan_serve.dialects.openai.llama_server.wire import (
     AnswerFields,
     AppliedTemplate,
@@ -37,13 +38,16 @@ from jan_serve.dialects.openai.llama_server.wire import (
     InfillSettings,
     LoraAdapter,
     Props,
+    SlotState,
     TextRequest,
+    TokenizedRequest,
+    TokenList,
     TokensRequest,
     TokensText,
 )
 from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
-from jan_serve.dialects.openai.render_common import timings_of
+from jan_serve.dialects.openai.render_common import shown_piece, timings_of
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
@@ -225,6 +229,8 @@ def _stop_type(finished: Finished | None) -> str:
 
 
 def add_llama_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:
+    _add_token_routes(router, generation)
+    _add_fact_routes(router, services, generation)
 
     @router.post(
         "/infill",
@@ -252,16 +258,6 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
         renderer, streams = InfillRenderer(body), services.streams
         return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
 
-    @router.post("/detokenize", tags=["llama-server"], summary="Detokenize", response_model=TokensText)
-    async def detokenize(request: Request, body: TokensRequest) -> Response:
-        """Turn token ids into text."""
-        for token in body.tokens:
-            if not 0 <= token <= MAX_INT:
-                raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
-        work = partial(LeasedModel.detokenize, tokens=body.tokens, skip_special_tokens=False)
-        text = await while_connected(request, generation.with_model(body.model or None, work))
-        return json_reply({"content": text})
-
     async def chat_text(model_name: str | None, prompt: ChatPrompt) -> str:
         async with generation.open(model_name) as model:
             return await model.chat_text(prompt, model_name)
@@ -278,6 +274,36 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
         assert isinstance(chat.prompt, ChatPrompt)
         return json_reply({"prompt": await while_connected(request, chat_text(chat.model, chat.prompt))})
 
+
+def _add_token_routes(router: APIRouter, generation: GenerationService) -> None:
+    @router.post(LLAMA_PATH, tags=["llama-server"], summary="Tokenize", response_model=TokenList)
+    async def tokenize(request: Request, body: TokenizedRequest) -> Response:
+        """Cut a text into tokens. Also at `/tokenize`, for bodies with `content`."""
+        work = partial(
+            LeasedModel.tokenize,
+            text=body.content,
+            add_special=body.add_special,
+            parse_special=body.parse_special,
+            with_pieces=body.with_pieces,
+        )
+        found = await while_connected(request, generation.with_model(body.model or None, work))
+        if not body.with_pieces:
+            return json_reply({"tokens": found.tokens})
+        pairs = zip(found.tokens, found.pieces, strict=True)
+        return json_reply({"tokens": [{"id": token, "piece": shown_piece(piece)} for token, piece in pairs]})
+
+    @router.post("/detokenize", tags=["llama-server"], summary="Detokenize", response_model=TokensText)
+    async def detokenize(request: Request, body: TokensRequest) -> Response:
+        """Turn token ids into text."""
+        for token in body.tokens:
+            if not 0 <= token <= MAX_INT:
+                raise InvalidRequest(f"tokens: {str(token)[:20]} is not a token id", param="tokens")
+        work = partial(LeasedModel.detokenize, tokens=body.tokens, skip_special_tokens=False)
+        text = await while_connected(request, generation.with_model(body.model or None, work))
+        return json_reply({"content": text})
+
+
+def _add_fact_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:
     @router.get("/props", tags=["llama-server"], summary="Props", response_model=Props)
     async def props(request: Request, model: str | None = None) -> Response:
         """Properties of a model; without a name, of the default model. Loads the model."""
@@ -297,6 +323,19 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
             [
                 {"id": index, "name": adapter.name, "path": adapter.name, "scale": adapter.scale}
                 for index, adapter in enumerate(facts.adapters)
+            ]
+        )
+
+    @router.get("/slots", tags=["llama-server"], summary="Slots", response_model=list[SlotState])
+    async def slots(request: Request, model: str | None = None) -> Response:
+        """List the slots of a model; without a name, of the default model. Loads the model."""
+        name, facts = await while_connected(request, generation.facts(model or None))
+        states = services.models.snapshot().models
+        running = next((state.stats.running for state in states if state.name == name), 0)
+        return json_reply(
+            [
+                {"id": index, "n_ctx": facts.n_ctx, "is_processing": index < running}
+                for index in range(facts.parallel)
             ]
         )
 

@@ -94,6 +94,27 @@ class TokensRequest(WireModel):
     model: str | None = None
 
 
+class TokenizedRequest(WireModel):
+    """A text to cut into tokens. Defaults are llama-server's."""
+
+    content: str
+    add_special: Annotated[bool, Field(description="With BOS and EOS, if the model adds them.")] = False
+    parse_special: Annotated[bool, Field(description="The text of a special token becomes it.")] = True
+    with_pieces: Annotated[bool, Field(description="Return the text of each token too.")] = False
+    model: str | None = None
+
+
+class TokenPiece(TypedDict):
+    """piece: the text, or its bytes if it is part of a character."""
+
+    id: int
+    piece: str | list[int]
+
+
+class TokenList(TypedDict):
+    tokens: list[int] | list[TokenPiece]
+
+
 class TokensText(TypedDict):
     content: str
 
@@ -158,6 +179,14 @@ class Props(TypedDict):
     modalities: dict[str, bool]
     build_info: str
     placement: list[str]
+
+
+class SlotState(TypedDict):
+    """n_ctx: of the model, which its slots share."""
+
+    id: int
+    n_ctx: int
+    is_processing: bool
 
 
 class LoraAdapter(TypedDict):
