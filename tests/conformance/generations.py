@@ -1,8 +1,8 @@
 """What models write under schemas, judged by jsonschema: `python -m tests.conformance.generations [--count N]`.
 
 A finished answer has to be valid; one that a limit cut off has to be the beginning of something valid. Random weights
-write what no model would, so they try more of a grammar than a good model does. Five answers for each schema: of both
-models greedy and at temperature 1.5, of random weights twice.
+write what no model would, so they try more of a grammar than a good model does. Five answers for each schema and order
+of properties: of both models greedy and at temperature 1.5, of random weights twice.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
+from jan_serve.core.constraint import PropertyOrder
 from jan_serve.errors import JanServeError
 from jan_serve.resources import builtin_model
 from models.recipe import fixtures
@@ -45,11 +46,17 @@ class Written:
     repeats: bool = False
 
 
-def generate(url: str, name: str, schema: Any, seed: int, temperature: float = 1.0) -> Written:
+def generate(
+    url: str, name: str, schema: Any, seed: int, temperature: float, order: PropertyOrder
+) -> Written:
     """Ask for one answer under the schema and judge it."""
     body = {
         "messages": [{"role": "user", "content": "Answer with JSON, please."}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "x", "schema": schema},
+            "property_order": order.value,
+        },
         "max_tokens": MAX_TOKENS,
         "temperature": temperature,
         "seed": seed,
@@ -60,7 +67,7 @@ def generate(url: str, name: str, schema: Any, seed: int, temperature: float = 1
     choice = reply.json()["choices"][0]
     text: str = choice["message"]["content"]
     if choice["finish_reason"] == "length":
-        stopped = Recognizer(grammar_in_rules(schema)[0]).leaves_at(text)
+        stopped = Recognizer(grammar_in_rules(schema, order=order)[0]).leaves_at(text)
         return Written(name, False, None if stopped in (None, len(text)) else f"no beginning: {text[:200]!r}")
     problem = _invalid(schema, text)
     return Written(name, True, problem, problem is None and _repeats(text))
@@ -92,13 +99,17 @@ def _repeats(text: str) -> bool:
 
 
 def generate_all(
-    url: str, schemas: Iterable[tuple[str, Any]], each: int, temperature: float = 1.0
+    url: str,
+    schemas: Iterable[tuple[str, Any]],
+    each: int,
+    temperature: float = 1.0,
+    order: PropertyOrder = PropertyOrder.SCHEMA,
 ) -> list[Written]:
     """`each` answers for every schema."""
     jobs = [(name, schema, seed) for name, schema in schemas for seed in range(each)]
 
     def run(job: tuple[str, Any, int]) -> Written:
-        return generate(url, *job, temperature)
+        return generate(url, *job, temperature, order)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(run, jobs))
@@ -151,9 +162,11 @@ def main() -> int:
         fixtures.write_tiny_llama(weights)
         for name, model, hot in (("built-in", builtin, 1), ("random weights", weights, 2)):
             with serving_models(Path(folder) / model.stem, model, flags=("--n-ctx", "4096")) as server:
-                for each, temperature in ((1, 0.0), (hot, 1.5)):
-                    written = generate_all(server.url(), schemas, each, temperature)
-                    good = report(f"{name}, temperature {temperature}", written) and good
+                for order, each, temperature in (
+                    (order, *each) for order in PropertyOrder for each in ((1, 0.0), (hot, 1.5))
+                ):
+                    written = generate_all(server.url(), schemas, each, temperature, order)
+                    good = report(f"{name}, order {order.value}, temperature {temperature}", written) and good
     return 0 if good else 1
 
 

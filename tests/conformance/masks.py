@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from jan_serve.constraint.enforce import enforce
-from jan_serve.core.constraint import JsonSchemaConstraint
+from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import STACK_BYTES, GrammarFactory
 from jan_serve.engine.llama.model import LlamaModel
@@ -64,21 +64,21 @@ class Text:
         self._text = self._text[len(piece) :]
 
 
-def texts(factory: GrammarFactory, vocab: Vocab, count: int) -> Iterator[Text]:
+def texts(factory: GrammarFactory, vocab: Vocab, count: int, order: PropertyOrder) -> Iterator[Text]:
     """Of `count` schemas, before their first token."""
     cases = load_suite("maskbench")
     random.Random(300).shuffle(cases)
     for case in cases[:count]:
         valid = [instance for instance, is_valid in case.instances if is_valid]
         try:
-            executor = factory.create(enforce(JsonSchemaConstraint(case.schema)).compiled())
+            executor = factory.create(enforce(JsonSchemaConstraint(case.schema, None, order)).compiled())
         except JanServeError:
             continue
         if valid:
             yield Text(executor, vocab, json.dumps(valid[0], ensure_ascii=False))
 
 
-def measure(path: Path, count: int) -> None:
+def measure(path: Path, count: int, order: PropertyOrder) -> None:
     """Print percentiles of the CPU time of masks and of steps of eight."""
     vocab = LlamaModel(str(path), vocab_only=True).vocab
     factory = GrammarFactory(vocab)
@@ -87,7 +87,7 @@ def measure(path: Path, count: int) -> None:
     logits = np.zeros(vocab.n_tokens, np.float32)
     masks: list[float] = []
     steps: list[float] = []
-    waiting = texts(factory, vocab, count)
+    waiting = texts(factory, vocab, count, order)
     batch = list(islice(waiting, AT_ONCE))
     while len(batch) == AT_ONCE:
         step = 0.0
@@ -117,12 +117,17 @@ def main() -> int:
     )
     parser.add_argument("model", type=Path, help="GGUF file with the vocabulary")
     parser.add_argument("--count", type=int, default=200, help="schemas of MaskBench")
+    parser.add_argument(
+        "--property-order", choices=[order.value for order in PropertyOrder], default="schema"
+    )
     options = parser.parse_args()
     if not SHARED.is_dir():
         sys.stdout.write(f"the reference folder {SHARED.name} is not beside the repository: nothing to run\n")
         return 0
     threading.stack_size(STACK_BYTES)
-    thread = threading.Thread(target=measure, args=(options.model, options.count))
+    thread = threading.Thread(
+        target=measure, args=(options.model, options.count, PropertyOrder(options.property_order))
+    )
     thread.start()
     thread.join()
     return 0

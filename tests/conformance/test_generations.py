@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.constraint import PropertyOrder
 from tests.conformance.generations import accepted, generate_all
 from tests.integration.http.support import serving_models
 from tests.support.models import exact_llama as exact_llama
@@ -25,9 +26,12 @@ def url(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generato
         yield server.url()
 
 
-def test_random_weights_write_valid_json_under_every_schema_of_the_table(url: str) -> None:
+@pytest.mark.parametrize("order", PropertyOrder)
+def test_random_weights_write_valid_json_under_every_schema_of_the_table(
+    url: str, order: PropertyOrder
+) -> None:
     schemas = accepted((case.name, case.schema) for case in CASES)
-    written = generate_all(url, schemas, 1)
+    written = generate_all(url, schemas, 1, 1.5, order)
     assert [answer for answer in written if answer.problem is not None] == []
     assert sum(answer.finished for answer in written) > len(schemas) // 2
 

@@ -16,7 +16,7 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.json_schema.translate import translate
 from jan_serve.constraint.translation import Mode
-from jan_serve.core.constraint import Whitespace
+from jan_serve.core.constraint import PropertyOrder, Whitespace
 from jan_serve.core.uniqueness import Uniqueness
 
 
@@ -26,10 +26,14 @@ def grammar_alone(schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT
 
 
 def grammar_in_rules(
-    schema: Any, *, whitespace: Whitespace = Whitespace.CONSISTENT, mode: Mode = Mode.IN_RULES
+    schema: Any,
+    *,
+    whitespace: Whitespace = Whitespace.CONSISTENT,
+    mode: Mode = Mode.IN_RULES,
+    order: PropertyOrder = PropertyOrder.SCHEMA,
 ) -> tuple[Grammar, Uniqueness]:
     """With what has to be unique beside it."""
-    found = translate(schema, whitespace=whitespace, mode=mode)
+    found = translate(schema, whitespace=whitespace, mode=mode, order=order)
     assert found.uniqueness is not None
     return found.grammar, found.uniqueness
 

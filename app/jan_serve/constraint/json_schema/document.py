@@ -24,6 +24,7 @@ from jan_serve.constraint.json_schema.keywords import (
     draft_of,
     known_keywords,
 )
+from jan_serve.constraint.json_schema.meta_schemas import meta_schema
 from jan_serve.constraint.limits import MAX_SCHEMA_DEPTH
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
 
@@ -223,7 +224,10 @@ class Document:
             target = self._outermost(subschema, keyword, target, fragment)
         if target == "" and (fragment == "" or fragment.startswith("/")):
             return self._walk(subschema, keyword, (self._raw, "", ""), fragment)
-        resource = self._index().get(target)
+        index = self._index()
+        if target not in index and (meta := meta_schema(target)) is not None:
+            index[target] = meta, "", target
+        resource = index.get(target)
         if resource is None:
             raise UnsupportedSchema(
                 subschema.pointer, keyword, f"{ref[:200]!r} is outside this document, and nothing is fetched"
