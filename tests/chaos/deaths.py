@@ -90,7 +90,9 @@ class Report:
         cuts = statistics.quantiles(pauses, n=20) if len(pauses) > 1 else [0.0] * 19
         others = [each for each in self.outcomes if each not in hit]
         ends = Counter(
-            f"{each.kind} {each.status} {each.detail[:100]}" for each in hit if not self.is_whole(each)
+            f"{'open' if each in hit else 'other'}: {each.kind} {each.status} {each.detail[:100]}"
+            for each in self.outcomes
+            if not self.is_whole(each)
         )
         return "\n".join(
             [
