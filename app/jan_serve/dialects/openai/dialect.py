@@ -7,9 +7,8 @@ from starlette.middleware import Middleware
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.openai.llama_server.tokenize_dispatch import LLAMA_PATH, SHARED_PATH, is_llama_body
 from jan_serve.dialects.openai.options import OpenAIOptions
-from jan_serve.dialects.openai.outline import OUTLINE
+from jan_serve.dialects.openai.outline import LLAMA_PATH, OUTLINE, SHARED_PATH, is_llama_body
 from jan_serve.dialects.shared.body_dispatch import BodyDispatch
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from starlette.types import Scope
 
-from jan_serve.dialects.openai.llama_server.tokenize_dispatch import body_path
 from jan_serve.dialects.outline import Outline, Route, routes
 from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http.paths import reroute
@@ -26,6 +26,34 @@ _UNVERSIONED: Final = frozenset(
 )
 _VERSIONED: Final = frozenset({"/v1/health"})
 """llama-server has these beside OpenAI's, for clients that are configured without `/v1`, or with it."""
+
+
+SHARED_PATH: Final = "/tokenize"
+LLAMA_PATH: Final = "/llama-server/tokenize"
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Members(msgspec.Struct, frozen=True):
+    """The members by which a body at the shared path is told from Text Generation Inference's. No other is decoded."""
+
+    inputs: msgspec.Raw = _ABSENT
+    content: msgspec.Raw = _ABSENT
+
+
+_members: Final = msgspec.json.Decoder(_Members).decode
+
+
+def is_llama_body(body: bytes) -> bool:
+    """Whether a body is llama-server's. False for anything but a JSON object."""
+    try:
+        members = _members(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return members.inputs is _ABSENT and members.content is not _ABSENT
+
+
+def body_path(path: str, body: bytes) -> str:
+    return LLAMA_PATH if path == SHARED_PATH and is_llama_body(body) else path
 
 
 def rewrite_scope(scope: Scope) -> None:

@@ -28,7 +28,6 @@ from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
 from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
-from jan_serve.dialects.openai.llama_server.tokenize_dispatch import LLAMA_PATH
 from jan_serve.dialects.openai.llama_server.wire import (
     AnswerFields,
     AppliedTemplate,
@@ -45,6 +44,7 @@ from jan_serve.dialects.openai.llama_server.wire import (
     TokensRequest,
     TokensText,
 )
+from jan_serve.dialects.openai.outline import LLAMA_PATH
 from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.render_common import shown_piece, timings_of
