@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from jan_serve.dialects.heads import OPENAI
+from jan_serve.dialects.outlines import OPENAI
 from jan_serve.fleet.assignment import Outcome
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Role, State

@@ -31,7 +31,7 @@ from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import parts_of
 from tests.conformance.fit.headers import ARCHITECTURES, write_header
 from tests.unit.placement.shapes import SHAPES
-from tests.unit.placement.test_planner import GIB, MACHINES
+from tests.unit.placement.test_layer_planner import GIB, MACHINES
 
 _N_CTX: Final = 8192
 _MACHINES: Final = (
