@@ -361,8 +361,8 @@ def _check_depth(schema: Any) -> None:
 def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
     """The schema with those of the documents that it needs, in its `$defs`; the schema itself where it needs none.
 
-    documents: schemas by URI. One of another draft than the schema's is not used. What is wrong with a schema is left
-    to its translation.
+    documents: schemas by URI. One of another draft than the schema's is not used; a schema that names no draft has that
+    of the first one that names any. What is wrong with a schema is left to its translation.
     """
     members = as_object(schema)
     if members is None:
@@ -372,6 +372,9 @@ def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
         while True:
             document = Document(_with(members, added))
             found = [uri for uri in document.outside() if uri in documents and uri not in added]
+            if "$schema" not in members and (named := _named_draft(documents[uri] for uri in found)):
+                members = {"$schema": named, **members}
+                continue
             usable = {
                 uri: _named(uri, documents[uri], document)
                 for uri in found
@@ -382,6 +385,12 @@ def bundled(schema: Any, documents: Mapping[str, Any]) -> Any:
             added |= usable
     except (InvalidSchema, UnsupportedSchema):
         return schema
+
+
+def _named_draft(schemas: Iterable[Any]) -> str | None:
+    """The first known draft that one of the schemas names."""
+    named = ((as_object(schema) or {}).get("$schema") for schema in schemas)
+    return next((uri for uri in named if declared_draft(uri) is not None), None)
 
 
 def _with(members: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:

@@ -186,4 +186,21 @@ def test_a_schema_that_needs_no_document_is_itself(schema: Any) -> None:
 @pytest.mark.parametrize("name", ["draft4.json", "nowhere.json", "unused.json"])
 def test_what_is_not_there_or_of_another_draft_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedSchema, match="outside this document"):
-        grammar_alone(bundled({"$ref": name}, DOCUMENTS))
+        grammar_alone(bundled({"$schema": _2020, "$ref": name}, DOCUMENTS))
+
+
+def test_a_schema_without_a_draft_has_that_of_what_it_refers_to() -> None:
+    seven, latest = "http://json-schema.org/draft-07/schema#", _2020
+    documents = {
+        "a": {"$schema": seven, "definitions": {"b": {"$id": "#b", "type": "integer"}, "c": {"$ref": "#b"}}},
+        "d": {"$schema": latest, "type": "integer"},
+        "e": {"type": "integer"},
+    }
+    found = bundled({"$ref": "a#/definitions/c"}, documents)
+    assert found["$schema"] == seven
+    grammar = grammar_alone(found)
+    assert matches(grammar, "1") and not matches(grammar, "true")
+    assert bundled({"$ref": "d"}, documents)["$schema"] == latest
+    assert "$schema" not in bundled({"$ref": "e"}, documents)
+    with pytest.raises(UnsupportedSchema, match="outside this document"):
+        grammar_alone(bundled({"$schema": latest, "$ref": "a#/definitions/c"}, documents))
