@@ -161,6 +161,10 @@ def intersect_all(items: Iterable[StringSet]) -> StringSet:
 
 def pattern_set(pattern: str) -> StringSet:
     """The strings that `pattern` is found in; a finite set where the pattern spells one out (`^(a|b)$`)."""
+    bounded = language.leading_length(pattern)
+    if bounded is not None:
+        low, high, rest = bounded
+        return intersect(Length(low, high), pattern_set(rest))
     regex = search_regex(pattern)
     words = _finite_words(regex)
     if words is not None:

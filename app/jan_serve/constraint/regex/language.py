@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from jan_serve.constraint import charset
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.regex.ast import (
@@ -13,6 +15,7 @@ from jan_serve.constraint.regex.ast import (
     Alternation,
     Assertion,
     Automaton,
+    Chars,
     Concat,
     Look,
     Loop,
@@ -20,6 +23,7 @@ from jan_serve.constraint.regex.ast import (
     alternation,
     concat,
 )
+from jan_serve.constraint.regex.classes import LINE_TERMINATORS
 from jan_serve.constraint.regex.nfa import compile_dfa
 from jan_serve.constraint.regex.parse import parse_regex
 from jan_serve.errors import UnsupportedPattern
@@ -68,6 +72,33 @@ def leading_looks(pattern: str) -> LeadingLooks | None:
         tuple(texts[look] for look in looks if not look.negated),
         tuple(texts[look] for look in looks if look.negated),
     )
+
+
+_LENGTH_AHEAD: Final = re.compile(r"\^\(\?=\.\{([0-9]+)(?:(,)([0-9]*))?\}\$\)")
+
+
+def leading_length(pattern: str) -> tuple[int, int | None, str] | None:
+    """A pattern that begins with `^(?=.{m,n}$)`, as these bounds and the pattern without it. None for any other.
+
+    No text of the rest has a line terminator, which the point does not match either.
+    """
+    found = _LENGTH_AHEAD.match(pattern)
+    if found is None or not isinstance(parse_regex(pattern), Concat):
+        return None
+    rest = "^" + pattern[found.end() :]
+    if _may_have_lines(search_regex(rest)):
+        return None
+    low, comma, high = found.groups()
+    most = None if comma and not high else int(high or low)
+    return int(low), most, rest
+
+
+def _may_have_lines(regex: Regex) -> bool:
+    if isinstance(regex, Chars):
+        return bool(charset.intersect(regex.chars, LINE_TERMINATORS))
+    if isinstance(regex, Concat | Alternation):
+        return any(_may_have_lines(item) for item in regex.items)
+    return isinstance(regex, Automaton | Look) or (isinstance(regex, Loop) and _may_have_lines(regex.item))
 
 
 def has_assertions(regex: Regex) -> bool:

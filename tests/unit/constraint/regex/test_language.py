@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
+
 import pytest
 from hypothesis import given, settings
 
+from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.regex.language import (
     full_regex,
     leading_looks,
     regex_dfa,
     search_regex,
 )
+from jan_serve.core.constraint import JsonSchemaConstraint
 from jan_serve.errors import UnsupportedPattern
+from tests.conformance.uniqueness_oracle import UniquenessOracle
 from tests.unit.constraint.regex.patterns import LOOKAHEADS, PATTERNS, TEXTS, python
 
 
@@ -105,3 +112,42 @@ def test_refused_pattern_names_its_position(pattern: str, position: int) -> None
         search_regex(pattern)
     assert caught.value.position == position
     assert caught.value.reason
+
+
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^(?=.{2,4}$)[a-z]+$",
+        r"^(?=.{3}$)[a-z]+$",
+        r"^(?=.{3,}$)(?:ab|c)+$",
+        r"^(?=.{1,9}$)(?=.*b)[a-c]+$",
+        r"^(?=.{2,4}$)[^a]*$",
+        r"^(?=.{2,4}$)a.*",
+        r"^(?=.{2,4}$)a|b$",
+        rf"^(?=.{{1,7}}$){_LABEL}(?:\.{_LABEL})*$",
+    ],
+)
+def test_a_lookahead_for_a_length_is_one(pattern: str) -> None:
+    """Python's `re` says what is found."""
+    compiled = enforce(JsonSchemaConstraint({"type": "string", "pattern": pattern})).compiled()
+    assert compiled.uniqueness is not None
+    oracle = UniquenessOracle()
+    matcher = oracle.compile(compiled.lark, compiled.uniqueness)
+    texts = ["".join(letters) for count in range(6) for letters in itertools.product("ab.\n", repeat=count)]
+    for text in [*texts, "abcabcabcb", "a.b.c.d", "a.b.c.d.e"]:
+        found = re.search(pattern.replace("$", r"\Z"), text) is not None
+        assert oracle.accepts(matcher, json.dumps(text)) is found, text
+
+
+def test_the_length_of_a_host_name_is_counted_beside_its_labels() -> None:
+    pattern = rf"^(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*$"
+    compiled = enforce(JsonSchemaConstraint({"type": "string", "pattern": pattern})).compiled()
+    assert compiled.uniqueness is not None
+    oracle = UniquenessOracle()
+    matcher = oracle.compile(compiled.lark, compiled.uniqueness)
+    assert oracle.accepts(matcher, json.dumps("a." * 126 + "b"))
+    assert not oracle.accepts(matcher, json.dumps("a." * 126 + "bb"))
+    assert not oracle.accepts(matcher, json.dumps("a" * 64))
