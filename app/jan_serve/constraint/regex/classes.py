@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.charset import CharSet
@@ -95,11 +96,22 @@ def unicode_property(name: str) -> CharSet | None:
     if short not in _CATEGORIES:
         return None
     wanted = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
-    ranges: list[tuple[int, int]] = []
-    for code_point in range(charset.MAX_CODE_POINT + 1):
-        if unicodedata.category(chr(code_point)).startswith(wanted):
-            if ranges and ranges[-1][1] == code_point - 1:
-                ranges[-1] = (ranges[-1][0], code_point)
-            else:
-                ranges.append((code_point, code_point))
-    return tuple(ranges)
+    found = (ranges for category, ranges in _by_category().items() if category.startswith(wanted))
+    return charset.union(*found)
+
+
+_UNASSIGNED = range(0x40000, 0xE0000)
+"""Planes that Unicode leaves empty: more than half of all code points."""
+
+
+@lru_cache(maxsize=1)
+def _by_category() -> dict[str, CharSet]:
+    """The code points of each general category by its short name. Takes about 50 ms."""
+    found: dict[str, list[tuple[int, int]]] = {"Cn": []}
+    for part in (range(_UNASSIGNED.start), range(_UNASSIGNED.stop, charset.MAX_CODE_POINT + 1)):
+        categories = list(map(unicodedata.category, map(chr, part)))
+        changes = [at for at, (a, b) in enumerate(pairwise(categories), 1) if a != b]
+        for first, end in pairwise([0, *changes, len(part)]):
+            found.setdefault(categories[first], []).append((part[first], part[end - 1]))
+    found["Cn"].append((_UNASSIGNED.start, _UNASSIGNED.stop - 1))
+    return {category: charset.char_set(ranges) for category, ranges in found.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 
 import pytest
 
@@ -33,6 +34,15 @@ def test_a_general_category(name: str, categories: set[str]) -> None:
     assert chars == charset.char_set(chars)
     for code in SAMPLE:
         assert charset.contains(chars, code) is (unicodedata.category(chr(code)) in categories), hex(code)
+
+
+def test_every_code_point_has_its_category() -> None:
+    names = {category: unicode_property(category) for category in map(unicodedata.category, map(chr, SAMPLE))}
+    ranges = sorted((*pair, name) for name, chars in names.items() if chars for pair in chars)
+    assert ranges[0][0] == 0 and ranges[-1][1] == charset.MAX_CODE_POINT
+    assert all(end + 1 == first for (_, end, _), (first, _, _) in pairwise(ranges))
+    for first, end, name in ranges:
+        assert {unicodedata.category(chr(code)) for code in range(first, end + 1)} == {name}
 
 
 @pytest.mark.parametrize("name", ["Latin", "Script=Greek", "lu", "", "Emoji", "General_Category=Nope"])
