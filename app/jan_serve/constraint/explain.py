@@ -87,7 +87,8 @@ def explain(constraint: JsonSchemaConstraint, *, most_steps: int = MOST_STEPS) -
         lines.append(f"it compiles {change.line()}" if change else "changing one keyword does not fix it")
         return Explanation(False, tuple(lines))
     lines = ["compiles", *cost_lines(cost)]
-    ordered = [] if constraint.property_order is PropertyOrder.ANY else ordered_objects(constraint.schema)
+    in_order = constraint.property_order in (None, PropertyOrder.SCHEMA)
+    ordered = ordered_objects(constraint.schema) if in_order else []
     if ordered:
         shown = ", ".join(pointer or "the top-level object" for pointer in ordered[:_SHOWN])
         more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""

@@ -60,10 +60,11 @@ class Whitespace(Enum):
 
 
 class PropertyOrder(Enum):
-    """The order of the properties that a schema lists: any, or that of its `properties`, where other names come after
-    the last required one."""
+    """The order of properties: any, any of those that the schema lists with the others after them, or that of
+    `properties`, where other names come after the last required one."""
 
     ANY = "any"
+    LISTED = "listed"
     SCHEMA = "schema"
 
 

@@ -209,8 +209,13 @@ class _Writer:
             raise UnsupportedSchema(
                 "", "minProperties", "arguments cannot be counted in this model's notation"
             )
-        write = members_in_any_order if self._emit.any_order else plain_members
-        members = write(self._emit.rules, shape, "arguments", comma=self._notation.separator)
+        rules, comma = self._emit.rules, self._notation.separator
+        if self._emit.any_order:
+            members = members_in_any_order(
+                rules, shape, "arguments", comma=comma, others_last=self._emit.others_last
+            )
+        else:
+            members = plain_members(rules, shape, "arguments", comma=comma)
         return optional(members) if shape.may_be_empty() else members
 
     def _key(self, name: str) -> Expr:

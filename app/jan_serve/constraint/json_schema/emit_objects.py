@@ -86,7 +86,9 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
             or shape.extras is not None
         )
         if not (shape.wanted or shape.extras is not None) and (emit.any_order or not shape.fields):
-            members = members_in_any_order(emit.rules, shape, hint, comma=emit.comma())
+            members = members_in_any_order(
+                emit.rules, shape, hint, comma=emit.comma(), others_last=emit.others_last
+            )
         elif counted:
             members = _counted_members(emit, shape, hint)
         else:
@@ -262,8 +264,19 @@ def _cap(shape: Shape) -> int:
     return cap
 
 
-def members_in_any_order(rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr) -> Expr:
-    """One member or more. comma: between two."""
+def members_in_any_order(
+    rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, others_last: bool
+) -> Expr:
+    """One member or more. comma: between two. others_last: others follow listed ones, unless members are counted."""
+    is_counted = shape.low > _least(shape.fields) or shape.high is not None
+    if others_last and shape.fields and shape.extra != NEVER and not is_counted:
+        # A weak model that may begin with names of its own never comes to the required ones.
+        other = rules.define(f"{hint}-other", shape.extra)
+        others = sequence([other, repeat(sequence([comma, other]), 0, None)])
+        listed = msgspec.structs.replace(shape, extra=NEVER)
+        members = members_in_any_order(rules, listed, hint, comma=comma, others_last=False)
+        both = sequence([members, optional(sequence([comma, others]))])
+        return both if any(field.required for field in shape.fields) else choice([both, others])
     return unordered(
         Unordered(
             tuple([rules.define(f"{hint}-member", field.entry) for field in shape.fields]),

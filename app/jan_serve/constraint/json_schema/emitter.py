@@ -67,7 +67,8 @@ class Emitter(ABC):
         held: frozenset[ArraySpec] = frozenset(),
     ) -> None:
         self.expander = expander
-        self.any_order = order is PropertyOrder.ANY and mode is not Mode.PRINTED
+        self.any_order = order is not PropertyOrder.SCHEMA and mode is not Mode.PRINTED
+        self.others_last = order is PropertyOrder.LISTED
         self.rules = RuleBuilder()
         self.text = JsonText(self.rules)
         self.name_text = OneSpelling(self.rules) if mode.compares else self.text

@@ -56,7 +56,7 @@ class ResponseFormat(WireModel):
         ),
     ] = None
     property_order: Annotated[
-        Literal["any", "schema"] | None,
+        Literal["any", "listed", "schema"] | None,
         Field(
             description="Order of the listed properties, in place of the setting `property_order`. Not in OpenAI's API."
         ),

@@ -72,7 +72,7 @@ class GrammarCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """named: GBNF texts that a request may use by name. whitespace, order: where a constraint says nothing
-        else. Without an order, tools have any.
+        else. Without an order, tools have that of PropertyOrder.LISTED.
 
         schemas: reads those that a `$ref` may name, by URI; another mapping when one has changed. Called in a thread.
         """
@@ -81,7 +81,7 @@ class GrammarCache:
         self._named = named or {}
         self._whitespace = whitespace
         self._order = order
-        self._order_of_tools = order or PropertyOrder.ANY
+        self._order_of_tools = order or PropertyOrder.LISTED
         self._schemas = schemas
         self._documents = _Documents({}, 0)
         self._reading = asyncio.Lock()

@@ -84,7 +84,7 @@ def tool_grammar(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
-    order: PropertyOrder = PropertyOrder.ANY,
+    order: PropertyOrder = PropertyOrder.LISTED,
 ) -> ToolGrammar:
     """The arguments of one tool. A schema that cannot be enforced becomes less, with a warning.
 
@@ -103,7 +103,7 @@ def tool_arguments(
     *,
     strict: bool = False,
     whitespace: Whitespace = Whitespace.CONSISTENT,
-    order: PropertyOrder = PropertyOrder.ANY,
+    order: PropertyOrder = PropertyOrder.LISTED,
 ) -> tuple[Enforced, tuple[str, ...]]:
     """The constraint of `tool_grammar`, not yet a part of a larger grammar."""
     is_json = isinstance(chat_format.calls.arguments, JsonArguments)

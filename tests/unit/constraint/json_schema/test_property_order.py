@@ -215,6 +215,35 @@ def test_the_order_of_a_schema_is_kept_unless_any_is_asked_for() -> None:
         assert ORACLE.accepts(matcher, '{"c": 1, "a": 1}') is expected
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_in_the_order_of_the_listed_ones_others_come_last(name: str) -> None:
+    schema = SCHEMAS[name]
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled()
+    assert compiled.uniqueness is not None
+    matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    # Counts have any order, conditions that of the schema; the others have open objects or names in more places.
+    elsewhere = name in ("required and not listed", "within", "with a condition", "one of open ones")
+    is_counted = elsewhere or {"minProperties", "maxProperties"} & schema.keys()
+    known = schema.get("properties", {}).keys()
+    for members in objects(VALUES.get(name, [1]), Random(name)):
+        taken = ORACLE.accepts(matcher, json.dumps(members))
+        valid = validator.is_valid(members)
+        assert valid or not taken, members
+        if members and not is_counted and sorted(members, key=lambda each: each not in known) == [*members]:
+            assert taken is valid, members
+
+
+def test_a_name_of_its_own_does_not_keep_a_model_from_the_required_ones() -> None:
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
+    compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled()
+    assert compiled.uniqueness is not None
+    matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
+    assert ORACLE.accepts(matcher, '{"b": 1, "a": 1, "x": 1, "y": 1}')
+    assert not ORACLE.accepts(matcher, '{"x": 1, "b": 1, "a": 1}')
+    assert not ORACLE.accepts(matcher, '{"b": 1, "x": 1, "a": 1}')
+
+
 def test_gbnf_has_the_order_of_the_schema() -> None:
     texts = {
         enforce(JsonSchemaConstraint(listed("abc", required=["a"], **CLOSED), property_order=order)).gbnf()
