@@ -209,8 +209,9 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     property_order: PropertyOrder | None = setting(
         None,
         MODEL_PANEL,
-        "Order of the properties of JSON: `schema`, `any`, or `listed` (any of those that the schema lists,"
-        " and then others). Default: `listed` in arguments of tools, `schema` in answers.",
+        "Order of the properties of JSON: `schema`, `any`, or `listed` (any, but where a property"
+        " is required, names that the schema does not list come last)."
+        " Default: `listed` in arguments of tools, `schema` in answers.",
         metavar="any|listed|schema",
     )
     chat_template: StrList = setting(

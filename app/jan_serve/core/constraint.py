@@ -60,8 +60,8 @@ class Whitespace(Enum):
 
 
 class PropertyOrder(Enum):
-    """The order of properties: any, any of those that the schema lists with the others after them, or that of
-    `properties`, where other names come after the last required one."""
+    """The order of properties: any; any of those that the schema lists, with others after them where one is
+    required; or that of `properties`, where other names come after the last required one."""
 
     ANY = "any"
     LISTED = "listed"

@@ -71,6 +71,7 @@ AT_THE_NODE: Final = {
         "GET /openapi.json",
         "GET /ping",
         "GET /props",
+        "GET /slots",
         "GET /tgi",
     ),
     "only says that it does not exist": (

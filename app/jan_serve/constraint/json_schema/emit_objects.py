@@ -267,16 +267,14 @@ def _cap(shape: Shape) -> int:
 def members_in_any_order(
     rules: RuleBuilder, shape: Shape, hint: str, *, comma: Expr, others_last: bool
 ) -> Expr:
-    """One member or more. comma: between two. others_last: others follow listed ones, unless members are counted."""
+    """One member or more. comma: between two. others_last: others follow listed ones where one is required."""
     is_counted = shape.low > _least(shape.fields) or shape.high is not None
-    if others_last and shape.fields and shape.extra != NEVER and not is_counted:
+    if others_last and shape.extra != NEVER and _least(shape.fields) and not is_counted:
         # A weak model that may begin with names of its own never comes to the required ones.
         other = rules.define(f"{hint}-other", shape.extra)
-        others = sequence([other, repeat(sequence([comma, other]), 0, None)])
         listed = msgspec.structs.replace(shape, extra=NEVER)
         members = members_in_any_order(rules, listed, hint, comma=comma, others_last=False)
-        both = sequence([members, optional(sequence([comma, others]))])
-        return both if any(field.required for field in shape.fields) else choice([both, others])
+        return sequence([members, repeat(sequence([comma, other]), 0, None)])
     return unordered(
         Unordered(
             tuple([rules.define(f"{hint}-member", field.entry) for field in shape.fields]),
