@@ -235,7 +235,7 @@ def test_in_the_order_of_the_listed_ones_others_come_last(name: str) -> None:
 
 
 def test_a_name_of_its_own_does_not_keep_a_model_from_the_required_ones() -> None:
-    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
     compiled = enforce(JsonSchemaConstraint(schema, property_order=PropertyOrder.LISTED)).compiled()
     assert compiled.uniqueness is not None
     matcher = ORACLE.compile(compiled.lark, compiled.uniqueness)
