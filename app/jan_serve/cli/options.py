@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperOption
 
 from jan_serve import config
 from jan_serve.cli.client.server_client import ServerClient
@@ -95,7 +96,8 @@ _COMMON: Final = frozenset(
 def _show_all(context: typer.Context, is_wanted: bool) -> None:
     if is_wanted:
         for parameter in context.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
+            if isinstance(parameter, TyperOption):
+                parameter.hidden = False
         context.get_help()  # prints it: rich does
         raise typer.Exit
 
