@@ -19,6 +19,27 @@ READ: Final = frozenset({"GET"})
 Row = dict[str, Any]
 
 
+_ABSENT: Final = msgspec.Raw()
+
+
+def members_reader(*names: str) -> Callable[[bytes], frozenset[str] | None]:
+    """Makes a function that says which of these members a JSON object has; None for any other body.
+
+    For a path that two protocols share. No value is decoded, and other members take no memory.
+    """
+    kind = msgspec.defstruct("Members", [(name, msgspec.Raw, _ABSENT) for name in names])
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(body: bytes) -> frozenset[str] | None:
+        try:
+            found = decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return frozenset(name for name in names if getattr(found, name) is not _ABSENT)
+
+    return read
+
+
 class Route(msgspec.Struct, frozen=True):
     """A route that a proxy passes on to a node.
 

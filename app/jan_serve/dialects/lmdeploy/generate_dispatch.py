@@ -8,35 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
+from jan_serve.dialects.outline import members_reader
 
 SHARED_PATH: Final = "/generate"
 LMDEPLOY_PATH: Final = "/lmdeploy/generate"
-_ABSENT: Final = msgspec.Raw()
-
-
-class _Members(msgspec.Struct, frozen=True):
-    """The members that decide. Other members are not decoded."""
-
-    inputs: msgspec.Raw = _ABSENT
-    prompt: msgspec.Raw = _ABSENT
-    input_ids: msgspec.Raw = _ABSENT
-    parameters: msgspec.Raw = _ABSENT
-
-
-_members: Final = msgspec.json.Decoder(_Members).decode
+_members: Final = members_reader("inputs", "prompt", "input_ids", "parameters")
 
 
 def is_lmdeploy_body(body: bytes) -> bool:
     """Whether a body is LMDeploy's. False for anything but a JSON object."""
-    try:
-        members = _members(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    found = _members(body)
+    if found is None or "inputs" in found:
         return False
-    if members.inputs is not _ABSENT:
-        return False
-    has_prompt = members.prompt is not _ABSENT or members.input_ids is not _ABSENT
-    return has_prompt or members.parameters is _ABSENT
+    return bool(found & {"prompt", "input_ids"}) or "parameters" not in found
 
 
 _Object = dict[str, Any]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from starlette.types import Scope
 
-from jan_serve.dialects.outline import Outline, Route, routes
+from jan_serve.dialects.outline import Outline, Route, members_reader, routes
 from jan_serve.dialects.shared.default_error_body import render_error
 from jan_serve.http.paths import reroute
 
@@ -30,26 +29,12 @@ _VERSIONED: Final = frozenset({"/v1/health"})
 
 SHARED_PATH: Final = "/tokenize"
 LLAMA_PATH: Final = "/llama-server/tokenize"
-_ABSENT: Final = msgspec.Raw()
-
-
-class _Members(msgspec.Struct, frozen=True):
-    """The members by which a body at the shared path is told from Text Generation Inference's. No other is decoded."""
-
-    inputs: msgspec.Raw = _ABSENT
-    content: msgspec.Raw = _ABSENT
-
-
-_members: Final = msgspec.json.Decoder(_Members).decode
+_members: Final = members_reader("inputs", "content")
 
 
 def is_llama_body(body: bytes) -> bool:
-    """Whether a body is llama-server's. False for anything but a JSON object."""
-    try:
-        members = _members(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return members.inputs is _ABSENT and members.content is not _ABSENT
+    """Whether a body is llama-server's, and not Text Generation Inference's. False for anything but a JSON object."""
+    return _members(body) == frozenset({"content"})
 
 
 def body_path(path: str, body: bytes) -> str:
