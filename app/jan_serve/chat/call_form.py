@@ -23,8 +23,7 @@ from jan_serve.chat.call_layout import (
 )
 from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.tools_as_text import write_calls
-from jan_serve.core.call_form import CallForm
-from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.messages import CallForm, FunctionCall, Message, Tool, ToolCall
 
 _FIRST: Final[dict[str, Any]] = {"zeta": "value-1", "alpha": "value-2"}
 _ARGUMENTS: Final[tuple[dict[str, Any], ...]] = (_FIRST, {"flag": True}, {})

@@ -18,8 +18,7 @@ import msgspec
 from jan_serve.chat.call_layout import CALL_ID_PATTERN, INDEX_PATTERN, CallLayout
 from jan_serve.chat.delta_builder import DeltaBuilder
 from jan_serve.chat.text_stream import Steps, TextStream
-from jan_serve.core.call_form import CallForm, FormatName
-from jan_serve.core.messages import Message, Tool
+from jan_serve.core.messages import CallForm, FormatName, Message, Tool
 from jan_serve.text.markers import marker_set
 
 _NUMBER_PARTS: Final = frozenset("0123456789.eE")

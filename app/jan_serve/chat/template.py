@@ -30,8 +30,7 @@ from jan_serve.chat.template_values import (
     text_of,
     thinking_values,
 )
-from jan_serve.core.call_form import CallForm
-from jan_serve.core.messages import FunctionCall, Message, ToolCall
+from jan_serve.core.messages import CallForm, FunctionCall, Message, ToolCall
 from jan_serve.core.request import THINKING_SWITCH, ChatPrompt, RenderedChat, RenderRequest
 from jan_serve.errors import TemplateError
 

@@ -96,11 +96,11 @@ COMMANDS: Final = {
         "Ask a model",
     ),
     "serve": Entry(
-        "serve:serve_command",
+        "servers.serve:serve_command",
         "Serve models over HTTP, as `jan-serve` without a command does. Ctrl-C lets running requests finish.",
         "Server",
     ),
-    "service": Entry("service:service_app", "Run jan-serve in the background.", "Server"),
+    "service": Entry("servers.service:service_app", "Run jan-serve in the background.", "Server"),
     "logs": Entry(
         "logs:logs", "Show the log of the running server. It never contains prompts or answers.", "Server"
     ),
@@ -131,31 +131,31 @@ COMMANDS: Final = {
         "Other programs",
     ),
     "proxy": Entry(
-        "proxy:proxy",
+        "servers.proxy:proxy",
         "One address for many servers: a request goes to the one that would answer first.",
         "Many machines",
     ),
     "nodes": Entry(
-        "nodes:nodes",
+        "servers.nodes:nodes",
         "List the nodes of a proxy: state, models, load, cache hits, and why one gets no requests.",
         "Many machines",
     ),
     "cluster": Entry(
-        "cluster:cluster_app",
+        "servers.cluster:cluster_app",
         "Servers of one proxy that Ray places, restarts and scales (Linux).",
         "Many machines",
     ),
     "rpc-server": Entry(
-        "rpc_server:rpc_server",
+        "servers.rpc_server:rpc_server",
         "Lend the devices of this machine to another one, where `serve --rpc HOST:PORT` uses them.",
         "Many machines",
     ),
     "own-server": Entry(
-        "own_server:own_server",
+        "servers.own_server:own_server",
         "Serve on a free local port until the end of standard input. The first line of output is the address.",
     ),
     "cluster-replica": Entry(
-        "own_server:cluster_replica",
+        "servers.own_server:cluster_replica",
         "Serve with the settings in the first line of standard input, until its end. Prints the address.",
     ),
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from jan_serve.config.fields import MEMORY_PANEL, MODEL_PANEL, setting
-from jan_serve.core.context_size import is_quantised
+from jan_serve.core.models.context_size import is_quantised
 from jan_serve.core.models.placement import parse_override
 from jan_serve.core.sampling import LoopAction
 

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 from jan_serve.constraint.ast import Grammar
 from jan_serve.constraint.json_schema.ir import TRUE, placed
 from jan_serve.constraint.json_schema.translate import translate as translate_schema
-from jan_serve.constraint.lark_definitions import by_content
-from jan_serve.constraint.lark_notation import is_indented
+from jan_serve.constraint.lark.definitions import by_content
+from jan_serve.constraint.lark.notation import is_indented
+from jan_serve.constraint.lark.print_lark import LarkText, OnlyCharacters, print_lark_open
 from jan_serve.constraint.layout import has_layouts
 from jan_serve.constraint.limits import spent
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.constraint.print_lark import LarkText, OnlyCharacters, print_lark_open
 from jan_serve.constraint.regex.translate import translate as translate_regex
 from jan_serve.constraint.transform import has_lark_only, has_unordered
 from jan_serve.constraint.translation import Mode, Translated

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from jan_serve.constraint.ast import Expr, Grammar
-from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 from jan_serve.lark_matcher import made_matcher, too_complex
 

@@ -1,4 +1,4 @@
-"""Chat messages and tools are independent of a dialect's wire types."""
+"""Chat messages, tools, and the form of a model's calls, independent of a dialect's wire types."""
 
 from __future__ import annotations
 
@@ -81,3 +81,22 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
     mode: Literal["none", "auto", "required", "named"] = "auto"
     name: str | None = None
+
+
+class CallForm(msgspec.Struct, frozen=True, kw_only=True):
+    """What a template's calls have of its own.
+
+    layout: number among the layouts of the format. texts: the texts of the layout in order; empty for its own.
+    python_words: values that are not within others are True, False and None.
+    """
+
+    layout: int = 0
+    texts: tuple[str, ...] = ()
+    python_words: bool = False
+
+
+class FormatName(msgspec.Struct, frozen=True):
+    """A chat format by its name. form: None for its own form of calls."""
+
+    name: str
+    form: CallForm | None = None

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from jan_serve.core.call_form import CallForm
 from jan_serve.core.constraint import Constraint
 from jan_serve.core.kv_transfer import RemoteState
-from jan_serve.core.messages import ContentPart, Message, Tool, ToolChoice
+from jan_serve.core.messages import CallForm, ContentPart, Message, Tool, ToolChoice
 from jan_serve.core.sampling import SamplingParams, StopConditions
 
 

@@ -1,6 +1,6 @@
 """Serialised state of one sequence, from which another server with the same model continues.
 
-Layout: magic, u32 length of the head, the head (msgpack), the logits after the last token (float32, little endian),
+Layout: magic, u32 length of the header, the header (msgpack), the logits after the last token (float32, little endian),
 the memory (llama.cpp's format), and a BLAKE2b digest of everything before it. Not for storage: both ends run the same
 version of this program.
 """
@@ -19,7 +19,7 @@ from jan_serve.errors import InvalidState
 FORMAT_VERSION: Final = 2
 _MAGIC: Final = b"JSEQ"
 _PREFIX: Final = struct.Struct("<4sI")
-_MAX_HEAD_BYTES: Final = 64 * 1024 * 1024
+_MAX_HEADER_BYTES: Final = 64 * 1024 * 1024
 _DIGEST_BYTES: Final = 32
 
 
@@ -72,7 +72,7 @@ class SequenceState(msgspec.Struct, frozen=True, kw_only=True):
     memory: memoryview
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
     identity: StateIdentity
     tokens: tuple[int, ...]
     seed: int
@@ -82,13 +82,13 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_heads: msgspec.msgpack.Decoder[_Head] = msgspec.msgpack.Decoder(_Head)
+_headers: msgspec.msgpack.Decoder[_Header] = msgspec.msgpack.Decoder(_Header)
 
 
 def encode_state(state: SequenceState, identity: StateIdentity) -> tuple[bytes | memoryview, ...]:
     """The parts whose concatenation is the state. Hashes them (linear time) without copying the large ones."""
-    head = _encoder.encode(
-        _Head(
+    header = _encoder.encode(
+        _Header(
             identity=identity,
             tokens=state.tokens,
             seed=state.seed,
@@ -97,7 +97,7 @@ def encode_state(state: SequenceState, identity: StateIdentity) -> tuple[bytes |
             memory_bytes=len(state.memory),
         )
     )
-    parts = (_PREFIX.pack(_MAGIC, len(head)) + head, state.logits, state.memory)
+    parts = (_PREFIX.pack(_MAGIC, len(header)) + header, state.logits, state.memory)
     return (*parts, _digest(parts))
 
 
@@ -106,29 +106,31 @@ def decode_state(data: bytes | bytearray, expected: StateIdentity) -> SequenceSt
     body = memoryview(data)
     if len(body) < _PREFIX.size + _DIGEST_BYTES:
         raise InvalidState("The state is incomplete.")
-    magic, head_bytes = _PREFIX.unpack_from(body)
-    if magic != _MAGIC or head_bytes > min(_MAX_HEAD_BYTES, len(body)):
+    magic, header_bytes = _PREFIX.unpack_from(body)
+    if magic != _MAGIC or header_bytes > min(_MAX_HEADER_BYTES, len(body)):
         raise InvalidState("This is not the state of a sequence.")
     if _digest((body[:-_DIGEST_BYTES],)) != bytes(body[-_DIGEST_BYTES:]):
         raise InvalidState("The state is damaged: its checksum is wrong.")
-    start = _PREFIX.size + head_bytes
+    start = _PREFIX.size + header_bytes
     try:
-        head = _heads.decode(body[_PREFIX.size : start])
+        header = _headers.decode(body[_PREFIX.size : start])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidState(f"The state has another form: {error}.") from None
-    if difference := expected.difference(head.identity):
+    if difference := expected.difference(header.identity):
         raise InvalidState(f"The state cannot be used here: {difference}.")
-    end = start + head.logits_bytes
-    if min(head.logits_bytes, head.memory_bytes) < 0 or end + head.memory_bytes + _DIGEST_BYTES != len(body):
+    end = start + header.logits_bytes
+    if min(header.logits_bytes, header.memory_bytes) < 0 or end + header.memory_bytes + _DIGEST_BYTES != len(
+        body
+    ):
         raise InvalidState("The state is incomplete.")
-    if not head.tokens or not head.memory_bytes:
+    if not header.tokens or not header.memory_bytes:
         raise InvalidState("The state is empty.")
     return SequenceState(
-        tokens=head.tokens,
-        seed=head.seed,
-        next_token=head.next_token,
+        tokens=header.tokens,
+        seed=header.seed,
+        next_token=header.next_token,
         logits=bytes(body[start:end]),
-        memory=body[end : end + head.memory_bytes],
+        memory=body[end : end + header.memory_bytes],
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from jan_serve.engine.engine import Engine
 from jan_serve.engine.intake import Intake
 from jan_serve.engine.job_queue import ClientQueue
-from jan_serve.engine.loader import LoadedModel
+from jan_serve.engine.loading.loader import LoadedModel
 from jan_serve.engine.media.attachments import Attachments
 from jan_serve.engine.queues import CommandQueue
 from jan_serve.engine.stats import PhaseClock

@@ -34,7 +34,7 @@ from jan_serve.engine.intake_thread import IntakeThread
 from jan_serve.engine.job_queue import EmbedPacing, JobQueue
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.rpc import connect_peers
-from jan_serve.engine.loader import LoadedModel, load
+from jan_serve.engine.loading.loader import LoadedModel, load
 from jan_serve.engine.media.attachments import Attachments, attachments_bytes
 from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
 from jan_serve.engine.queues import Command, CommandQueue, Outbox, Wake

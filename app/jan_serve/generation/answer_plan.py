@@ -13,10 +13,9 @@ from jan_serve.chat.call_form import in_form
 from jan_serve.chat.chat_format import CallIds, ChatFormat, ids_in
 from jan_serve.chat.detect import detect_format
 from jan_serve.chat.stream_parser import StreamParser
-from jan_serve.core.call_form import CallForm
 from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint, Guide, ThoughtGuide, Trigger
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
-from jan_serve.core.messages import Tool
+from jan_serve.core.messages import CallForm, Tool
 from jan_serve.core.request import ChatPrompt
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache

@@ -16,7 +16,6 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from jan_serve.audio_files.header import AudioHeader
-from jan_serve.core.call_form import FormatName
 from jan_serve.core.constraint import (
     CallFrame,
     CompiledGrammar,
@@ -28,6 +27,7 @@ from jan_serve.core.constraint import (
     ToolGrammar,
     Whitespace,
 )
+from jan_serve.core.messages import FormatName
 from jan_serve.core.models.listed_model import HeaderFacts
 from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.errors import (

@@ -10,7 +10,12 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.context_size import BYTES_PER_ELEMENT, MIN_DEFAULT_N_CTX, WANTED_N_CTX, default_n_ctx
+from jan_serve.core.models.context_size import (
+    BYTES_PER_ELEMENT,
+    MIN_DEFAULT_N_CTX,
+    WANTED_N_CTX,
+    default_n_ctx,
+)
 from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.placement import DeviceShare, LlamaPlacement, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError

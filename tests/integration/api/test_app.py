@@ -25,7 +25,7 @@ def test_the_front_does_not_import_llama_cpp() -> None:
 def test_a_server_starts_without_the_handlers_of_its_protocols() -> None:
     """Each is imported by the first request to its paths. Imports are most of a start."""
     code = (
-        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.cli.commands.serve, jan_serve.api.server;"
+        f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.cli.commands.servers.serve, jan_serve.api.server;"
         " print(*sorted(m for m in sys.modules if m.startswith('jan_serve.dialects.') and"
         " m.endswith(('.routes', '.wire', '.wire_common'))), *sorted(sys.modules.keys() & {'httpx2',"
         " 'huggingface_hub', 'prompt_toolkit', 'jinja2', 'ruamel', 'requests', 'rich'}))"
@@ -41,8 +41,8 @@ _MOST_MODULES = 283
 def test_a_server_starts_with_few_modules() -> None:
     code = (
         f"import sys; sys.path.insert(0, {_APP!r}); import jan_serve.cli.server.head_start, jan_serve.cli.main,"
-        " jan_serve.cli.app, jan_serve.cli.commands.serve, jan_serve.api.server, jan_serve.control.control_plane;"
-        " print(sum(name.startswith('jan_serve.') for name in sys.modules))"
+        " jan_serve.cli.app, jan_serve.cli.commands.servers.serve, jan_serve.api.server,"
+        " jan_serve.control.control_plane; print(sum(name.startswith('jan_serve.') for name in sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert int(run.stdout) <= _MOST_MODULES

@@ -135,7 +135,7 @@ sys.exit(main())
         (["ls"], "typer"),
         (["ls"], "jan_serve.cli.commands.models.ls"),
         (["ls"], "pydantic"),
-        (["serve", "--port", "0"], "jan_serve.cli.commands.serve"),
+        (["serve", "--port", "0"], "jan_serve.cli.commands.servers.serve"),
         (["serve", "--port", "0"], "jan_serve.api.server"),
         (["serve", "--port", "0"], "fastapi"),
     ],

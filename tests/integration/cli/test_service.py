@@ -65,7 +65,7 @@ class Machine:
         patch.setenv("HOME", str(self.home))
         patch.setenv("PATH", f"{self.systemctl.folder}{os.pathsep}{os.environ['PATH']}")
         patch.setattr(
-            "jan_serve.cli.commands.service.builtin_model", lambda: None
+            "jan_serve.cli.commands.servers.service.builtin_model", lambda: None
         )  # nothing to check a version with
         self.variables = dict(os.environ)
 
@@ -138,8 +138,8 @@ def test_a_version_that_has_not_run_here_is_checked_before_the_restart(
         SelfChecks(loaded.settings.data_dir).put(result)
         return result
 
-    monkeypatch.setattr("jan_serve.cli.commands.service.builtin_model", lambda: Path("any"))
-    monkeypatch.setattr("jan_serve.cli.commands.service.run_check", check)
+    monkeypatch.setattr("jan_serve.cli.commands.servers.service.builtin_model", lambda: Path("any"))
+    monkeypatch.setattr("jan_serve.cli.commands.servers.service.run_check", check)
     assert machine.run("restart").returncode == 1
     assert ran == [], "there is no service to restart"
     machine.run("install")
@@ -151,8 +151,8 @@ def test_a_version_that_has_not_run_here_is_checked_before_the_restart(
     def fails(loaded: LoadedSettings, output: Output) -> SelfCheck:
         raise CommandError("no worker starts")
 
-    monkeypatch.setattr("jan_serve.cli.commands.service.run_check", fails)
-    monkeypatch.setattr("jan_serve.cli.commands.service.__version__", "99.0")
+    monkeypatch.setattr("jan_serve.cli.commands.servers.service.run_check", fails)
+    monkeypatch.setattr("jan_serve.cli.commands.servers.service.__version__", "99.0")
     machine.systemctl.calls()
     failed = machine.run("restart")
     assert (failed.returncode, "no worker starts" in failed.stderr) == (0, True)

@@ -14,7 +14,7 @@ PACKAGE = Path(jan_serve.__file__).parent
 PURE = (
     "cache.cells",
     "cache.prefix_cache",
-    "memory_fit",
+    "loading.memory_fit",
     "stats",
     "scheduling.step_planner",
     "scheduling.scheduler",

@@ -19,9 +19,8 @@ from jan_serve.chat.formats.gpt_oss import GPT_OSS
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.chat.template import rendered_chat
 from jan_serve.chat.template_traits import traits_of
-from jan_serve.core.call_form import CallForm
 from jan_serve.core.events import ToolCallDelta
-from jan_serve.core.messages import FunctionCall, Message, Tool, ToolCall
+from jan_serve.core.messages import CallForm, FunctionCall, Message, Tool, ToolCall
 from jan_serve.core.request import ChatPrompt, RenderRequest
 from jan_serve.engine.constraint.grammar_executor import GrammarExecutor
 from jan_serve.engine.constraint.grammar_factory import GrammarFactory

@@ -14,11 +14,11 @@ import pytest
 from jan_serve.constraint.ast import (
     Grammar,
 )
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.layout import (
     has_layouts,
     with_optional_spaces,
 )
-from jan_serve.constraint.print_lark import print_lark
 from jan_serve.core.constraint import Whitespace
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.grammars import grammar_alone
@@ -137,7 +137,7 @@ def test_each_kind_of_white_space(whitespace: Whitespace) -> None:
 def test_what_is_too_large_in_all_layouts_is_as_json_dumps_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     grammar = grammar_alone(SCHEMAS["recursive"])
     whole = len(print_lark(grammar))
-    monkeypatch.setattr(modules["jan_serve.constraint.print_lark"], "MAX_LARK_BYTES", whole * 3 // 4)
+    monkeypatch.setattr(modules["jan_serve.constraint.lark.print_lark"], "MAX_LARK_BYTES", whole * 3 // 4)
     oracle = LlguidanceOracle()
     matcher = oracle.compile(print_lark(grammar))
     item: dict[str, Any] = {"a": [1, {}], "c": {"b": []}}

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.constraint.print_lark import print_lark
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.recognizer import Recognizer

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from jan_serve.constraint.ast import Grammar, Literal, Until, sequence
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.parse_gbnf import parse_gbnf
-from jan_serve.constraint.print_lark import print_lark
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.matching import GRAMMARS, belongs, language, texts
 from tests.unit.constraint.recognizer import Recognizer

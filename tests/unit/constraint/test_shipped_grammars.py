@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.parse_gbnf import parse_gbnf
 from jan_serve.constraint.print_gbnf import print_gbnf
-from jan_serve.constraint.print_lark import print_lark
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.recognizer import Recognizer
 

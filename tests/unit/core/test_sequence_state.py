@@ -56,17 +56,17 @@ def test_a_state_of_a_server_without_rope_factors_in_its_identity_is_refused() -
 
 
 def forged(changes: dict[str, object]) -> bytes:
-    """A state whose head is changed, with the right checksum."""
+    """A state whose header is changed, with the right checksum."""
     data = encoded()
     (size,) = struct.unpack_from("<I", data, 4)
     known: dict[str, object] = msgspec.msgpack.decode(data[8 : 8 + size])
-    head = msgspec.msgpack.encode({**known, **changes})
-    return with_head(data, head)
+    header = msgspec.msgpack.encode({**known, **changes})
+    return with_header(data, header)
 
 
-def with_head(data: bytes, head: bytes) -> bytes:
+def with_header(data: bytes, header: bytes) -> bytes:
     (size,) = struct.unpack_from("<I", data, 4)
-    body = data[:4] + struct.pack("<I", len(head)) + head + data[8 + size : -32]
+    body = data[:4] + struct.pack("<I", len(header)) + header + data[8 + size : -32]
     return body + blake2b(body, digest_size=32).digest()
 
 
@@ -92,15 +92,15 @@ def test_every_cut_and_every_flipped_byte_is_seen() -> None:
         {"identity": {}},
     ],
 )
-def test_a_forged_head_with_the_right_checksum_is_refused(changes: dict[str, object] | None) -> None:
+def test_a_forged_header_with_the_right_checksum_is_refused(changes: dict[str, object] | None) -> None:
     data = encoded()
     (size,) = struct.unpack_from("<I", data, 4)
     with pytest.raises(InvalidState):
-        decode_state(with_head(data, b"\xff" * size) if changes is None else forged(changes), HERE)
+        decode_state(with_header(data, b"\xff" * size) if changes is None else forged(changes), HERE)
 
 
-def test_a_forged_head_that_nests_without_end_is_refused() -> None:
-    head = b"\x81\xa1x" + b"\x91" * 9_999
-    body = encoded()[:4] + struct.pack("<I", len(head)) + head
+def test_a_forged_header_that_nests_without_end_is_refused() -> None:
+    header = b"\x81\xa1x" + b"\x91" * 9_999
+    body = encoded()[:4] + struct.pack("<I", len(header)) + header
     with pytest.raises(InvalidState, match="another form"):
         decode_state(body + blake2b(body, digest_size=32).digest(), HERE)

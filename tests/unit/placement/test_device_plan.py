@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.core.context_size import MIN_DEFAULT_N_CTX
+from jan_serve.core.models.context_size import MIN_DEFAULT_N_CTX
 from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.placement import LayerParts, ModelParts, PlacementOptions
 from jan_serve.errors import InsufficientMemory, SettingsError

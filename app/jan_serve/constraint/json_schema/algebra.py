@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.document import Term
 from jan_serve.constraint.json_schema.ir import (
     ANY_ARRAY,
@@ -24,8 +23,9 @@ from jan_serve.constraint.json_schema.ir import (
     TypeSets,
 )
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS, VALUE_KEYWORDS
-from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
-from jan_serve.constraint.json_schema.strings import NO_STRING, OneOfStrings
+from jan_serve.constraint.json_schema.scalars import numbers, strings
+from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.scalars.strings import NO_STRING, OneOfStrings
 from jan_serve.constraint.limits import MAX_SPECS, spend
 from jan_serve.errors import GrammarTooComplex
 

@@ -26,7 +26,6 @@ from jan_serve.constraint.ast import (
     repeat,
     sequence,
 )
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.document import Document
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, members_in_any_order, plain_members
 from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
@@ -41,8 +40,9 @@ from jan_serve.constraint.json_schema.ir import (
     TypeSets,
     placed,
 )
-from jan_serve.constraint.json_schema.numbers import NumberSpec, intersect
-from jan_serve.constraint.json_schema.strings import NO_STRING, StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec, intersect
+from jan_serve.constraint.json_schema.scalars.strings import NO_STRING, StringSet
 from jan_serve.constraint.json_schema.translate import BareKeyEmitter, ValueEmitter, is_bare
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.text_form import PlainText

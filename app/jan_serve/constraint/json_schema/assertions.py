@@ -9,9 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.document import Document, Subschema, as_array, as_object
-from jan_serve.constraint.json_schema.formats import FORMATS
 from jan_serve.constraint.json_schema.ir import (
     ANY_ARRAY,
     ANY_BOOLEAN,
@@ -37,8 +35,10 @@ from jan_serve.constraint.json_schema.keywords import (
     STRING_KEYWORDS,
     TYPES,
 )
-from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
-from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.constraint.json_schema.scalars import numbers, strings
+from jan_serve.constraint.json_schema.scalars.formats import FORMATS
+from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING, StringSet
 from jan_serve.constraint.limits import MAX_COUNT
 from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
 

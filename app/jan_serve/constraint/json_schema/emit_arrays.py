@@ -18,9 +18,9 @@ from jan_serve.constraint.ast import (
     repeat,
     sequence,
 )
-from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import ArraySpec, Conj, TypeSets
+from jan_serve.constraint.json_schema.scalars import numbers, strings
 from jan_serve.constraint.json_schema.unique_items import compared_items
 from jan_serve.constraint.limits import spend
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema

@@ -24,10 +24,10 @@ from jan_serve.constraint.ast import (
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import count_words
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.ir import TRUE, NameRule, ObjectSpec
-from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unlisted_names import (
     MAX_NAME_CLASSES,
     name_classes,

@@ -24,9 +24,9 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.automata.to_grammar import DfaWriter, dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.json_schema import strings
-from jan_serve.constraint.json_schema.long_strings import bounded_uri
-from jan_serve.constraint.json_schema.strings import (
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.long_strings import bounded_uri
+from jan_serve.constraint.json_schema.scalars.strings import (
     ANY_STRING,
     AllOf,
     AnyString,

@@ -27,7 +27,6 @@ from jan_serve.constraint.ast import (
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.emit_strings import string_terminal
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import (
@@ -36,9 +35,10 @@ from jan_serve.constraint.json_schema.ir import (
     ObjectSpec,
     TypeSets,
 )
-from jan_serve.constraint.json_schema.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
-from jan_serve.constraint.json_schema.numbers import NumberSpec
-from jan_serve.constraint.json_schema.strings import StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
+from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec
+from jan_serve.constraint.json_schema.scalars.strings import StringSet
 from jan_serve.constraint.text_form import JsonText, OneSpelling, PlainText
 from jan_serve.constraint.translation import Mode
 from jan_serve.constraint.word_trie import other_words_expr

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
 from jan_serve.constraint.json_schema.assertions import Assertions
 from jan_serve.constraint.json_schema.document import Document, Subschema, Term, as_array, as_object
@@ -28,7 +27,8 @@ from jan_serve.constraint.json_schema.ir import (
 )
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS, IN_PLACE_KEYWORDS, REFERENCES, UNEVALUATED
 from jan_serve.constraint.json_schema.negation import Negation
-from jan_serve.constraint.json_schema.strings import ANY_STRING
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING
 from jan_serve.constraint.json_schema.unevaluated import Unevaluated, unseen
 from jan_serve.constraint.limits import MAX_IN_PLACE_DEPTH, spend
 from jan_serve.errors import GrammarTooComplex, InvalidSchema, UnsupportedSchema

@@ -16,8 +16,8 @@ import msgspec
 
 from jan_serve.constraint.json_schema.document import Document, Subschema, Term
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
-from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
-from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING, StringSet
+from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING, StringSet
 from jan_serve.constraint.limits import spend
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.json_schema import numbers, strings
 from jan_serve.constraint.json_schema.assertions import Assertions
 from jan_serve.constraint.json_schema.document import Document, Subschema, as_array, as_object
 from jan_serve.constraint.json_schema.ir import (
@@ -26,8 +25,9 @@ from jan_serve.constraint.json_schema.ir import (
     Terms,
     TypeSets,
 )
-from jan_serve.constraint.json_schema.numbers import ANY_NUMBER, NumberSpec
-from jan_serve.constraint.json_schema.strings import NO_STRING
+from jan_serve.constraint.json_schema.scalars import numbers, strings
+from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberSpec
+from jan_serve.constraint.json_schema.scalars.strings import NO_STRING
 from jan_serve.errors import UnsupportedSchema
 
 

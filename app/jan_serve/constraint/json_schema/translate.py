@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from jan_serve.constraint.ast import Expr, Grammar, Literal, RuleRef, Special, Terminal, choice, sequence
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.document import Document, as_object
 from jan_serve.constraint.json_schema.emit_arrays import array_expr
 from jan_serve.constraint.json_schema.emit_objects import object_expr
@@ -31,7 +30,8 @@ from jan_serve.constraint.json_schema.ir import (
     placed,
 )
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
-from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unique_items import AlsoHeld, uniqueness_of
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.transform import prune

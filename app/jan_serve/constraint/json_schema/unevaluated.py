@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.algebra import Algebra
 from jan_serve.constraint.json_schema.document import Document, Subschema
 from jan_serve.constraint.json_schema.ir import (
@@ -19,7 +18,8 @@ from jan_serve.constraint.json_schema.ir import (
     Terms,
     TypeSets,
 )
-from jan_serve.constraint.json_schema.strings import ANY_STRING, NO_STRING
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING
 from jan_serve.errors import UnsupportedSchema
 
 

@@ -39,13 +39,13 @@ from jan_serve.constraint.automata.counting import (
 )
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.automata.to_grammar import dfa_to_expr
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.emit_strings import string_expr
 from jan_serve.constraint.json_schema.emitter import Emitter
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms, TypeSets
-from jan_serve.constraint.json_schema.number_text import number_dfa
-from jan_serve.constraint.json_schema.strings import ANY_STRING, StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.number_text import number_dfa
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unlisted_names import has_value, name_classes, names_that_run_out
 from jan_serve.constraint.limits import spend
 from jan_serve.constraint.regex.language import full_regex, regex_dfa

@@ -8,10 +8,16 @@ from typing import Final
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.counting import is_endless
 from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec, Terms
-from jan_serve.constraint.json_schema.strings import ANY_STRING, Length, NotIn, OneOfStrings, StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import (
+    ANY_STRING,
+    Length,
+    NotIn,
+    OneOfStrings,
+    StringSet,
+)
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_NAME_CLASSES: Final = 64

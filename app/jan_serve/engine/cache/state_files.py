@@ -25,7 +25,7 @@ from jan_serve.engine.tokens import Tokens
 logger = logging.getLogger(__name__)
 
 _MAGIC = b"JANSTAT1"
-_HEAD = struct.Struct("<8s32sQQ")  # magic, digest of everything after it, number of tokens, bytes of state
+_HEADER = struct.Struct("<8s32sQQ")  # magic, digest of everything after it, number of tokens, bytes of state
 _SUFFIX = ".state"
 _PARTIAL = ".partial"
 _PARTIAL_S = 60.0
@@ -69,7 +69,7 @@ def state_key(model: Iterable[Path], *layout: str) -> str:
 
 def file_bytes(num_tokens: int, state_bytes: int) -> int:
     """The size of a file with a state of so many bytes."""
-    return _HEAD.size + 4 * num_tokens + state_bytes
+    return _HEADER.size + 4 * num_tokens + state_bytes
 
 
 class StateFiles:
@@ -88,7 +88,7 @@ class StateFiles:
         self._remove_partial()
         for path in self._paths(self._folder):
             try:
-                file = _read_head(path, budget_bytes, max_tokens)
+                file = _read_header(path, budget_bytes, max_tokens)
             except _Damaged:
                 logger.warning("%s is damaged and will be removed", path)
                 with contextlib.suppress(OSError):
@@ -128,7 +128,7 @@ class StateFiles:
         try:
             with file.path.open("rb") as stream:
                 os.utime(file.path)
-                head = stream.read(_HEAD.size)
+                header = stream.read(_HEADER.size)
                 # What it has beyond its size would be read into memory, too.
                 is_as_long = os.fstat(stream.fileno()).st_size == file.size
                 body = np.fromfile(stream, np.uint8) if is_as_long else np.empty(0, np.uint8)
@@ -136,7 +136,7 @@ class StateFiles:
             logger.warning("%s cannot be read: %s", file.path, error)
             self._forget(file.path)
             return None
-        if not _is_of(file.tokens, head, body):
+        if not _is_of(file.tokens, header, body):
             logger.warning("%s is corrupt and will be removed", file.path)
             self.remove(file)
             return None
@@ -163,14 +163,14 @@ class StateFiles:
 
     def _write_whole(self, path: Path, tokens: Tokens, data: SequenceBytes) -> None:
         """Write atomically: to a temporary file first, then rename."""
-        head = _HEAD.pack(_MAGIC, b"", len(tokens), len(data))
-        digest = hashlib.blake2b(head[40:], digest_size=32)
+        header = _HEADER.pack(_MAGIC, b"", len(tokens), len(data))
+        digest = hashlib.blake2b(header[40:], digest_size=32)
         digest.update(tokens.tobytes())
         digest.update(data.data)
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=_PARTIAL)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(_HEAD.pack(_MAGIC, digest.digest(), len(tokens), len(data)))
+                stream.write(_HEADER.pack(_MAGIC, digest.digest(), len(tokens), len(data)))
                 stream.write(tokens.tobytes())
                 stream.write(data.data)
             os.replace(name, path)
@@ -215,37 +215,37 @@ class StateFiles:
         ]
 
 
-def _digest(head: bytes, body: SequenceBytes) -> bytes:
-    digest = hashlib.blake2b(head[40:], digest_size=32)
+def _digest(header: bytes, body: SequenceBytes) -> bytes:
+    digest = hashlib.blake2b(header[40:], digest_size=32)
     digest.update(body.data)
     return digest.digest()
 
 
-def _is_of(tokens: Tokens, head: bytes, body: SequenceBytes) -> bool:
+def _is_of(tokens: Tokens, header: bytes, body: SequenceBytes) -> bool:
     """Whether a file is complete and has the state of these tokens."""
-    if len(head) != _HEAD.size:
+    if len(header) != _HEADER.size:
         return False
-    _, digest, n_tokens, n_bytes = _HEAD.unpack(head)
+    _, digest, n_tokens, n_bytes = _HEADER.unpack(header)
     return (
         (n_tokens, tokens.nbytes + n_bytes) == (len(tokens), len(body))
         and body[: tokens.nbytes].tobytes() == tokens.tobytes()
-        and digest == _digest(head, body)
+        and digest == _digest(header, body)
     )
 
 
-def _read_head(path: Path, most_bytes: int, most_tokens: int) -> StateFile | None:
+def _read_header(path: Path, most_bytes: int, most_tokens: int) -> StateFile | None:
     """The tokens of a file within the limits; `read` checks its bytes. None if it is none of ours, or beyond them.
 
-    Raises _Damaged if its head contradicts itself.
+    Raises _Damaged if its header contradicts itself.
     """
     try:
         with path.open("rb") as stream:
-            head = stream.read(_HEAD.size)
-            if not head.startswith(_MAGIC):
+            header = stream.read(_HEADER.size)
+            if not header.startswith(_MAGIC):
                 return None
-            if len(head) != _HEAD.size:
+            if len(header) != _HEADER.size:
                 raise _Damaged
-            _, _, n_tokens, n_bytes = _HEAD.unpack(head)
+            _, _, n_tokens, n_bytes = _HEADER.unpack(header)
             size = os.fstat(stream.fileno()).st_size
             if not n_tokens or not n_bytes or size != file_bytes(n_tokens, n_bytes):
                 raise _Damaged

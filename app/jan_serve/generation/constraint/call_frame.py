@@ -24,7 +24,7 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.constraint.ast import EMPTY, Expr, Grammar, Literal, RuleRef, choice, repeat, sequence
 from jan_serve.constraint.builder import Composer
 from jan_serve.constraint.enforce import print_open
-from jan_serve.constraint.lark_definitions import by_content
+from jan_serve.constraint.lark.definitions import by_content
 from jan_serve.constraint.regex.translate import translate
 from jan_serve.core.constraint import CallFrame, CallMarks
 from jan_serve.core.uniqueness import CallLocations

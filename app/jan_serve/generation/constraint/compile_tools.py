@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from jan_serve.core.call_form import FormatName
 from jan_serve.core.constraint import (
     CallFrame,
     CallGrammars,
@@ -20,7 +19,7 @@ from jan_serve.core.constraint import (
     ToolGrammar,
     Whitespace,
 )
-from jan_serve.core.messages import Tool
+from jan_serve.core.messages import FormatName, Tool
 from jan_serve.errors import GrammarTooComplex, InvalidRequest
 from jan_serve.generation.constraint.call_join import JoinedTool, any_object, join_calls
 from jan_serve.helpers.kinds import (

@@ -207,7 +207,7 @@ class _Transfer:
         headers = {"Range": f"bytes={self._position}-"} if self._position else {}
         try:
             async with self._http.stream(self._download.url, headers=headers) as response:
-                self._check_head(response)
+                self._check_headers(response)
                 await self._receive(response)
             if self._position < self._download.size_bytes:
                 raise TransientFailure(
@@ -217,7 +217,7 @@ class _Transfer:
             self._watcher.note(f"{self._download.name}: {failure.reason}; trying again.")
             raise
 
-    def _check_head(self, response: httpx2.Response) -> None:
+    def _check_headers(self, response: httpx2.Response) -> None:
         """Check that the response is this file from the requested offset. Restarts if the hub sends the whole file."""
         file, headers = self._download, response.headers
         if response.status_code == 416 and self._position:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import msgspec
 import pytest
 
-from jan_serve.cli.commands.service import Installation
+from jan_serve.cli.commands.servers.service import Installation
 from jan_serve.cli.errors import CommandError
 from jan_serve.cli.server import service_spec as module
 from jan_serve.cli.server.service_spec import (

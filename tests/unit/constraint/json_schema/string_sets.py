@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from jan_serve.constraint.json_schema import strings
-from jan_serve.constraint.json_schema.strings import StringSet
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import StringSet
 
 
 def in_set(s: StringSet, text: str) -> bool:

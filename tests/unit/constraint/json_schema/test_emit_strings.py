@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Terminal
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.json_schema import strings
 from jan_serve.constraint.json_schema.emit_strings import string_expr, string_terminal
-from jan_serve.constraint.json_schema.strings import (
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import (
     AllOf,
     Length,
     OneOfStrings,

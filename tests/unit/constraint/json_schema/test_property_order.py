@@ -26,7 +26,7 @@ from jan_serve.constraint.ast import (
     Unordered,
 )
 from jan_serve.constraint.enforce import enforce
-from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
 from jan_serve.core.uniqueness import Uniqueness
 from tests.conformance.uniqueness_oracle import UniquenessOracle

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jan_serve.constraint.enforce import enforce
-from jan_serve.constraint.json_schema.number_text import MAX_FRACTION, MAX_WHOLE
-from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.json_schema.scalars.number_text import MAX_FRACTION, MAX_WHOLE
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.core.constraint import JsonSchemaConstraint
 from tests.conformance.llguidance_oracle import LlguidanceOracle
 from tests.unit.constraint.grammars import grammar_alone

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jan_serve.constraint.ast import Grammar, Literal, sequence
 from jan_serve.constraint.builder import RuleBuilder
-from jan_serve.constraint.print_lark import print_lark
+from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.constraint.regex.ast import Regex
 from jan_serve.constraint.regex.language import full_regex, has_assertions, regex_dfa, search_regex
 from jan_serve.constraint.regex.translate import flat_pieces, pieces_expr, structure_expr

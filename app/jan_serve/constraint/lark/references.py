@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from jan_serve.constraint.lark_notation import LAZY, PARAMETER
+from jan_serve.constraint.lark.notation import LAZY, PARAMETER
 from jan_serve.constraint.limits import MAX_REFERENCE_DEPTH
 from jan_serve.errors import GrammarTooComplex
 from jan_serve.text.lark_text import PIECES, depths, references

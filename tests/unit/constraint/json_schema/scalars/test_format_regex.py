@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.json_schema.formats import format_regex
+from jan_serve.constraint.json_schema.scalars.formats import format_regex
 from jan_serve.constraint.regex.language import regex_dfa
 from tests.unit.constraint.grammars import grammar_alone
 from tests.unit.constraint.recognizer import matches

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.cli.commands import cluster
+from jan_serve.cli.commands.servers import cluster
 from jan_serve.cli.main import main
 from jan_serve.cluster import ray_serve
 from jan_serve.cluster.cluster_file import ClusterFile

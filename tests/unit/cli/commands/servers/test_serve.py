@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jan_serve.cli.commands import serve
+from jan_serve.cli.commands.servers import serve
 from jan_serve.cli.output import Output
 from jan_serve.config import Settings
 from jan_serve.store.index import DefaultModel

@@ -10,8 +10,8 @@ from collections.abc import Generator
 
 import pytest
 
-from jan_serve.cli.commands import rpc_server
-from jan_serve.cli.commands.rpc_server import RpcRelay, is_admitted
+from jan_serve.cli.commands.servers import rpc_server
+from jan_serve.cli.commands.servers.rpc_server import RpcRelay, is_admitted
 from tests.unit.cli.conftest import Run
 
 

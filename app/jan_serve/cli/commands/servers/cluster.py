@@ -13,7 +13,7 @@ import typer
 from pydantic import SecretStr
 
 from jan_serve.cli.client.server_client import ServerClient
-from jan_serve.cli.commands.nodes import print_nodes
+from jan_serve.cli.commands.servers.nodes import print_nodes
 from jan_serve.cli.errors import FAILED, WRONG_USE, CommandError
 from jan_serve.cli.options import JsonOption, load_settings, setting_options
 from jan_serve.cli.output import Output

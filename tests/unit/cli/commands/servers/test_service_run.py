@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from jan_serve.cli.commands import service_run
-from jan_serve.cli.commands.service_run import provide_streams
+from jan_serve.cli.commands.servers import service_run
+from jan_serve.cli.commands.servers.service_run import provide_streams
 
 
 @contextlib.contextmanager

@@ -10,15 +10,13 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from jan_serve.core.context_size import MIN_DEFAULT_N_CTX, default_n_ctx
+from jan_serve.core.models.context_size import MIN_DEFAULT_N_CTX, default_n_ctx
 from jan_serve.core.models.model_facts import DeviceInfo, ModelFacts
-from jan_serve.engine import memory_fit
 from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import state_key
 from jan_serve.engine.cache.state_tiers import make_states
-from jan_serve.engine.drafting.draft_loader import load_drafting
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
@@ -33,7 +31,9 @@ from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.projector import Projector
 from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.llama.thread_pool import ThreadPool, default_threads
-from jan_serve.engine.load_trial import try_out
+from jan_serve.engine.loading import memory_fit
+from jan_serve.engine.loading.draft_loader import load_drafting
+from jan_serve.engine.loading.load_trial import try_out
 from jan_serve.engine.media.media_layout import MediaLayout
 from jan_serve.engine.scoring.scorer import Scorer, make_scorer
 from jan_serve.engine.step_batch import InterruptibleDecode

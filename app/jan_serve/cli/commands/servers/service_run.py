@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
-from jan_serve.cli.commands.serve import from_manager, serve_on
+from jan_serve.cli.commands.servers.serve import from_manager, serve_on
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, load_settings
 from jan_serve.cli.output import Output

@@ -12,7 +12,7 @@ from jan_serve.engine.drafting.draft_model import DraftModel, check_vocabularies
 from jan_serve.engine.drafting.next_token_head import NextTokenHead
 from jan_serve.engine.llama.context import LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
-from jan_serve.engine.load_trial import compute_a_token
+from jan_serve.engine.loading.load_trial import compute_a_token
 from jan_serve.errors import SettingsError
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.placement.beside_model import HEAD_BATCH, wants_head

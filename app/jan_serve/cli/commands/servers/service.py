@@ -17,7 +17,7 @@ from jan_serve import __version__
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.logs import follow_lines, last_lines
 from jan_serve.cli.commands.selfcheck import run_check
-from jan_serve.cli.commands.service_run import run
+from jan_serve.cli.commands.servers.service_run import run
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption
 from jan_serve.cli.output import Output, size_text

@@ -14,8 +14,8 @@ import msgspec
 
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
-from jan_serve.constraint.json_schema.formats import format_regex
-from jan_serve.constraint.json_schema.long_strings import LARGEST_LOW, SHORTEST, LongTails, long_tails
+from jan_serve.constraint.json_schema.scalars.formats import format_regex
+from jan_serve.constraint.json_schema.scalars.long_strings import LARGEST_LOW, SHORTEST, LongTails, long_tails
 from jan_serve.constraint.limits import spend
 from jan_serve.constraint.regex import language
 from jan_serve.constraint.regex.ast import Alternation, Chars, Concat, Regex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jan_serve.constraint.ast import CharClass, Grammar, Literal, Repeat, Sequence, Terminal
-from jan_serve.constraint.print_lark import OnlyCharacters, print_lark, print_lark_open
+from jan_serve.constraint.lark.print_lark import OnlyCharacters, print_lark, print_lark_open
 from jan_serve.engine.constraint.grammar_factory import check_lark
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.grammars import grammar_alone

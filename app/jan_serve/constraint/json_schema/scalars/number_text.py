@@ -14,7 +14,7 @@ from typing import Final
 
 from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa, partition
-from jan_serve.constraint.json_schema.numbers import NumberSpec, whole_bounds, whole_numbers
+from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec, whole_bounds, whole_numbers
 from jan_serve.constraint.limits import MAX_PRODUCT_STATES
 from jan_serve.constraint.regex.ast import EPSILON, Automaton, Chars, Loop, Regex, alternation, concat
 from jan_serve.constraint.regex.language import full_regex

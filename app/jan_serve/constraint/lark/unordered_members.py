@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from jan_serve.constraint.ast import NEVER, Unordered
-from jan_serve.constraint.lark_notation import ALWAYS
+from jan_serve.constraint.lark.notation import ALWAYS
 
 _BITS: Final = 64
 _NEVER: Final = "never"

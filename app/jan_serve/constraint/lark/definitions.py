@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jan_serve.constraint.lark_notation import LAZY, PARAMETER
-from jan_serve.constraint.lark_references import components
-from jan_serve.constraint.print_lark import LarkText
+from jan_serve.constraint.lark.notation import LAZY, PARAMETER
+from jan_serve.constraint.lark.print_lark import LarkText
+from jan_serve.constraint.lark.references import components
 from jan_serve.core.constraint import GrammarPiece, SpecialText
 from jan_serve.text.lark_text import PIECES
 

@@ -41,7 +41,7 @@ from jan_serve.constraint.ast import (
     sequence,
 )
 from jan_serve.constraint.charset import UNESCAPED, CharSet
-from jan_serve.constraint.lark_notation import (
+from jan_serve.constraint.lark.notation import (
     ALWAYS,
     DEEPER,
     HELPERS,
@@ -61,8 +61,8 @@ from jan_serve.constraint.lark_notation import (
     quote_until,
     spelled_out,
 )
-from jan_serve.constraint.lark_references import NOTHING, components, shallow_start
-from jan_serve.constraint.lark_unordered import UnorderedWriter, are_counted
+from jan_serve.constraint.lark.references import NOTHING, components, shallow_start
+from jan_serve.constraint.lark.unordered_members import UnorderedWriter, are_counted
 from jan_serve.constraint.layout import (
     LAYOUTS,
     SPACED,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from jan_serve.cli.commands.serve import run_server, serve_on
+from jan_serve.cli.commands.servers.serve import run_server, serve_on
 from jan_serve.cli.options import ConfigOption, load_settings
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import listen, url_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jan_serve.constraint.json_schema.number_text import number_dfa
-from jan_serve.constraint.json_schema.numbers import NumberSpec
+from jan_serve.constraint.json_schema.scalars.number_text import number_dfa
+from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec
 from jan_serve.errors import GrammarTooComplex
 
 BOUNDS = st.none() | st.sampled_from(
