@@ -96,7 +96,7 @@ def _model(model: ListedModel, state: ModelStatus | None) -> wire.ManagedModel:
         "meta": meta(model, state),
         "running": state.leases if state is not None else 0,
         "queued": state.waiting if state is not None else 0,
-        "ttl_s": _rounded(state.keep_alive_left_s) if state is not None else None,
+        "ttl_s": _rounded(state.ttl_left_s) if state is not None else None,
         "pinned": state is not None and state.pinned,
         "group": state.group if state is not None else None,
         "lora": list(model.adapters),

@@ -2,7 +2,7 @@
 
 llguidance takes a rule that is empty under a condition for empty always, and completes a rule for every parameter that
 it has at the same position. So each member is written with a successor and without one, and the text before a position
-determines the bits. Where there are more members than bits, they come in groups, one after the other.
+determines the bits. Where there are more members than bits, they come in blocks, one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def are_counted(members: Unordered) -> bool:
     return members.low > max(needed, 1) or members.high is not None
 
 
-class _Group(NamedTuple):
+class _Block(NamedTuple):
     """Members whose bits the parameter has at the same time, the required ones first. needed: how many these are."""
 
     items: tuple[int, ...]
@@ -69,21 +69,21 @@ class UnorderedWriter:
         width = max(self._low, self._high or 0, 1).bit_length() if self._counts else 0
         self._counter = f"[{shift}:{shift + width}]"
         self._kept = (1 << shift + width) - 1
-        self._groups = self._grouped(shift + width)
+        self._blocks = self._split(shift + width)
         self._nexts = {
             (number, counted): self._next(number, counted=counted)
-            for number in range(len(self._groups))
+            for number in range(len(self._blocks))
             for counted in ((False, True) if self._counts else (False,))
         }
-        """What may follow, by the group and whether the member before still has to be counted."""
+        """What may follow, by the block and whether the member before still has to be counted."""
 
-    def _grouped(self, first: int) -> list[_Group]:
-        groups: list[_Group] = []
+    def _split(self, first: int) -> list[_Block]:
+        blocks: list[_Block] = []
         for at in range(0, len(self._required), _BITS - first):
             own = range(at, min(at + _BITS - first, len(self._required)))
             items = sorted(own, key=lambda item: not self._required[item])
-            groups.append(_Group(tuple(items), first, sum(self._required[item] for item in own)))
-        return groups
+            blocks.append(_Block(tuple(items), first, sum(self._required[item] for item in own)))
+        return blocks
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Parametric rules. The first one is all members, where all bits but the `shift` first are zero."""
@@ -92,11 +92,11 @@ class UnorderedWriter:
             if not any(self._required):
                 starts.append(self._other)
             yield self.stem, " | ".join(starts)
-        for number, group in enumerate(self._groups):
+        for number, block in enumerate(self._blocks):
             alternatives = [
-                *self._listed(number, group),
-                *self._others(number, group),
-                *self._later(number, group),
+                *self._listed(number, block),
+                *self._others(number, block),
+                *self._later(number, block),
             ]
             yield self._name(number), " | ".join(alternatives)
         for (number, counted), body in self._nexts.items():
@@ -105,19 +105,19 @@ class UnorderedWriter:
 
     def starts(self) -> Iterator[Start]:
         """The first members, where all bits but the `shift` first are zero."""
-        for number, group in enumerate(self._groups):
+        for number, block in enumerate(self._blocks):
             alone = not self._needs_later(number)
-            for position, item in enumerate(group.items):
-                is_needed = position < group.needed
+            for position, item in enumerate(block.items):
+                is_needed = position < block.needed
                 counted = self._counts and not is_needed
                 if not counted or self._high != 0:
-                    ends = alone and group.needed == is_needed and self._low <= counted
+                    ends = alone and block.needed == is_needed and self._low <= counted
                     after = self._following(number, counted=counted)
-                    yield Start(item, after, 1 << group.first + position, ends)
+                    yield Start(item, after, 1 << block.first + position, ends)
             if number == 0 and self._other and self._high != 0:
                 ends = not any(self._required) and self._low <= 1
                 yield Start(None, self._following(0, counted=self._counts), 0, ends)
-            if group.needed:
+            if block.needed:
                 return
 
     def _name(self, number: int) -> str:
@@ -129,25 +129,25 @@ class UnorderedWriter:
     def _following(self, number: int, *, counted: bool) -> str:
         return self._after(number, counted=counted) if self._nexts[number, counted] else ""
 
-    def _listed(self, number: int, group: _Group) -> Iterator[str]:
-        for position, item in enumerate(group.items):
-            bit, is_needed = group.first + position, position < group.needed
+    def _listed(self, number: int, block: _Block) -> Iterator[str]:
+        for position, item in enumerate(block.items):
+            bit, is_needed = block.first + position, position < block.needed
             counted = self._counts and not is_needed
             free = _all(f"bit_clear({bit})", self._below(0) if counted else "")
-            missing = group.has_needed()
-            if is_needed and group.needed == 1:
+            missing = block.has_needed()
+            if is_needed and block.needed == 1:
                 missing = ""
             elif is_needed:
-                end = group.first + group.needed
-                missing = f"bit_count_ge([{group.first}:{end}], {group.needed - 1})"
+                end = block.first + block.needed
+                missing = f"bit_count_ge([{block.first}:{end}], {block.needed - 1})"
             yield from self._alternatives(
                 number, self._items[item], f"set_bit({bit})", free, missing, counted=counted
             )
 
-    def _others(self, number: int, group: _Group) -> Iterator[str]:
+    def _others(self, number: int, block: _Block) -> Iterator[str]:
         if self._other and self._counts:
             yield from self._alternatives(
-                number, self._other, "_", self._below(0), group.has_needed(), counted=True
+                number, self._other, "_", self._below(0), block.has_needed(), counted=True
             )
 
     def _alternatives(
@@ -161,21 +161,21 @@ class UnorderedWriter:
         if ends != _NEVER and not self._needs_later(number):
             yield _if(text, ends)
 
-    def _later(self, number: int, group: _Group) -> Iterator[str]:
-        """The next group, whose bits are zero."""
-        if number + 1 < len(self._groups):
-            yield _if(f"{self._name(number + 1)}::bit_and({hex(self._kept)})", group.has_needed())
+    def _later(self, number: int, block: _Block) -> Iterator[str]:
+        """The next block, whose bits are zero."""
+        if number + 1 < len(self._blocks):
+            yield _if(f"{self._name(number + 1)}::bit_and({hex(self._kept)})", block.has_needed())
 
     def _next(self, number: int, *, counted: bool) -> str:
         """The separator and another member, while there is one; "" where there is none."""
-        group, later = self._groups[number], self._groups[number + 1 :]
+        block, later = self._blocks[number], self._blocks[number + 1 :]
         room = self._below(counted)
-        more = [_not(group.has_needed())]
+        more = [_not(block.has_needed())]
         if self._needs_later(number):
             more.append("")
         if (self._other and self._counts) or any(len(own.items) > own.needed for own in later):
             more.append(room)
-        more.append(_all(room, _not(group.has_optional())))
+        more.append(_all(room, _not(block.has_optional())))
         condition = _any(*more)
         if condition == _NEVER:
             return ""
@@ -184,7 +184,7 @@ class UnorderedWriter:
         return _if(text, condition) if condition else text + ALWAYS
 
     def _needs_later(self, number: int) -> bool:
-        return any(later.needed for later in self._groups[number + 1 :])
+        return any(later.needed for later in self._blocks[number + 1 :])
 
     def _below(self, uncounted: int) -> str:
         """Whether there is room for one more member that is counted, after `uncounted` ones."""

@@ -19,7 +19,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarting: it crashed; the next request after the back-off restarts it. failed: it crashed too often.
     reason: why it is not loaded, safe to show. retry_after_s: until it may be restarted.
     stats: of the last pulse; their totals start at 0 with every load. The totals here count since the front started.
-    taken_bytes: of memory, estimated while it loads. keep_alive_left_s: until it is unloaded if idle; None is never.
+    taken_bytes: of memory, estimated while it loads. ttl_left_s: until it is unloaded if idle; None is never.
     modalities: of the last load, also after it. lost_devices: accelerators of an earlier load that the last one did not
     find.
     """
@@ -41,7 +41,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     retry_after_s: float | None = None
     taken_bytes: int = 0
-    keep_alive_left_s: float | None = None
+    ttl_left_s: float | None = None
     pinned: bool = False
     group: str | None = None
     lost_devices: tuple[str, ...] = ()

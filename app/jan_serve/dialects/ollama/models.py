@@ -276,9 +276,9 @@ def parameter_size(count: int) -> str:
 
 
 def _left(state: ModelStatus) -> timedelta:
-    if state.keep_alive_left_s is None:
+    if state.ttl_left_s is None:
         return FOR_EVER
-    return timedelta(seconds=min(state.keep_alive_left_s, FOR_EVER.total_seconds()))
+    return timedelta(seconds=min(state.ttl_left_s, FOR_EVER.total_seconds()))
 
 
 def _on_device(taken: int, facts: ModelFacts) -> int:

@@ -25,7 +25,7 @@ _LONGEST_MARK: Final = 4_096
 """Bytes of a name or key with all around it."""
 
 
-class State(NamedTuple):
+class CountState(NamedTuple):
     """tool: the one that is called, if it has bounds. most: characters of the open value; None where none is open or it
     has no bound. written: those that are there. text: what may be the beginning of a mark, which `written` does not
     have. is_first: whether `text` is all so far.
@@ -55,7 +55,7 @@ class TextCounter:
         before = rf"(?:{marks.before_name}|\A{bounds.start})" if bounds.start else marks.before_name
         self._first = _compiled(f"{before}{name}|{value}")
 
-    def written(self, state: State, data: bytes) -> State | None:
+    def written(self, state: CountState, data: bytes) -> CountState | None:
         """The state after more bytes, which the grammar allows; None if a value is longer than it may be."""
         text = state.text + data
         while True:
@@ -69,7 +69,7 @@ class TextCounter:
                     return None
                 if end < 0:
                     return state._replace(written=count, text=text[len(inside) :])
-                state = State(state.tool, is_first=False)
+                state = CountState(state.tool, is_first=False)
                 text = text[end + len(self._stop) :]
             mark = (self._first if state.is_first else self._next).search(text)
             if mark is None:
@@ -77,17 +77,17 @@ class TextCounter:
                 return state._replace(text=text[-_LONGEST_MARK:], is_first=is_whole)
             text = text[mark.end() :]
             if mark["value"] is None:
-                state = State(_named(mark["tool"]), is_first=False)
+                state = CountState(_named(mark["tool"]), is_first=False)
             else:
                 tool, key = state.tool, _named(mark["key"])
                 most = None if tool is None or key is None else self._most[tool].get(key)
-                state = State(state.tool, True, most, is_first=False)
+                state = CountState(state.tool, True, most, is_first=False)
 
-    def room(self, state: State) -> int | None:
+    def room(self, state: CountState) -> int | None:
         """How many more characters the open value may have, if what may begin its stop is text; None: any number."""
         return None if state.most is None else state.most - state.written - characters(state.text)
 
-    def stop_bytes(self, state: State) -> list[bytes]:
+    def stop_bytes(self, state: CountState) -> list[bytes]:
         """One of these is in each token that begins the stop or goes on with it."""
         at = len(state.text)
         return [byte for stop in self._stops for byte in (stop[:1], stop[at : at + 1]) if byte]
@@ -138,7 +138,7 @@ class TokenSizes:
         return found
 
 
-class CountingExecutor(RuledExecutor[State]):
+class CountingExecutor(RuledExecutor[CountState]):
     """A GrammarExecutor whose texts also obey bounds."""
 
     _broken = "a text that is longer than its bound"
@@ -149,7 +149,7 @@ class CountingExecutor(RuledExecutor[State]):
         super().__init__(tokenizer, lark, vocab)
         self._counter = TextCounter(bounds)
         self._tokens = tokens
-        self._state = State()
+        self._state = CountState()
 
     def copy(self) -> CountingExecutor:
         twin = super().copy()
@@ -171,5 +171,5 @@ class CountingExecutor(RuledExecutor[State]):
                 out[token] = -np.inf
         return out
 
-    def _written(self, token: int) -> State | None:
+    def _written(self, token: int) -> CountState | None:
         return self._counter.written(self._state, self._tokens().pieces[token])

@@ -2,7 +2,7 @@
 
 A token of a stream waits for the whole step, so streams pause while prompts are read, and then run until they have
 had their share. A step has rows of both kinds where that saves time and makes no step of the streams twice as long.
-docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. `group_size` decides which of the waiting
+docs/adr/0035-streams-and-prompts-take-turns.md explains the choice. `cohort_size` decides which of the waiting
 prompts end together, so that their streams decode in the same steps. Times are in seconds.
 """
 
@@ -19,7 +19,7 @@ import msgspec
 from jan_serve.engine.scheduling.step_costs import PART, TILE, Curve, StepCosts
 
 LARGEST_GROUP: Final = 32
-"""Prompts of a group: the last token of each must fit in the smallest part that is read."""
+"""Prompts of a cohort: the last token of each must fit in the smallest part that is read."""
 _SIZES: Final = (1, 4, 8)
 """Compared with all prompts. CPU kernels multiply four rows together: four streams cost about as much as three."""
 _NEAR: Final = 1.03
@@ -35,12 +35,12 @@ class Reading(NamedTuple):
     tokens: float
 
 
-def group_size(items: Sequence[Reading], decode_s: Callable[[int], float]) -> int:
+def cohort_size(items: Sequence[Reading], decode_s: Callable[[int], float]) -> int:
     """How many of these prompts, in this order, end together. decode_s: of a step of so many streams.
 
-    Small groups give the first clients their answers soon, large ones decode more streams in a step. The choice has the
-    least sum of four times: mean and last first token, mean and last end. All four scale with the machine, so its speed
-    decides nothing. Of equal sums, the choice whose last answer ends first is taken: it computes least.
+    Small cohorts give the first clients their answers soon, large ones decode more streams in a step. The choice has
+    the least sum of four times: mean and last first token, mean and last end. All four scale with the machine, so its
+    speed decides nothing. Of equal sums, the choice whose last answer ends first is taken: it computes least.
     """
     sizes = sorted({min(LARGEST_GROUP, len(items)), *(size for size in _SIZES if size < len(items))})
     times = [_times(items, size, decode_s) for size in sizes]
@@ -53,14 +53,14 @@ def group_size(items: Sequence[Reading], decode_s: Callable[[int], float]) -> in
 
 
 def _times(items: Sequence[Reading], size: int, decode_s: Callable[[int], float]) -> tuple[float, float]:
-    """The sum of times and the last end, with groups of `size` that are read and decoded one after the other."""
+    """The sum of times and the last end, with cohorts of `size` that are read and decoded one after the other."""
     firsts_s = ends_s = first_s = end_s = 0.0
     for start in range(0, len(items), size):
-        group = items[start : start + size]
-        first_s = end_s + sum(item.reading_s for item in group)
-        end_s = first_s + decode_s(len(group)) * max(min(item.tokens, _ASSUMED_TOKENS) for item in group)
-        firsts_s += len(group) * first_s
-        ends_s += len(group) * end_s
+        cohort = items[start : start + size]
+        first_s = end_s + sum(item.reading_s for item in cohort)
+        end_s = first_s + decode_s(len(cohort)) * max(min(item.tokens, _ASSUMED_TOKENS) for item in cohort)
+        firsts_s += len(cohort) * first_s
+        ends_s += len(cohort) * end_s
     return (firsts_s + ends_s) / len(items) + first_s + end_s, end_s
 
 
@@ -140,7 +140,7 @@ class Balance(msgspec.Struct, frozen=True):
         return Balance(self.paused_s + prefill_s, decode_s)
 
 
-class _Group(msgspec.Struct, Generic[S], frozen=True):
+class _Cohort(msgspec.Struct, Generic[S], frozen=True):
     """members: prompts that end together. among: all that they were chosen from.
 
     joins: streams that have just begun wait for it, with a token after each pause.
@@ -168,8 +168,8 @@ class StepPlanner(Generic[S]):
         self._balance = Balance()
         self._chunk = chunk
         self._stream_share = stream_share
-        self._groups: dict[str, _Group[S]] = {}
-        """The group of each client that has prompts."""
+        self._cohorts: dict[str, _Cohort[S]] = {}
+        """The cohort of each client that has prompts."""
         self._last_read: dict[str, int] = {}
         self._num_reads = 0
         self._num_streams = 0
@@ -183,11 +183,11 @@ class StepPlanner(Generic[S]):
         self._num_streams = len(streams)
         if not prompts:
             return Step(streams)
-        share = self._stream_share or min(MAX_SHARE, _share_by_heads(streams, prompts))
+        share = self._stream_share or min(MAX_SHARE, _share_by_count(streams, prompts))
         client, prompts = self._next_client(prompts)
         prompts = reading_order(prompts, self.costs.prefill_token_s, now)
-        group = self._groups[client] = self._next_group(self._groups.get(client), prompts, streams)
-        part = _Part(self.costs, self._chunk, prompts, group)
+        cohort = self._cohorts[client] = self._next_cohort(self._cohorts.get(client), prompts, streams)
+        part = _Part(self.costs, self._chunk, prompts, cohort)
         if not streams:
             # As long as nobody arrived: after an arrival others may follow, and wait for this step.
             quiet_s = 0.0 if is_contended else now - max(prompt.state.arrived for prompt in prompts)
@@ -202,7 +202,7 @@ class StepPlanner(Generic[S]):
     def _next_client(self, prompts: list[S]) -> tuple[str, list[S]]:
         """The client whose prompts were read longest ago, and those; forgets clients without any."""
         clients = dict.fromkeys(prompt.client for prompt in prompts)
-        self._groups = {name: group for name, group in self._groups.items() if name in clients}
+        self._cohorts = {name: cohort for name, cohort in self._cohorts.items() if name in clients}
         self._last_read = {name: number for name, number in self._last_read.items() if name in clients}
         client = min(clients, key=lambda name: self._last_read.get(name, -1))
         return client, [prompt for prompt in prompts if prompt.client == client]
@@ -222,7 +222,7 @@ class StepPlanner(Generic[S]):
 
         # Pauses stay rare among the times between tokens: each is no longer than what RUN_STEPS earn, and as many steps
         # are between two of them, unless that is more than the largest share of the streams. Streams that wait for a
-        # group take one step after each pause.
+        # cohort take one step after each pause.
         pause_s, run_s = PAUSE_S - decode_s, RUN_STEPS * decode_s
         if joins:
             due_s = 0.0
@@ -239,38 +239,38 @@ class StepPlanner(Generic[S]):
         return part.step([] if tokens else streams, tokens)
 
     def _ends_first(self, streams: list[S], decode_s: float, part: _Part[S]) -> bool:
-        """Whether the streams end before the group could be read: pauses would help nobody."""
+        """Whether the streams end before the cohort could be read: pauses would help nobody."""
         is_free = not part.joins and self._stream_share is None
-        return is_free and _answer(streams) * decode_s < part.group_s
+        return is_free and _answer(streams) * decode_s < part.cohort_s
 
-    def _next_group(self, group: _Group[S] | None, prompts: list[S], streams: list[S]) -> _Group[S]:
-        """The group that is being read. group: the one before. prompts: in reading order."""
-        if group is not None:
-            members = [prompt for prompt in prompts if prompt in group.members]
-            has_newer = any(prompt not in group.among for prompt in prompts)
+    def _next_cohort(self, cohort: _Cohort[S] | None, prompts: list[S], streams: list[S]) -> _Cohort[S]:
+        """The cohort that is being read. cohort: the one before. prompts: in reading order."""
+        if cohort is not None:
+            members = [prompt for prompt in prompts if prompt in cohort.members]
+            has_newer = any(prompt not in cohort.among for prompt in prompts)
             # A choice stays, so that noise changes it once and not in each step. An arrival may change it until a
             # member is read up to its last token, and so waits for the others.
             if members and not (has_newer and all(prompt.num_uncomputed > 1 for prompt in members)):
-                return group
+                return cohort
             if not has_newer:
-                return _Group(prompts[: group.size], group.among, group.size)
+                return _Cohort(prompts[: cohort.size], cohort.among, cohort.size)
         token_s = self.costs.prefill_token_s or 1.0
         # While no step is known, any is assumed to take as long as 8 tokens of a prompt, as one of a stream on CPUs.
         decode_s: Curve = self.costs.decode_curve() or (lambda _rows: 8.0 * token_s)
         items = [Reading(prompt.num_uncomputed * token_s, _answer([prompt])) for prompt in prompts]
         if streams:
-            # Streams join the prompts that arrived with them if one group of all of them has the least sum of times.
+            # Streams join the prompts that arrived with them if one cohort of all of them has the least sum of times.
             began = max(stream.state.first_token or 0.0 for stream in streams)
             begun = [Reading(0.0, _answer(streams))] * len(streams)
-            joining = group_size([*begun, *items], decode_s) - len(streams)
+            joining = cohort_size([*begun, *items], decode_s) - len(streams)
             if (
                 joining > 0
                 and sum(item.reading_s for item in items[:joining]) <= JOIN_S
                 and all(prompt.state.arrived <= began for prompt in prompts[:joining])
             ):
-                return _Group(prompts[:joining], prompts, joining, joins=True)
-        size = group_size(items, decode_s)
-        return _Group(prompts[:size], prompts, size)
+                return _Cohort(prompts[:joining], prompts, joining, joins=True)
+        size = cohort_size(items, decode_s)
+        return _Cohort(prompts[:size], prompts, size)
 
     def observe(self, num_decode: int, num_prefill: int, seconds: float) -> None:
         """Learn from the planned step, which computed these numbers of tokens."""
@@ -298,11 +298,11 @@ def reading_order(prompts: Iterable[S], token_s: float, now: float) -> list[S]:
     return [*late, *sorted(others, key=lambda prompt: prompt.num_uncomputed)]
 
 
-def _share_by_heads(streams: Sequence[Planned], prompts: Sequence[Planned]) -> float:
+def _share_by_count(streams: Sequence[Planned], prompts: Sequence[Planned]) -> float:
     """The streams' share of each client's sequences, as a mean over the clients: they are equal."""
-    heads = Counter(sequence.client for sequence in (*streams, *prompts))
+    counts = Counter(sequence.client for sequence in (*streams, *prompts))
     decoding = Counter(stream.client for stream in streams)
-    return sum(decoding[client] / heads[client] for client in heads) / len(heads)
+    return sum(decoding[client] / counts[client] for client in counts) / len(counts)
 
 
 def _answer(sequences: Sequence[Planned]) -> int:
@@ -311,21 +311,21 @@ def _answer(sequences: Sequence[Planned]) -> int:
 
 
 class _Part(Generic[S]):
-    """What a step reads. The prompts of the group end together, before any other prompt does."""
+    """What a step reads. The prompts of the cohort end together, before any other prompt does."""
 
-    def __init__(self, costs: StepCosts, chunk: int, prompts: list[S], group: _Group[S]) -> None:
-        self.joins = group.joins
-        self._members = [prompt for prompt in prompts if prompt in group.members]
-        self._others = [prompt for prompt in prompts if prompt not in group.members]
+    def __init__(self, costs: StepCosts, chunk: int, prompts: list[S], cohort: _Cohort[S]) -> None:
+        self.joins = cohort.joins
+        self._members = [prompt for prompt in prompts if prompt in cohort.members]
+        self._others = [prompt for prompt in prompts if prompt not in cohort.members]
         self._chunk = chunk
         self._left = sum(prompt.num_uncomputed for prompt in prompts)
-        self._group_left = sum(prompt.num_uncomputed for prompt in self._members)
+        self._cohort_left = sum(prompt.num_uncomputed for prompt in self._members)
         self._token_s = costs.prefill_token_s
 
     @property
-    def group_s(self) -> float:
-        """What the rest of the group takes; 0 while no cost is known."""
-        return self.seconds(self._group_left)
+    def cohort_s(self) -> float:
+        """What the rest of the cohort takes; 0 while no cost is known."""
+        return self.seconds(self._cohort_left)
 
     def seconds(self, tokens: int) -> float:
         """What so many tokens take; 0 while no cost is known."""
@@ -334,12 +334,12 @@ class _Part(Generic[S]):
     def step(self, streams: list[S], tokens: int) -> Step[S]:
         """A step of so many tokens.
 
-        The last token of a prompt is read only in the step in which the group ends, and there with all other prompts
+        The last token of a prompt is read only in the step in which the cohort ends, and there with all other prompts
         that lack no more than that: streams that begin together decode together.
         """
         if not tokens:
             return Step(streams)
-        ends = self._group_left <= tokens
+        ends = self._cohort_left <= tokens
         reads = [(prompt, prompt.num_uncomputed - (not ends)) for prompt in self._members]
         for prompt in self._others:
             left = prompt.num_uncomputed
@@ -347,7 +347,7 @@ class _Part(Generic[S]):
         return Step(streams, [read for read in reads if read[1]], tokens)
 
     def alone(self, seconds: float) -> int:
-        """Tokens of a step without streams: whole tiles, at least one; fewer if the group ends before."""
+        """Tokens of a step without streams: whole tiles, at least one; fewer if the cohort ends before."""
         if not self._token_s:
             return min(self._chunk, FIRST_TOKENS)
         return self._until_end(max(1, int(seconds / self._token_s) // TILE) * TILE)
@@ -364,8 +364,8 @@ class _Part(Generic[S]):
         return self._until_end(tokens) if tokens >= min(TILE, self._left) else 0
 
     def _until_end(self, tokens: int) -> int:
-        """The first tokens of a group need not wait for the next group, but fewer than a tile save little."""
-        return min(self._chunk, tokens, max(TILE, -(-self._group_left // PART) * PART))
+        """The first tokens of a cohort need not wait for the next cohort, but fewer than a tile save little."""
+        return min(self._chunk, tokens, max(TILE, -(-self._cohort_left // PART) * PART))
 
     def _fitting(self, seconds: float) -> int:
         """Whole parts, which kernels compute best."""

@@ -29,7 +29,7 @@ from jan_serve.ipc.messages import (
     TokenizeRequest,
 )
 from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
-from jan_serve.supervisor.models.model_slot import ModelSlot
+from jan_serve.supervisor.models.resident_model import ResidentModel
 from jan_serve.supervisor.models.tries import Trials, Tries
 from jan_serve.supervisor.models.written_answer import WrittenAnswer
 from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
@@ -47,24 +47,24 @@ class HeldModel:
 
     def __init__(
         self,
-        slot: ModelSlot,
+        resident: ResidentModel,
         adapter: str | None,
         trials: Trials,
         retry: int,
-        next_slot: Callable[[], Awaitable[ModelSlot]],
+        next_resident: Callable[[], Awaitable[ResidentModel]],
     ) -> None:
-        """next_slot: holds the model in its next worker. retry: see Tries."""
-        self.slot = slot
+        """next_resident: holds the model in its next worker. retry: see Tries."""
+        self.resident = resident
         self.adapter = adapter
         self._trials = trials
         self._retry = retry
-        self._next_slot = next_slot
+        self._next_resident = next_resident
         self._renewing = asyncio.Lock()
 
     @property
     def _client(self) -> WorkerEngineClient:
-        assert self.slot.client is not None
-        return self.slot.client
+        assert self.resident.client is not None
+        return self.resident.client
 
     @property
     def name(self) -> str:
@@ -146,15 +146,15 @@ class HeldModel:
         """The client of a living worker, once the request may run there."""
         while True:
             await tries.turn()
-            slot, failure = self.slot, self._client.failure
+            resident, failure = self.resident, self._client.failure
             if not tries.may_retry or not isinstance(failure, _LOST):
-                slot.trial = tries if tries.is_alone else None
+                resident.trial = tries if tries.is_alone else None
                 return self._client
             # It ended before this request ran in it, which says nothing of the request.
-            await self._renew(slot)
+            await self._renew(resident)
 
-    async def _renew(self, lost: ModelSlot) -> None:
+    async def _renew(self, lost: ResidentModel) -> None:
         async with self._renewing:
-            if self.slot is lost:
-                self.slot = await self._next_slot()
+            if self.resident is lost:
+                self.resident = await self._next_resident()
                 lost.release()

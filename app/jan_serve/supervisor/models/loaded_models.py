@@ -33,7 +33,7 @@ from jan_serve.supervisor.models.eviction import (
 )
 from jan_serve.supervisor.models.lease_queue import LeaseQueue
 from jan_serve.supervisor.models.model_history import ModelHistory
-from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState
+from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel
 from jan_serve.supervisor.models.source_resolver import GOOD_FOR_S, LoadNeeds, LoadPreparation, Retention
 from jan_serve.supervisor.workers.spare_worker import SpareWorker
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
@@ -55,11 +55,11 @@ class LoadedModels:
         on_load: Callable[[], None],
     ) -> None:
         """on_change makes the manager's task call `advance` again; on_load: a load has begun. Both return at once."""
-        self.slots: dict[str, ModelSlot] = {}
+        self.residents: dict[str, ResidentModel] = {}
         """By name: loaded, loading or unloading models."""
         self.histories: dict[str, ModelHistory] = {}
         """By name: every model that was requested."""
-        self.queue: LeaseQueue[ModelSlot] = LeaseQueue()
+        self.queue: LeaseQueue[ResidentModel] = LeaseQueue()
         self.held_back: frozenset[str] = frozenset()
         """Models that get no new request because another model waits for their room."""
         self.being_removed: set[str] = set()
@@ -75,7 +75,7 @@ class LoadedModels:
     @property
     def busy(self) -> bool:
         """A request holds a model or waits for one."""
-        return len(self.queue) > 0 or any(slot.leases for slot in self.slots.values())
+        return len(self.queue) > 0 or any(resident.leases for resident in self.residents.values())
 
     def seen(self, source: ModelSource, retention: Retention) -> ModelHistory:
         """Record a request for this model."""
@@ -96,119 +96,121 @@ class LoadedModels:
     def forget(self) -> None:
         """Call once every worker has ended."""
         self._preparation.forget_all()
-        self.slots.clear()
+        self.residents.clear()
 
     def advance(self) -> float | None:
         """Do all that is possible now. Returns the seconds until the next call without a wake-up; None is never."""
-        for slot in list(self.slots.values()):
-            match slot.state:
-                case SlotState.LOADING:
-                    self._advance_load(slot)
-                case SlotState.READY if slot.worker.end is not None:
-                    self._lost(slot, slot.worker.end)
-                case SlotState.READY if slot.retiring and not slot.leases:
-                    self._unload(slot, "as requested")
-                case SlotState.GONE:
-                    self._forget(slot)
+        for resident in list(self.residents.values()):
+            match resident.state:
+                case LoadState.LOADING:
+                    self._advance_load(resident)
+                case LoadState.READY if resident.worker.end is not None:
+                    self._lost(resident, resident.worker.end)
+                case LoadState.READY if resident.retiring and not resident.leases:
+                    self._unload(resident, "as requested")
+                case LoadState.GONE:
+                    self._forget(resident)
                 case _:
                     pass
         delays = [self._serve_queue(), self._unload_idle()]
         return min((delay for delay in delays if delay is not None), default=None)
 
-    def _unload(self, slot: ModelSlot, why: str) -> None:
-        logger.info("unloading %s: %s", slot.source.name, why)
-        slot.stop()
+    def _unload(self, resident: ResidentModel, why: str) -> None:
+        logger.info("unloading %s: %s", resident.source.name, why)
+        resident.stop()
 
-    def _forget(self, slot: ModelSlot) -> None:
+    def _forget(self, resident: ResidentModel) -> None:
         """Its memory is free: earlier measurements are stale."""
-        del self.slots[slot.source.name]
+        del self.residents[resident.source.name]
         self._preparation.forget_all()
 
     def _unload_idle(self) -> float | None:
         """Unload models that were idle for their keep-alive. Returns the seconds until the next one is due."""
         now = self._clock()
         due: list[float] = []
-        for slot in self.slots.values():
-            left_s = slot.keep_alive_left_s(self.histories[slot.source.name].retention, now)
-            if left_s is None or slot.leases or self.queue.waiting(slot.source.name):
+        for resident in self.residents.values():
+            left_s = resident.ttl_left_s(self.histories[resident.source.name].retention, now)
+            if left_s is None or resident.leases or self.queue.waiting(resident.source.name):
                 continue
             if left_s > 0:
                 due.append(left_s)
             else:
-                self._unload(slot, "idle")
+                self._unload(resident, "idle")
         return min(due, default=None)
 
-    def _advance_load(self, slot: ModelSlot) -> None:
-        match slot.outcome:
+    def _advance_load(self, resident: ResidentModel) -> None:
+        match resident.outcome:
             case None:
-                if slot.retiring or slot.source not in self.queue.sources():
-                    logger.info("load of %s cancelled: no request waits for it", slot.source.name)
-                    slot.stop()
+                if resident.retiring or resident.source not in self.queue.sources():
+                    logger.info("load of %s cancelled: no request waits for it", resident.source.name)
+                    resident.stop()
             case ModelFacts() as facts:
-                history = self.histories[slot.source.name]
+                history = self.histories[resident.source.name]
                 if history.projector_fault:
                     facts = msgspec.structs.replace(facts, projector_fault=history.projector_fault)
                 history.loaded(facts)
-                logger.info("%s is ready: %s, pid %s", slot.source.name, _summary(facts), slot.worker.pid)
+                logger.info(
+                    "%s is ready: %s, pid %s", resident.source.name, _summary(facts), resident.worker.pid
+                )
                 if facts.placement_warning:
-                    logger.warning("%s: %s", slot.source.name, facts.placement_warning)
+                    logger.warning("%s: %s", resident.source.name, facts.placement_warning)
                 if len(facts.placement) > 1:
                     for line in (*lines(facts.placement), *advice(facts.placement)):
-                        logger.info("%s: %s", slot.source.name, line)
+                        logger.info("%s: %s", resident.source.name, line)
                 if history.lost_devices:
                     lost = ", ".join(history.lost_devices)
-                    logger.warning("%s: devices lost since an earlier load: %s", slot.source.name, lost)
-                slot.become_ready(facts)
+                    logger.warning("%s: devices lost since an earlier load: %s", resident.source.name, lost)
+                resident.become_ready(facts)
                 self._preparation.forget_all()
-                if not slot.retiring:
-                    self._grant(slot)
+                if not resident.retiring:
+                    self._grant(resident)
             case WorkerEnd() as end if (
-                slot.optional_projector is not None
+                resident.optional_projector is not None
                 and not end.requested
                 and end.status != _RAISED
-                and not self.histories[slot.source.name].has_loaded
+                and not self.histories[resident.source.name].has_loaded
             ):
-                self._blame_projector(slot.optional_projector, slot, end)
+                self._blame_projector(resident.optional_projector, resident, end)
             case WorkerEnd() as end:
-                self._load_crashed(slot, end)
+                self._load_crashed(resident, end)
             case JanServeError() as error:
-                self._refuse_load(slot.source, error)
-                slot.stop()
+                self._refuse_load(resident.source, error)
+                resident.stop()
 
-    def _load_crashed(self, slot: ModelSlot, end: WorkerEnd) -> None:
+    def _load_crashed(self, resident: ResidentModel, end: WorkerEnd) -> None:
         """See ModelHistory.load_crashed; else the requests that wait for it get an error."""
-        history = self.histories[slot.source.name]
-        self._lost(slot, end)
+        history = self.histories[resident.source.name]
+        self._lost(resident, end)
         if history.load_crashed(end, self._limits.retry):
-            logger.warning("%s is loaded again: %s", slot.source.name, end)
+            logger.warning("%s is loaded again: %s", resident.source.name, end)
             return
-        message = f"The model `{slot.source.name}` could not be loaded: {end}."
+        message = f"The model `{resident.source.name}` could not be loaded: {end}."
         verdict = history.verdict(self._clock())
         retry_after = verdict.delay_s if isinstance(verdict, Pause | Refuse) else None
         error = ModelFailed(message, retry_after=retry_after, param="model")
-        self.queue.refuse(slot.source, history.unusable() or error)
+        self.queue.refuse(resident.source, history.unusable() or error)
 
-    def _blame_projector(self, projector: str, slot: ModelSlot, end: WorkerEnd) -> None:
+    def _blame_projector(self, projector: str, resident: ResidentModel, end: WorkerEnd) -> None:
         """The load is tried again, at last without the projector: llama.cpp ends the process at some damaged files."""
         fault = f"a load with its projector {Path(projector).name} ended the worker ({end})"
-        history = self.histories[slot.source.name]
+        history = self.histories[resident.source.name]
         history.projector_crashes.append(fault)
         next_try = "for text only" if history.projector_fault else "again"
-        logger.warning("loading %s %s: %s", slot.source.name, next_try, fault)
-        slot.mark_gone()
-        self._forget(slot)
+        logger.warning("loading %s %s: %s", resident.source.name, next_try, fault)
+        resident.mark_gone()
+        self._forget(resident)
 
-    def _lost(self, slot: ModelSlot, end: WorkerEnd) -> None:
+    def _lost(self, resident: ResidentModel, end: WorkerEnd) -> None:
         """Its worker crashed. The client has failed its requests; their leases hold nothing."""
-        by_request = slot.trial is not None and slot.trial.is_alone
-        self.histories[slot.source.name].ended(end, self._clock(), by_request=by_request)
-        slot.mark_gone()
-        self._forget(slot)
+        by_request = resident.trial is not None and resident.trial.is_alone
+        self.histories[resident.source.name].ended(end, self._clock(), by_request=by_request)
+        resident.mark_gone()
+        self._forget(resident)
 
-    def _grant(self, slot: ModelSlot) -> None:
-        for granted in self.queue.take(slot.source):
-            slot.hold()
-            granted.set_result(slot)
+    def _grant(self, resident: ResidentModel) -> None:
+        for granted in self.queue.take(resident.source):
+            resident.hold()
+            granted.set_result(resident)
 
     def _serve_queue(self) -> float | None:
         """For each requested model: grant, reject, load, or make room. Returns the seconds until the next try."""
@@ -220,10 +222,10 @@ class LoadedModels:
         for source in sources:
             if source.name in self.being_removed:
                 continue
-            slot = self.slots.get(source.name)
-            if slot is not None and slot.source == source:
-                if slot.usable and source.name not in (held_back or ()):
-                    self._grant(slot)
+            resident = self.residents.get(source.name)
+            if resident is not None and resident.source == source:
+                if resident.usable and source.name not in (held_back or ()):
+                    self._grant(resident)
                 continue
             verdict = self.histories[source.name].verdict(now)
             patience_s = self._limits.restart.patience_s
@@ -261,14 +263,14 @@ class LoadedModels:
                 for name in names:
                     is_reload = name == source.name  # an older revision of its file or settings
                     self._unload(
-                        self.slots[name],
+                        self.residents[name],
                         "reloaded with changed settings" if is_reload else f"evicted for {source.name}",
                     )
                 return frozenset(names)
             case Wait(names):
                 return frozenset(names)
             case CannotFit() | Excluded() as reason:
-                others = [name for name in self.slots if name != source.name]
+                others = [name for name in self.residents if name != source.name]
                 budget = self._limits.memory_budget
                 self._refuse_load(source, load_error(source.name, needs.footprint, reason, others, budget))
                 return None
@@ -276,9 +278,13 @@ class LoadedModels:
     def _room(self, needs: LoadNeeds) -> Room:
         if needs.free is None:
             return Room(max_loaded=self._limits.max_loaded)
-        slots = self.slots.values()
-        free = free_for_models(needs.free, [slot.memory for slot in slots], self._limits.memory_budget)
-        loading = sum(slot.memory.on_device for slot in slots if slot.state is SlotState.LOADING)
+        residents = self.residents.values()
+        free = free_for_models(
+            needs.free, [resident.memory for resident in residents], self._limits.memory_budget
+        )
+        loading = sum(
+            resident.memory.on_device for resident in residents if resident.state is LoadState.LOADING
+        )
         free_on_device = max(0, sum(needs.free.accelerators) - loading)
         has_accelerators = bool(needs.free.accelerators)
         return Room(free, free_on_device, self._limits.max_loaded, has_accelerators=has_accelerators)
@@ -286,7 +292,8 @@ class LoadedModels:
     def _plan(self, source: ModelSource, size: Footprint, room: Room) -> Decision:
         group = self.histories[source.name].retention.group
         occupants = [
-            slot.occupant(self.histories[slot.source.name].retention) for slot in self.slots.values()
+            resident.occupant(self.histories[resident.source.name].retention)
+            for resident in self.residents.values()
         ]
         return plan_load(source.name, size, group, occupants, room)
 
@@ -313,13 +320,13 @@ class LoadedModels:
         worker = WorkerProcess(
             source.name, self._command, self._limits.worker, on_change=self._on_change, spare=self._spare
         )
-        slot = ModelSlot(source, needs, worker, self._on_change, self._clock)
-        self.slots[source.name] = slot
+        resident = ResidentModel(source, needs, worker, self._on_change, self._clock)
+        self.residents[source.name] = resident
         self._preparation.forget_all()
         logger.info("loading %s", source.name)
         if reason := needs.settings.unused_heads:
             logger.info("%s: its head for further tokens (MTP) is not used: %s", source.name, reason)
-        slot.load(self._on_load)
+        resident.load(self._on_load)
 
 
 _RAISED = "exit status 1"

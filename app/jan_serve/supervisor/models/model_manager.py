@@ -22,7 +22,7 @@ from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.loaded_models import LoadedModels
-from jan_serve.supervisor.models.model_slot import ModelSlot, SlotState, model_status
+from jan_serve.supervisor.models.resident_model import LoadState, ResidentModel, model_status
 from jan_serve.supervisor.models.source_resolver import (
     LoadPreparation,
     MemoryMeter,
@@ -130,36 +130,36 @@ class ModelManager:
     async def _held(
         self, name: str | None, resolved: Resolved, ttl_s: float | None
     ) -> AsyncGenerator[HeldModel]:
-        slot = await self._acquire(resolved)
-        while slot.leases == 1 and not await self._responds(slot):
+        resident = await self._acquire(resolved)
+        while resident.leases == 1 and not await self._responds(resident):
             # The worker died idle. The request has not been sent, so a new worker can take it.
-            slot.release()
+            resident.release()
             self._notify()
-            slot = await self._acquire(resolved)
-        self._taken(slot, ttl_s)
+            resident = await self._acquire(resolved)
+        self._taken(resident, ttl_s)
         since = self._clock()
         history = self._loaded.histories[resolved.source.name]
 
-        async def next_slot() -> ModelSlot:
-            slot = await self._acquire_again(name, resolved)
-            self._taken(slot, ttl_s)
-            return slot
+        async def next_resident() -> ResidentModel:
+            resident = await self._acquire_again(name, resolved)
+            self._taken(resident, ttl_s)
+            return resident
 
-        held = HeldModel(slot, resolved.adapter, history.trials, self._limits.retry, next_slot)
+        held = HeldModel(resident, resolved.adapter, history.trials, self._limits.retry, next_resident)
         try:
             yield held
         finally:
-            held.slot.release()
+            held.resident.release()
             history.served(self._clock() - since)
             self._notify()
 
-    def _taken(self, slot: ModelSlot, ttl_s: float | None) -> None:
+    def _taken(self, resident: ResidentModel, ttl_s: float | None) -> None:
         if ttl_s is not None:
-            slot.ttl_s = ttl_s
-        assert slot.client is not None
-        if not slot.is_reported:
-            slot.is_reported = True
-            self._report(slot.source, slot.client.facts)
+            resident.ttl_s = ttl_s
+        assert resident.client is not None
+        if not resident.is_reported:
+            resident.is_reported = True
+            self._report(resident.source, resident.client.facts)
 
     def _report(self, source: ModelSource, facts: ModelFacts) -> None:
         report = asyncio.create_task(
@@ -168,11 +168,11 @@ class ModelManager:
         self._reports.add(report)
         report.add_done_callback(self._reports.discard)
 
-    async def _responds(self, slot: ModelSlot) -> bool:
+    async def _responds(self, resident: ResidentModel) -> bool:
         try:
-            return await slot.worker.responds()
+            return await resident.worker.responds()
         except asyncio.CancelledError:
-            slot.release()
+            resident.release()
             self._notify()
             raise
 
@@ -217,19 +217,19 @@ class ModelManager:
         with force, running requests fail. Raises ModelNotFound, InvalidRequest.
         """
         source = (await asyncio.to_thread(self._resolver.resolve, name)).source
-        slot = self._loaded.slots.get(source.name)
+        resident = self._loaded.residents.get(source.name)
         error = Unavailable(f"The model `{source.name}` was unloaded by request.")
-        if slot is None:
+        if resident is None:
             waited_for = self._loaded.queue.waiting(source.name) > 0
             self._loaded.queue.refuse(source, error)
             return waited_for
-        slot.retiring = True
-        if slot.state is SlotState.LOADING:
-            self._loaded.queue.refuse(slot.source, error)
-        elif force and slot.client is not None:
-            slot.client.fail_all(error)
+        resident.retiring = True
+        if resident.state is LoadState.LOADING:
+            self._loaded.queue.refuse(resident.source, error)
+        elif force and resident.client is not None:
+            resident.client.fail_all(error)
         self._notify()
-        await slot.gone.wait()
+        await resident.gone.wait()
         return True
 
     @contextlib.asynccontextmanager
@@ -243,16 +243,16 @@ class ModelManager:
         source = await asyncio.to_thread(self._resolver.resolve_exact, name)
         if source.name in self._loaded.being_removed:
             raise ModelInUse(f"The model `{source.name}` is being deleted.", param="model")
-        slot = self._loaded.slots.get(source.name)
-        loading = slot is not None and slot.state is SlotState.LOADING
-        if loading or (slot is not None and slot.leases) or self._loaded.queue.waiting(source.name):
+        resident = self._loaded.residents.get(source.name)
+        loading = resident is not None and resident.state is LoadState.LOADING
+        if loading or (resident is not None and resident.leases) or self._loaded.queue.waiting(source.name):
             raise ModelInUse(f"The model `{source.name}` is in use. Unload it first.", param="model")
         self._loaded.being_removed.add(source.name)
         try:
-            if slot is not None:
-                slot.retiring = True
+            if resident is not None:
+                resident.retiring = True
                 self._notify()
-                await slot.gone.wait()
+                await resident.gone.wait()
             yield source
         finally:
             self._loaded.being_removed.discard(source.name)
@@ -262,7 +262,7 @@ class ModelManager:
         """Every model that was requested, as of now. Never waits for a worker."""
         now = self._clock()
         statuses = tuple(
-            model_status(history, self._loaded.slots.get(name), self._loaded.queue.waiting(name), now)
+            model_status(history, self._loaded.residents.get(name), self._loaded.queue.waiting(name), now)
             for name, history in self._loaded.histories.items()
         )
         return ManagerSnapshot(draining=self._draining, models=statuses)
@@ -308,23 +308,28 @@ class ModelManager:
                 async with asyncio.timeout(drain_s):
                     await self._idle.wait()
         self._loaded.refuse_all(error)
-        for slot in self._loaded.slots.values():
-            if slot.client is not None:
-                slot.client.fail_all(error)
+        for resident in self._loaded.residents.values():
+            if resident.client is not None:
+                resident.client.fail_all(error)
         self._idle.set()
-        await asyncio.gather(*(slot.stop() for slot in self._loaded.slots.values()))
+        await asyncio.gather(*(resident.stop() for resident in self._loaded.residents.values()))
 
-    async def _acquire(self, resolved: Resolved) -> ModelSlot:
+    async def _acquire(self, resolved: Resolved) -> ResidentModel:
         self._refuse_when_closed()  # it may have closed while the name was resolved
         source = resolved.source
         self._admit(source, resolved.retention)
-        slot = self._loaded.slots.get(source.name)
-        if slot is not None and slot.usable and slot.source == source and not self._loaded.must_wait(source):
-            slot.hold()
-            return slot
+        resident = self._loaded.residents.get(source.name)
+        if (
+            resident is not None
+            and resident.usable
+            and resident.source == source
+            and not self._loaded.must_wait(source)
+        ):
+            resident.hold()
+            return resident
         return await self._wait_for(source, patient=False)
 
-    async def _acquire_again(self, name: str | None, before: Resolved) -> ModelSlot:
+    async def _acquire_again(self, name: str | None, before: Resolved) -> ResidentModel:
         """The next worker of a model, for a request that held the one before: it has its place in the queue already.
 
         Raises as `lease`; Unavailable if the file or the settings of its load have changed.
@@ -335,7 +340,7 @@ class ModelManager:
             raise Unavailable(f"The model `{source.name}` changed while it answered. Send the request again.")
         return await self._wait_for(source, patient=True)
 
-    async def _wait_for(self, source: ModelSource, *, patient: bool) -> ModelSlot:
+    async def _wait_for(self, source: ModelSource, *, patient: bool) -> ResidentModel:
         waiter = self._loaded.queue.join(source, patient=patient)
         self._notify()
         try:
@@ -357,8 +362,8 @@ class ModelManager:
         """
         history = self._loaded.seen(source, retention)
         waiting = self._loaded.queue.waiting(source.name)
-        slot = self._loaded.slots.get(source.name)
-        held = slot.leases if slot is not None else 0
+        resident = self._loaded.residents.get(source.name)
+        held = resident.leases if resident is not None else 0
         queued = waiting + held - history.parallel
         caller = current_client.get()
         is_only = bool(caller) and self._open_requests[source.name, caller] == 1

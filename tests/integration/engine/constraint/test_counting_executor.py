@@ -20,7 +20,7 @@ from jan_serve.core.constraint import JsonSchemaConstraint, TextBounds
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
 from jan_serve.engine.constraint.counting_executor import (
     CountingExecutor,
-    State,
+    CountState,
     TextCounter,
     TokenSizes,
     characters,
@@ -76,8 +76,8 @@ def test_the_sizes_of_tokens_are_their_characters() -> None:
     assert not sizes.with_any([]).any()
 
 
-def is_counted(counter: TextCounter, *parts: bytes) -> State | None:
-    state: State | None = State()
+def is_counted(counter: TextCounter, *parts: bytes) -> CountState | None:
+    state: CountState | None = CountState()
     for part in parts:
         state = None if state is None else counter.written(state, part)
     return state

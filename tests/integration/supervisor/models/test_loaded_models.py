@@ -228,7 +228,7 @@ async def test_pinned_models_stay_and_say_so(tmp_path: Path) -> None:
         m.clock.turn(1e9)
         await m.gone("c")
         assert m.loaded() == {"a"}
-        assert m.status("a").keep_alive_left_s is None
+        assert m.status("a").ttl_left_s is None
 
 
 async def test_models_of_a_group_are_not_in_memory_together(tmp_path: Path) -> None:
@@ -250,33 +250,33 @@ async def test_idle_models_go_when_their_time_is_over_and_use_begins_it_anew(tmp
         await m.use("b")
         pid = m.status("a").pid
         m.clock.turn(599)
-        assert 0 < (m.status("a").keep_alive_left_s or 0) < 2
+        assert 0 < (m.status("a").ttl_left_s or 0) < 2
         await m.use("a")
         m.clock.turn(599)
         async with m.manager.lease("a"):
             m.clock.turn(3600)
             await m.use("b")
             assert "a" in m.loaded()
-        assert m.status("a").keep_alive_left_s == 600
+        assert m.status("a").ttl_left_s == 600
         m.clock.turn(600)
         await m.gone("a")
         assert pid is not None and not alive(pid)
         assert m.loaded() == {"b"}
-        assert m.status("b").keep_alive_left_s is None
+        assert m.status("b").ttl_left_s is None
 
 
 async def test_a_request_says_how_long_its_model_stays_and_the_last_one_counts(tmp_path: Path) -> None:
     async with machine(tmp_path, ("a",)) as m:
         await m.use("a", 5)
-        assert m.status("a").keep_alive_left_s == 5
+        assert m.status("a").ttl_left_s == 5
         await m.use("a")
-        assert m.status("a").keep_alive_left_s == 5
+        assert m.status("a").ttl_left_s == 5
         await m.use("a", -1)
-        assert m.status("a").keep_alive_left_s is None
+        assert m.status("a").ttl_left_s is None
         await m.use("a", 0)
         await m.gone("a")
         await m.use("a")
-        assert m.status("a").keep_alive_left_s == 600
+        assert m.status("a").ttl_left_s == 600
 
 
 async def test_unload_waits_for_what_runs_and_new_requests_load_again(tmp_path: Path) -> None:

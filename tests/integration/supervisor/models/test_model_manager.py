@@ -23,7 +23,7 @@ from jan_serve.supervisor.limits import ManagerLimits
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.loaded_models import LoadedModels
 from jan_serve.supervisor.models.model_manager import ModelManager
-from jan_serve.supervisor.models.model_slot import ModelSlot
+from jan_serve.supervisor.models.resident_model import ResidentModel
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import alive, children, until
@@ -240,11 +240,11 @@ async def test_a_lease_that_is_granted_while_its_waiter_is_cancelled_is_given_ba
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks: list[asyncio.Task[str]] = []
-    grant: Callable[[LoadedModels, ModelSlot], None] = vars(LoadedModels)["_grant"]
+    grant: Callable[[LoadedModels, ResidentModel], None] = vars(LoadedModels)["_grant"]
 
-    def grant_and_cancel(residents: LoadedModels, slot: ModelSlot) -> None:
-        grant(residents, slot)
-        assert slot.leases == max(len(tasks), 1)
+    def grant_and_cancel(residents: LoadedModels, resident: ResidentModel) -> None:
+        grant(residents, resident)
+        assert resident.leases == max(len(tasks), 1)
         for task in tasks:
             task.cancel()
 

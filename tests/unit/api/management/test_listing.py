@@ -80,7 +80,7 @@ def test_a_model_in_memory() -> None:
         taken_bytes=100,
         leases=2,
         waiting=1,
-        keep_alive_left_s=12.34,
+        ttl_left_s=12.34,
         pinned=True,
         group="g",
     )

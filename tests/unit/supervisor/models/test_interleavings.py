@@ -188,7 +188,7 @@ class Clients:
                 limit.reschedule(None)
                 for _ in range(draws.randrange(1, 4)):
                     await client.tokenize(TokenizeRequest(id=client.next_id(), text=""))
-                    await self._hold(self._world.workers[id(client.slot.client)])
+                    await self._hold(self._world.workers[id(client.resident.client)])
         except JanServeError as error:
             self.outcomes.append(error.code)
         else:

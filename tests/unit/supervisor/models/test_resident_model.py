@@ -1,4 +1,4 @@
-"""A slot's memory, its keep-alive, and whether it takes requests; a worker that cannot be started."""
+"""A resident's memory, its keep-alive, and whether it takes requests; a worker that cannot be started."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.eviction import MemoryUse
-from jan_serve.supervisor.models.model_slot import (
-    ModelSlot,
-    SlotState,
+from jan_serve.supervisor.models.resident_model import (
+    LoadState,
+    ResidentModel,
     memory_when_loaded,
     memory_while_loading,
 )
@@ -41,9 +41,13 @@ class Pulse(WorkerProcess):
         return self.last
 
 
-def slot(command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None) -> tuple[ModelSlot, Pulse]:
+def resident(
+    command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None
+) -> tuple[ResidentModel, Pulse]:
     worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock())
+    made = ResidentModel(
+        ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock()
+    )
     return made, worker
 
 
@@ -82,7 +86,7 @@ def test_a_loading_model_has_allocated_nothing_yet() -> None:
 
 
 async def test_the_prompt_cache_in_memory_counts() -> None:
-    made, worker = slot()
+    made, worker = resident()
     assert made.memory == MemoryUse(160, 30, 160)
     made.become_ready(fake_facts(size_bytes=100, kv_bytes=50))
     worker.last = Pong(nonce=1, phase="idle", phase_s=0.0, stats=EngineStats(cache_ram_bytes=7))
@@ -103,20 +107,20 @@ async def test_the_prompt_cache_in_memory_counts() -> None:
 )
 async def test_keep_alive(own: float | None, retention: Retention, idle_s: float, left: float | None) -> None:
     clock = TurnedClock()
-    made, _ = slot(clock=clock)
+    made, _ = resident(clock=clock)
     made.ttl_s = own
-    assert made.keep_alive_left_s(retention, clock()) is None, "it is still loading"
+    assert made.ttl_left_s(retention, clock()) is None, "it is still loading"
     made.become_ready(fake_facts())
     clock.turn(500)
     made.hold()
     clock.turn(500)
     made.release()
     clock.turn(idle_s)
-    assert made.keep_alive_left_s(retention, clock()) == left
+    assert made.ttl_left_s(retention, clock()) == left
 
 
-async def test_a_slot_takes_requests_only_while_it_is_ready_and_stays() -> None:
-    made, worker = slot()
+async def test_a_resident_takes_requests_only_while_it_is_ready_and_stays() -> None:
+    made, worker = resident()
     assert not made.usable
     made.become_ready(fake_facts())
     assert made.usable
@@ -127,7 +131,7 @@ async def test_a_slot_takes_requests_only_while_it_is_ready_and_stays() -> None:
 
 
 async def test_as_the_eviction_policy_sees_it() -> None:
-    made, _ = slot()
+    made, _ = resident()
     retention = Retention(pinned=True, group="g")
     loading = made.occupant(retention)
     assert (loading.leases, loading.pinned, loading.group, loading.leaving) == (1, True, "g", False)
@@ -139,5 +143,5 @@ async def test_as_the_eviction_policy_sees_it() -> None:
     made.release()
     assert (made.occupant(retention).leases, made.occupant(retention).leaving) == (0, True)
     made.retiring = False
-    made.state = SlotState.GONE
+    made.state = LoadState.GONE
     assert made.occupant(retention).leaving

@@ -1,6 +1,6 @@
 """Holds a model in memory (its worker, its client and its lease count), and tells the status of any model.
 
-`LoadedModels` owns the slots and decides; a slot only executes, and never restarts itself.
+`LoadedModels` owns the residents and decides; a resident only executes, and never restarts itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 from jan_serve.supervisor.workers.worker_process import LoadOutcome, WorkerEnd, WorkerProcess
 
 
-class SlotState(StrEnum):
+class LoadState(StrEnum):
     """loading → ready → stopping → gone; loading → stopping; any → gone when the worker crashes."""
 
     LOADING = "loading"
@@ -36,7 +36,7 @@ class SlotState(StrEnum):
     GONE = "gone"
 
 
-class ModelSlot:
+class ResidentModel:
     """Lives on the event loop only."""
 
     def __init__(
@@ -48,7 +48,7 @@ class ModelSlot:
         clock: Callable[[], float],
     ) -> None:
         self.source = source
-        self.state = SlotState.LOADING
+        self.state = LoadState.LOADING
         self.worker = worker
         self.client: WorkerEngineClient | None = None
         self.leases = 0
@@ -79,7 +79,7 @@ class ModelSlot:
     @property
     def usable(self) -> bool:
         """Ready, and not about to end: it takes requests."""
-        return self.state is SlotState.READY and not self.retiring and not self.worker.ending
+        return self.state is LoadState.READY and not self.retiring and not self.worker.ending
 
     @property
     def optional_projector(self) -> str | None:
@@ -102,7 +102,7 @@ class ModelSlot:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
         self._memory = memory_when_loaded(self._needs.footprint, facts)
-        self.state = SlotState.READY
+        self.state = LoadState.READY
         self.worker.listen(self.client)
         return self.client
 
@@ -114,12 +114,12 @@ class ModelSlot:
         self.leases -= 1
         self.last_used = self._clock()
 
-    def keep_alive_left_s(self, retention: Retention, now: float) -> float | None:
+    def ttl_left_s(self, retention: Retention, now: float) -> float | None:
         """How long it may still stay loaded while idle; None is for ever, or while it is not loaded."""
         ttl_s = self.ttl_s
         if ttl_s is None:
             ttl_s = -1.0 if retention.pinned else retention.ttl_s
-        if self.state is not SlotState.READY or ttl_s < 0:
+        if self.state is not LoadState.READY or ttl_s < 0:
             return None
         return max(0.0, self.last_used + ttl_s - now)
 
@@ -127,19 +127,19 @@ class ModelSlot:
         """The eviction policy's view. A loading model counts as used, by the requests that wait for it."""
         return Occupant(
             name=self.source.name,
-            leases=self.leases + (self.state is SlotState.LOADING),
+            leases=self.leases + (self.state is LoadState.LOADING),
             last_used=self.last_used,
             memory=self.memory.total,
             memory_on_device=self.memory.on_device,
             pinned=retention.pinned,
             group=retention.group,
-            leaving=self.state in (SlotState.STOPPING, SlotState.GONE) or (self.retiring and not self.leases),
+            leaving=self.state in (LoadState.STOPPING, LoadState.GONE) or (self.retiring and not self.leases),
         )
 
     def stop(self) -> asyncio.Task[None]:
         """Unload: its memory is free once the state is GONE. A second call returns the same task."""
         if self._stopping is None:
-            self.state = SlotState.STOPPING
+            self.state = LoadState.STOPPING
             self._stopping = asyncio.create_task(self._stop(), name=f"unload {self.source.name}")
         return self._stopping
 
@@ -167,7 +167,7 @@ class ModelSlot:
 
     def mark_gone(self) -> None:
         """Call once its worker has ended."""
-        self.state = SlotState.GONE
+        self.state = LoadState.GONE
         self.gone.set()
 
 
@@ -193,19 +193,21 @@ def memory_when_loaded(footprint: Footprint, facts: ModelFacts) -> MemoryUse:
     return MemoryUse(loaded + footprint.working, int(loaded * offloaded), unseen)
 
 
-def model_status(history: ModelHistory, slot: ModelSlot | None, waiting: int, now: float) -> ModelStatus:
-    """The status now. slot: None if the model is not in memory. waiting: requests in the queue for it."""
+def model_status(
+    history: ModelHistory, resident: ResidentModel | None, waiting: int, now: float
+) -> ModelStatus:
+    """The status now. resident: None if the model is not in memory. waiting: requests in the queue for it."""
     verdict = history.verdict(now)
-    pong = slot.worker.pong if slot is not None else None
+    pong = resident.worker.pong if resident is not None else None
     return ModelStatus(
         name=history.source.name,
         path=history.source.path,
-        state=_state(history, slot, now),
-        pid=slot.worker.pid if slot is not None else None,
-        leases=slot.leases if slot is not None else 0,
+        state=_state(history, resident, now),
+        pid=resident.worker.pid if resident is not None else None,
+        leases=resident.leases if resident is not None else 0,
         waiting=waiting,
-        load_fraction=slot.worker.load_fraction if slot is not None else 0.0,
-        facts=slot.client.facts if slot is not None and slot.client is not None else None,
+        load_fraction=resident.worker.load_fraction if resident is not None else 0.0,
+        facts=resident.client.facts if resident is not None and resident.client is not None else None,
         modalities=history.modalities,
         stats=pong.stats if pong is not None else EngineStats(),
         loads_total=history.loads_total,
@@ -214,18 +216,18 @@ def model_status(history: ModelHistory, slot: ModelSlot | None, waiting: int, no
         retries_total=history.trials.retries_total,
         reason=history.reason,
         retry_after_s=verdict.delay_s if isinstance(verdict, Pause | Refuse) else None,
-        taken_bytes=slot.memory.total if slot is not None else 0,
-        keep_alive_left_s=slot.keep_alive_left_s(history.retention, now) if slot is not None else None,
+        taken_bytes=resident.memory.total if resident is not None else 0,
+        ttl_left_s=resident.ttl_left_s(history.retention, now) if resident is not None else None,
         pinned=history.retention.pinned,
         group=history.retention.group,
         lost_devices=history.lost_devices,
     )
 
 
-def _state(history: ModelHistory, slot: ModelSlot | None, now: float) -> ModelState:
-    if slot is not None and slot.state is not SlotState.GONE:
-        dying = slot.worker.ending and slot.state is SlotState.READY
-        return "restarting" if dying else slot.state.value
+def _state(history: ModelHistory, resident: ResidentModel | None, now: float) -> ModelState:
+    if resident is not None and resident.state is not LoadState.GONE:
+        dying = resident.worker.ending and resident.state is LoadState.READY
+        return "restarting" if dying else resident.state.value
     match history.verdict(now):
         case Refuse():
             return "failed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.engine.scheduling.step_planner import Reading, group_size
+from jan_serve.engine.scheduling.step_planner import Reading, cohort_size
 
 _MEASURED_S = (0.0, 0.026, 0.050, 0.077, 0.076, 0.113, 0.120, 0.135, 0.136)
 _TOKEN_S = 0.0082
@@ -36,4 +36,4 @@ def test_prompts_end_together_where_shared_steps_repay_the_wait(
 ) -> None:
     """However fast the machine is."""
     items = [Reading(factor * _TOKEN_S * tokens, answer) for tokens in prompts]
-    assert group_size(items, lambda streams: factor * two_cores(streams)) == expected
+    assert cohort_size(items, lambda streams: factor * two_cores(streams)) == expected

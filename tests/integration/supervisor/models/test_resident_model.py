@@ -1,4 +1,4 @@
-"""A slot's memory, its keep-alive, and whether it takes requests; a worker that cannot be started."""
+"""A resident's memory, its keep-alive, and whether it takes requests; a worker that cannot be started."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jan_serve.errors import ProtocolError
 from jan_serve.ipc.messages import EngineSettings, Pong
 from jan_serve.store.model_memory import Footprint
 from jan_serve.supervisor.limits import WorkerLimits
-from jan_serve.supervisor.models.model_slot import (
-    ModelSlot,
-    SlotState,
+from jan_serve.supervisor.models.resident_model import (
+    LoadState,
+    ResidentModel,
 )
 from jan_serve.supervisor.models.source_resolver import LoadNeeds
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
@@ -37,16 +37,20 @@ class Pulse(WorkerProcess):
         return self.last
 
 
-def slot(command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None) -> tuple[ModelSlot, Pulse]:
+def resident(
+    command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None
+) -> tuple[ResidentModel, Pulse]:
     worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock())
+    made = ResidentModel(
+        ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock()
+    )
     return made, worker
 
 
 async def test_a_worker_that_cannot_be_started_counts_as_crashed(tmp_path: Path) -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", (str(tmp_path / "absent"),), WorkerLimits(), on_change=lambda: None)
-    made = ModelSlot(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
+    made = ResidentModel(ModelSource(name="m", path="/m"), NEEDS, worker, changed.set, TurnedClock())
     assert made.outcome is None
     made.load(lambda: None)
     await changed.wait()
@@ -59,20 +63,20 @@ async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     changed = asyncio.Event()
     worker = WorkerProcess("m", FAKE_ENGINE, WorkerLimits(), on_change=lambda: None)
     source = ModelSource(name="m", path="/models/\udcff.gguf")
-    made = ModelSlot(source, NEEDS, worker, changed.set, TurnedClock())
+    made = ResidentModel(source, NEEDS, worker, changed.set, TurnedClock())
     made.load(lambda: pytest.fail("the worker does not have it"))
     async with asyncio.timeout(30):
         await changed.wait()
     assert isinstance(made.outcome, ProtocolError)
     await made.stop()
-    assert (made.state, children()) == (SlotState.GONE, [])
+    assert (made.state, children()) == (LoadState.GONE, [])
 
 
 async def test_a_stop_during_the_load_frees_the_memory_once() -> None:
-    made, _ = slot()
+    made, _ = resident()
     made.load(lambda: None)
     stopping = made.stop()
     assert made.stop() is stopping
-    assert (made.state, made.gone.is_set()) == (SlotState.STOPPING, False)
+    assert (made.state, made.gone.is_set()) == (LoadState.STOPPING, False)
     await stopping
-    assert (made.state, made.gone.is_set()) == (SlotState.GONE, True)
+    assert (made.state, made.gone.is_set()) == (LoadState.GONE, True)
