@@ -79,6 +79,19 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a request is, if requested: after each step that reads its prompt, and before each piece of a choice.
+
+    prompt: its index in the call. read_tokens: of the prompt, cached ones included; None: all are read. usage, timings:
+    so far; the completion tokens are those of the choice.
+    """
+
+    usage: Usage
+    timings: Timings
+    read_tokens: int | None = None
+    prompt: int = 0
+
+
 class PromptTokens(msgspec.Struct, frozen=True):
     """The prompt's tokens with log-probabilities, if requested: once, before the first delta.
 
@@ -157,6 +170,7 @@ class StatePreserved(msgspec.Struct, frozen=True, kw_only=True):
 GenerationEvent = (
     Started
     | PromptTokens
+    | Progress
     | StatePreserved
     | TextDelta
     | ReasoningDelta

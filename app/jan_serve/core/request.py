@@ -136,6 +136,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: None for none, k for those of the chosen and the k most likely tokens.
     prompt_logprobs: the same for the prompt (disables reuse of its cached prefix).
     return_tokens: TokenInfo of every token, with or without logprobs. vocabulary_entries: with their entries.
+    reports_progress: the answer has Progress events.
     skip_special_tokens: leave control tokens out of the text.
     logit_bias_text: as sampling.logit_bias, by text: the bias applies to every token of it.
     keep_state: keep the state of the prompt for another server. resume: continue from another server's state.
@@ -158,6 +159,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     return_tokens: bool = False
+    reports_progress: bool = False
     vocabulary_entries: bool = False
     skip_special_tokens: bool = True
     keep_state: bool = False

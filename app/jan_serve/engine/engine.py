@@ -291,6 +291,7 @@ class Engine:
         sequence.status = SequenceStatus.RUNNING
         self._scheduler.waiting.remove(sequence)
         running.append(sequence)
+        self._output.report_reading(sequence)
         if sequence.resumed is not None:
             self._resume(sequence, sequence.resumed)
 
@@ -365,6 +366,7 @@ class Engine:
                 item.sequence.num_computed += item.count
                 self._memory.cells.extend(item.sequence.seq_id, item.count)
                 self._media.computed(item.sequence)
+                self._output.report_reading(item.sequence)
         return True
 
     def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
@@ -414,6 +416,7 @@ class Engine:
         for item in plan:
             item.sequence.num_computed += item.count
             item.sequence.num_drafted = item.size - item.count
+            self._output.report_reading(item.sequence)
             self._memory.cells.extend(item.sequence.seq_id, item.size)
             if item.sequence.num_computed in item.sequence.checkpoints:
                 self._memory.states.save_checkpoint(item.sequence)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from jan_serve.core.events import TokenInfo
+from jan_serve.core.events import TokenInfo, Usage
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.cache.state_transfer import StateShelf, state_bytes
 from jan_serve.engine.llama.context import LlamaContext
@@ -21,6 +21,7 @@ from jan_serve.ipc.messages import (
     Failed,
     PromptScored,
     RequestCompleted,
+    RequestProgressed,
     SequenceFinished,
     StateKept,
 )
@@ -62,6 +63,24 @@ class SequenceOutput:
         self._abort(state.request.id)
         self._events = [event for event in self._events if event.id != state.request.id]
         self._events.append(Failed(id=state.request.id, code=error.code, payload=error.payload()))
+
+    def report_reading(self, sequence: Sequence) -> None:
+        """Report how much of the prompt is read, if the request wants to know."""
+        if sequence.index == 0 and sequence.state.first_token is None:
+            self._report(sequence, min(sequence.num_computed, sequence.state.prompt_length))
+
+    def _report(self, sequence: Sequence, read_tokens: int | None = None) -> None:
+        request, state = sequence.request, sequence.state
+        if request.reports_progress:
+            usage = Usage(
+                prompt_tokens=state.prompt_length,
+                completion_tokens=sequence.num_generated,
+                cached_tokens=state.cached_tokens or 0,
+            )
+            timings = state.timings(self._clock())
+            self._events.append(
+                RequestProgressed(id=request.id, usage=usage, timings=timings, read_tokens=read_tokens)
+            )
 
     def score_prompt(self, sequence: Sequence, count: int, last_index: int) -> None:
         """Score the last `count` computed tokens, whose logits end at a batch index.
@@ -203,6 +222,9 @@ class SequenceOutput:
         if isinstance(last, Chunk) and same and not last.tokens and not emission.tokens:
             self._events.pop()
             text, ids = last.text + text, last.ids + ids
+            if sequence.request.reports_progress:
+                self._events.pop()
+        self._report(sequence)
         chunk = Chunk(sequence.index, text, emission.tokens, id=sequence.request.id, ids=ids, draws=draws)
         self._events.append(chunk)
 
@@ -243,6 +265,7 @@ class SequenceOutput:
             self._emit_text(sequence, emission)
         scored = request.logprobs is not None and sequence.num_generated > 0
         context_full = reason == "length" and sequence.fills_context
+        self._report(sequence)
         self._events.append(
             SequenceFinished(
                 id=request.id,

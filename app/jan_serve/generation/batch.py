@@ -12,6 +12,7 @@ from jan_serve.core.events import (
     Completed,
     Finished,
     GenerationEvent,
+    Progress,
     PromptTokens,
     ReasoningDelta,
     Started,
@@ -95,7 +96,7 @@ async def _merged(
 def _placed(event: GenerationEvent, prompt: int, n: int) -> GenerationEvent:
     """The event with the indices of the whole call. n: choices of the prompt."""
     match event:
-        case Started() | PromptTokens():
+        case Started() | PromptTokens() | Progress():
             return msgspec.structs.replace(event, prompt=prompt)
         case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
             return msgspec.structs.replace(event, index=event.index + prompt * n)

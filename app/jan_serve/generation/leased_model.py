@@ -32,6 +32,7 @@ from jan_serve.ipc.messages import (
     EngineRequest,
     PromptScored,
     RequestCompleted,
+    RequestProgressed,
     ResumeState,
     SequenceFinished,
     StateKept,
@@ -252,7 +253,7 @@ class _Answer:
                         warnings=self._prepared.warnings,
                     )
                 ]
-            case PromptScored():
+            case PromptScored() | RequestProgressed():
                 return [event]
             case StateKept():
                 return [self._transfer.kept(event)]

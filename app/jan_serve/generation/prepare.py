@@ -144,6 +144,7 @@ class RequestPreparer:
             logprobs=logprobs,
             prompt_logprobs=request.prompt_logprobs,
             return_tokens=request.return_tokens,
+            reports_progress=request.reports_progress,
             vocabulary_entries=request.vocabulary_entries,
             skip_special_tokens=request.skip_special_tokens,
             visible_specials=specials,

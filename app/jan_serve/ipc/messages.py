@@ -15,7 +15,7 @@ import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.events import Finished, PromptTokens, TextDelta, Timings
+from jan_serve.core.events import Finished, Progress, PromptTokens, TextDelta, Timings
 from jan_serve.core.media import PromptPiece
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.placement import ModelParts, PlacementOptions
@@ -158,6 +158,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     adapters: LoRA adapters to apply, each once, in order.
     keep_state: keep the state of the only sequence under the request's id (StateKept) until DropState.
     resume: continue from a state of StoreState; the prompt must be that state's.
+    reports_progress: RequestProgressed after each step of the prompt, and with each piece of text.
     vocabulary_entries: returned tokens include their vocabulary entries.
     cache_salt: prefixes are shared, in memory and on disk, only among requests with the same salt.
     client: whose request it is, here and below; see core.caller.
@@ -177,6 +178,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     return_tokens: bool = False
+    reports_progress: bool = False
     skip_special_tokens: bool = True
     visible_specials: tuple[str, ...] = ()
     adapters: tuple[AdapterUse, ...] = ()
@@ -333,6 +335,12 @@ class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
     prompt_tokens: int
 
 
+class RequestProgressed(Progress, frozen=True, kw_only=True, tag="progressed"):
+    """Before the Chunk or SequenceFinished that it is about."""
+
+    id: int
+
+
 class PromptScored(PromptTokens, frozen=True, kw_only=True, tag="prompt_scored"):
     """Comes once, before the first Chunk of the request."""
 
@@ -382,7 +390,16 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     payload: dict[str, Any]
 
 
-EngineEvent = Accepted | PromptScored | Chunk | StateKept | SequenceFinished | RequestCompleted | Failed
+EngineEvent = (
+    Accepted
+    | RequestProgressed
+    | PromptScored
+    | Chunk
+    | StateKept
+    | SequenceFinished
+    | RequestCompleted
+    | Failed
+)
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):

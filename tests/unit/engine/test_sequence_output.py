@@ -17,7 +17,15 @@ from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.engine.tokens import TokenBuffer
 from jan_serve.errors import EngineFailure, GrammarTooComplex, Overloaded
-from jan_serve.ipc.messages import Chunk, EngineRequest, Failed, RequestCompleted, SequenceFinished, StateKept
+from jan_serve.ipc.messages import (
+    Chunk,
+    EngineRequest,
+    Failed,
+    RequestCompleted,
+    RequestProgressed,
+    SequenceFinished,
+    StateKept,
+)
 from tests.support.clock import TurnedClock
 from tests.unit.engine.fake_context import FakeContext
 from tests.unit.engine.small_vocab import LETTERS, small_vocab
@@ -168,6 +176,24 @@ def test_a_request_completes_with_its_last_sequence() -> None:
     completed = bench.advance(2, index=1)[-1]
     assert isinstance(completed, RequestCompleted)
     assert completed.completion_tokens == 2
+
+
+def test_a_report_with_the_tokens_so_far_precedes_each_piece_and_the_end() -> None:
+    bench = Bench(Script("ab>", "cd"), reports_progress=True)
+    bench.output.report_reading(bench.sequences[0])
+    events = [*bench.output.take(), *bench.advance(), *bench.advance(), *bench.advance()]
+    bench.output.report_reading(bench.sequences[0])
+    assert bench.output.take() == []
+    shown = [
+        (event.read_tokens, event.usage.completion_tokens)
+        if isinstance(event, RequestProgressed)
+        else type(event).__name__
+        for event in events
+    ]
+    # Forced tokens are one piece with the token before them.
+    expected = [(0, 0), (None, 3), "Chunk", (None, 4), "Chunk", (None, 4), "SequenceFinished"]
+    assert shown == [*expected, "RequestCompleted"]
+    assert text_of(events) == text_of(Bench(Script("ab>", "cd")).advance(3)) == "acdb"
 
 
 def test_tokens_forced_after_the_end_are_dropped() -> None:

@@ -52,6 +52,7 @@ def request_of(
         given=explicit_sampling(body),
         adapters=adapter_choices(body.lora),
         ttl_s=ttl_s(body.keep_alive),
+        reports_progress=body.wants_reports,
         **more,
     )
 

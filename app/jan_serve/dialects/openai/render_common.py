@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from jan_serve import __version__
-from jan_serve.core.events import Completed, TokenInfo, Usage
-from jan_serve.dialects.openai.chat.wire import ChatLogprobs, Timings, TokenLogprob, TopLogprob
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    GenerationEvent,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+    Usage,
+)
+from jan_serve.dialects.openai.chat.wire import (
+    ChatLogprobs,
+    PromptProgress,
+    Timings,
+    TokenLogprob,
+    TopLogprob,
+)
 from jan_serve.dialects.openai.chat.wire import Usage as WireUsage
 from jan_serve.dialects.openai.completions.wire import CompletionLogprobs
+from jan_serve.dialects.openai.wire_common import ReportFields
 
 FINGERPRINT: Final = f"jan-serve {__version__}"
 """What wrote an answer, besides its model: OpenAI's `system_fingerprint`."""
@@ -41,7 +58,47 @@ def usage_of(usage: Usage) -> WireUsage:
     }
 
 
-def timings_of(completed: Completed) -> Timings:
+class Reports:
+    """Adds to the chunks of a stream what its request wants to know of its progress, in llama-server's form."""
+
+    def __init__(self, wanted: ReportFields, n: int = 1) -> None:
+        """n: choices of each prompt."""
+        self._wanted = wanted
+        self._n = n
+        self._latest: dict[int, Progress] = {}
+
+    def added(
+        self, event: GenerationEvent, chunks: Iterable[Any], empty: Callable[[int], Any]
+    ) -> Iterator[Any]:
+        """The chunks of an event, the last one with `timings`; for a Progress an empty one of its prompt."""
+        match event:
+            case Progress() as progress:
+                self._latest[progress.prompt] = progress
+                if self._wanted.return_progress and progress.read_tokens is not None:
+                    yield {
+                        **empty(progress.prompt),
+                        "prompt_progress": _prompt_progress(progress, progress.read_tokens),
+                    }
+            case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
+                rendered = list(chunks)
+                latest = self._latest.get(event.index // self._n)
+                if rendered and latest is not None and self._wanted.timings_per_token:
+                    rendered[-1]["timings"] = timings_of(latest)
+                yield from rendered
+            case _:
+                yield from chunks
+
+
+def _prompt_progress(progress: Progress, read_tokens: int) -> PromptProgress:
+    return {
+        "total": progress.usage.prompt_tokens,
+        "cache": progress.usage.cached_tokens,
+        "processed": read_tokens,
+        "time_ms": round(progress.timings.prefill_s * 1000),
+    }
+
+
+def timings_of(completed: Completed | Progress) -> Timings:
     """Timings in llama-server's form; rates are 0 where nothing was computed."""
     usage, timings = completed.usage, completed.timings
     computed = max(0, usage.prompt_tokens - usage.cached_tokens)

@@ -134,7 +134,23 @@ def _fields_without_null(model: type[BaseModel]) -> frozenset[str]:
     )
 
 
-class SamplingFields(ConstraintFields):
+class ReportFields(WireModel):
+    """llama-server's fields that add to the chunks of a stream."""
+
+    stream: bool = False
+    return_progress: Annotated[
+        bool, Field(description="With `stream`: chunks with `prompt_progress` while the prompt is read.")
+    ] = False
+    timings_per_token: Annotated[
+        bool, Field(description="With `stream`: each piece of the answer comes with `timings` so far.")
+    ] = False
+
+    @property
+    def wants_reports(self) -> bool:
+        return self.stream and (self.return_progress or self.timings_per_token)
+
+
+class SamplingFields(ConstraintFields, ReportFields):
     """Sampling, stopping and the constraint. Defaults are those of Jan's API.
 
     A null counts as absent: OpenAI's API allows null for nearly all of these, and clients send it for unset fields.
@@ -190,7 +206,6 @@ class SamplingFields(ConstraintFields):
         Field(description="Texts that end the answer, which then excludes them."),
     ] = None
     repetition_detection: RepetitionFields | None = None
-    stream: bool = False
     model: str | None = None
     lora: Adapters = None
     keep_alive: KeepAlive = None

@@ -19,7 +19,7 @@ _NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(
         (
             *("dry_multiplier", "dynatemp_range", "min_keep", "n_indent", "n_keep", "n_probs"),
-            *("post_sampling_probs", "response_fields", "return_progress", "samplers", "timings_per_token"),
+            *("post_sampling_probs", "response_fields", "samplers"),
             *("t_max_predict_ms", "top_a"),
             *("custom_logit_processor", "echo", "include_stop_str_in_output", "length_penalty"),
             *(

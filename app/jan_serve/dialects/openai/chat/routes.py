@@ -43,10 +43,12 @@ from jan_serve.dialects.openai.parse_common import wants_usage
 from jan_serve.dialects.openai.render_common import (
     FINGERPRINT,
     ReplyFacts,
+    Reports,
     chat_logprobs,
     timings_of,
     usage_of,
 )
+from jan_serve.dialects.openai.wire_common import ReportFields
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
@@ -64,6 +66,7 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: bool = False
     functions: bool = False
     include_usage: bool = False
+    reports: ReportFields = ReportFields()
 
     def finish_reason(self, reason: FinishReason) -> str:
         if reason == "tool_calls" and self.functions:
@@ -79,6 +82,7 @@ class ChatRenderer:
         self._form = form
         self._choices = [FoldedChoice() for _ in range(form.n)]
         self._completed = Completed(usage=Usage())
+        self._reports = Reports(form.reports, form.n)
 
     def add(self, event: GenerationEvent) -> None:
         match event:
@@ -134,11 +138,17 @@ class ChatRenderer:
         return message
 
     def chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
+        return self._reports.added(event, self._chunks(event), self._opening)
+
+    def _opening(self, index: int = 0) -> ChatCompletionChunk:
+        return self._chunk(index, {"role": "assistant", "content": ""})
+
+    def _chunks(self, event: GenerationEvent) -> Iterator[ChatCompletionChunk]:
         match event:
             case Started() as started:
                 self._head.served_by(started.model)
                 for index in range(self._form.n):
-                    yield self._chunk(index, {"role": "assistant", "content": ""})
+                    yield self._opening(index)
             case TextDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
                 yield self._chunk(delta.index, {"content": delta.text}, tokens=delta.tokens)
             case ReasoningDelta() as delta if delta.text or (self._form.logprobs and delta.tokens):
@@ -235,6 +245,7 @@ def add_chat_route(router: APIRouter, services: Services, service: GenerationSer
             logprobs=generation.logprobs is not None,
             functions=uses_functions(body),
             include_usage=wants_usage(body),
+            reports=body,
         )
         renderer = ChatRenderer(head, form)
         return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)

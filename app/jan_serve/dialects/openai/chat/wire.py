@@ -279,6 +279,15 @@ class Timings(TypedDict):
     predicted_per_second: float
 
 
+class PromptProgress(TypedDict):
+    """llama-server's progress in a prompt. processed: of `total` tokens, those of the cache included."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: int
+
+
 class ResponseFunction(TypedDict):
     """arguments: JSON text."""
 
@@ -369,3 +378,4 @@ class ChatCompletionChunk(TypedDict):
     choices: list[ChunkChoice]
     usage: NotRequired[Usage | None]
     timings: NotRequired[Timings]
+    prompt_progress: NotRequired[PromptProgress]

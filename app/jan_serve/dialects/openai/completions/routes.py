@@ -35,8 +35,10 @@ from jan_serve.dialects.openai.render_common import (
     FINGERPRINT,
     CompletionLogprobsBuilder,
     ReplyFacts,
+    Reports,
     usage_of,
 )
+from jan_serve.dialects.openai.wire_common import ReportFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.default_error_body import error_body
@@ -84,6 +86,7 @@ class CompletionForm(msgspec.Struct, frozen=True):
     suffix: str | None = None
     logprobs: bool = False
     include_usage: bool = False
+    reports: ReportFields = ReportFields()
 
 
 class CompletionRenderer:
@@ -96,6 +99,7 @@ class CompletionRenderer:
         self._usage = Usage()
         self._append_suffix: set[int] = set()
         self._offsets: dict[int, CompletionLogprobsBuilder] = {}
+        self._reports = Reports(form.reports, form.n)
 
     def add(self, event: GenerationEvent) -> None:
         match event:
@@ -130,6 +134,12 @@ class CompletionRenderer:
         return joined
 
     def chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
+        return self._reports.added(event, self._chunks(event), self._empty)
+
+    def _empty(self, prompt: int) -> CreateCompletionResponse:
+        return self._chunk([_piece(prompt * self._form.n, "")])
+
+    def _chunks(self, event: GenerationEvent) -> Iterator[CreateCompletionResponse]:
         if isinstance(event, Started):
             self._head.served_by(event.model)
         for piece in self._new_pieces(event):
@@ -228,7 +238,7 @@ def add_completion_route(router: APIRouter, services: Services, service: Generat
                 item = await while_connected(request, work)
             prompts.append(item)
         form = CompletionForm(
-            prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None, wants_usage(body)
+            prompts, requests[0].n, body.echo, body.suffix, body.logprobs is not None, wants_usage(body), body
         )
         events = generate_batch(service.generate, requests)
         renderer = CompletionRenderer(head, form)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai.chat.wire import Usage
+from jan_serve.dialects.openai.chat.wire import PromptProgress, Timings, Usage
 from jan_serve.dialects.openai.wire_common import ChoiceFields, Count
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.choices import StopDetail
@@ -66,3 +66,5 @@ class CreateCompletionResponse(TypedDict):
     system_fingerprint: str
     choices: list[CompletionChoice]
     usage: NotRequired[Usage | None]
+    timings: NotRequired[Timings]
+    prompt_progress: NotRequired[PromptProgress]

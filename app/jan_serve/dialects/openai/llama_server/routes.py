@@ -47,7 +47,7 @@ from jan_serve.dialects.openai.llama_server.wire import (
 from jan_serve.dialects.openai.outline import LLAMA_PATH
 from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
-from jan_serve.dialects.openai.render_common import shown_piece, timings_of
+from jan_serve.dialects.openai.render_common import Reports, shown_piece, timings_of
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
@@ -128,6 +128,7 @@ def _request_of(body: AnswerFields, prompt: Prompt) -> GenerationRequest:
         given=explicit_fields(body, n_predict="max_tokens") if body.samplers is None else None,
         adapters=adapter_choices(body.lora),
         ttl_s=ttl_s(body.keep_alive),
+        reports_progress=body.wants_reports,
     )
 
 
@@ -158,6 +159,7 @@ class InfillRenderer:
         self._started = Started(model="", prompt_tokens=0)
         self._finished: Finished | None = None
         self._completed = Completed(usage=Usage())
+        self._reports = Reports(body)
 
     def add(self, event: GenerationEvent) -> None:
         match event:
@@ -210,14 +212,21 @@ class InfillRenderer:
         }
 
     def chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
+        return self._reports.added(event, self._chunks(event), lambda _: _piece(""))
+
+    def _chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
         self.add(event)
         match event:
             case TextDelta() as delta if delta.text:
-                yield {"index": 0, "content": delta.text, "stop": False}
+                yield _piece(delta.text)
             case Completed():
                 yield self._final("")
             case _:
                 pass
+
+
+def _piece(text: str) -> InfillChunk:
+    return {"index": 0, "content": text, "stop": False}
 
 
 def _stop_type(finished: Finished | None) -> str:

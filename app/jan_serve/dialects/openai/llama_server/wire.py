@@ -7,8 +7,8 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.dialects.openai.chat.wire import Timings
-from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Count
+from jan_serve.dialects.openai.chat.wire import PromptProgress, Timings
+from jan_serve.dialects.openai.wire_common import Adapters, ConstraintFields, Count, ReportFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.choices import StopDetail
 from jan_serve.dialects.shared.keep_alive import KeepAlive
@@ -30,7 +30,7 @@ class ExtraFile(WireModel):
     text: str
 
 
-class AnswerFields(ConstraintFields):
+class AnswerFields(ConstraintFields, ReportFields):
     """How to continue a text. Defaults are llama-server's."""
 
     n_predict: Annotated[
@@ -59,7 +59,6 @@ class AnswerFields(ConstraintFields):
     lora: Adapters = None
     keep_alive: KeepAlive = None
     stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = None
-    stream: bool = False
     model: str | None = None
 
 
@@ -156,6 +155,8 @@ class InfillChunk(TypedDict):
     content: str
     stop: bool
     tokens_evaluated: NotRequired[int]
+    timings: NotRequired[Timings]
+    prompt_progress: NotRequired[PromptProgress]
 
 
 class AppliedTemplate(TypedDict):

@@ -19,7 +19,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.dialects.openai.render_common import ReplyFacts
+from jan_serve.dialects.openai.render_common import ReplyFacts, Reports
 from jan_serve.dialects.openai.responses.items import (
     CustomCallWriter,
     FunctionCallWriter,
@@ -106,6 +106,7 @@ class ResponseEvents:
         self._reason: FinishReason = "stop"
         self._detail: StopDetail = {}
         self._last: Event = {}
+        self._reports = Reports(form.body)
 
     def add(self, event: GenerationEvent) -> None:
         for rendered in self.chunks(event):
@@ -116,7 +117,7 @@ class ResponseEvents:
         return self._last["response"]
 
     def chunks(self, event: GenerationEvent) -> Iterator[Event]:
-        for rendered in self._events(event):
+        for rendered in self._reports.added(event, self._events(event), self._in_progress):
             yield self._numbered(rendered)
 
     def failed(self, problem: Problem) -> Event:
@@ -125,13 +126,15 @@ class ResponseEvents:
         response["error"] = {"code": _error_code(problem), "message": problem.message}
         return self._numbered({"type": "response.failed", "response": response})
 
+    def _in_progress(self, _prompt: int = 0) -> Event:
+        return {"type": "response.in_progress", "response": self._response("in_progress", [])}
+
     def _events(self, event: GenerationEvent) -> Iterator[Event]:
         match event:
             case Started() as started:
                 self._head.served_by(started.model)
-                response = self._response("in_progress", [])
-                yield {"type": "response.created", "response": response}
-                yield {"type": "response.in_progress", "response": response}
+                yield {"type": "response.created", "response": self._response("in_progress", [])}
+                yield self._in_progress()
             case TextDelta() as delta:
                 if delta.text and not isinstance(self._open, MessageWriter):
                     yield from self._opened(
