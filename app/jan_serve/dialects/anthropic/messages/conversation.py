@@ -38,7 +38,7 @@ from jan_serve.dialects.anthropic.messages.wire import (
     ToolUseBlock,
     UrlSource,
 )
-from jan_serve.dialects.shared.packed_thoughts import packed_thought, unpacked_thought
+from jan_serve.dialects.shared.packed_texts import THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 SHOWN: Final = "jan-serve"
@@ -46,12 +46,12 @@ SHOWN: Final = "jan-serve"
 
 
 def signature_of(thought: str, *, shown: bool) -> str:
-    return SHOWN if shown else packed_thought(thought)
+    return SHOWN if shown else THOUGHT.packed(thought)
 
 
 def signed_thought(thinking: str, signature: str) -> str:
     """The text of a thinking block."""
-    return thinking or unpacked_thought(signature) or ""
+    return thinking or THOUGHT.unpacked(signature) or ""
 
 
 _BETWEEN: Final = "\n\n"

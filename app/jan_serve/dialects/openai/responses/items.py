@@ -26,7 +26,7 @@ from jan_serve.dialects.openai.responses.wire_reply import (
     OutputText,
     ReasoningPart,
 )
-from jan_serve.dialects.shared.packed_thoughts import packed_thought
+from jan_serve.dialects.shared.packed_texts import THOUGHT
 
 
 def new_id(prefix: str) -> str:
@@ -142,7 +142,7 @@ class ThoughtWriter(OpenItem):
             "content": [] if self._as_summary else parts,
         }
         if self._packed:
-            item["encrypted_content"] = packed_thought(self._text)
+            item["encrypted_content"] = THOUGHT.packed(self._text)
         return item
 
     def _part(self) -> ReasoningPart:

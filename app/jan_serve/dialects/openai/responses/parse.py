@@ -21,6 +21,7 @@ from jan_serve.dialects.openai.responses.custom_input import custom_arguments
 from jan_serve.dialects.openai.responses.tools import ToolBook, flat_name
 from jan_serve.dialects.openai.responses.wire import (
     CallOutputItem,
+    CompactionItem,
     ComputerCallItem,
     ComputerOutputItem,
     ContentPart,
@@ -37,7 +38,7 @@ from jan_serve.dialects.openai.responses.wire import (
     TextPart,
 )
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.packed_thoughts import unpacked_thought
+from jan_serve.dialects.shared.packed_texts import SUMMARY, THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 
@@ -84,10 +85,19 @@ class History:
             case ComputerOutputItem():
                 shot = _image(item.output.image_url, f"{where}.output.image_url", IMAGE_NOTE)
                 self._append(Message(role="tool", content=(shot,), tool_call_id=item.call_id))
+            case CompactionItem():
+                self._add_summary(item, where)
             case HostedItem():
                 self.warnings.append(f"{where}: {item.type} means nothing to this server, and was left out")
             case _:
                 raise InvalidRequest(f"{where}: the item {item.id[:80]!r} is not kept here", param="input")
+
+    def _add_summary(self, item: CompactionItem, where: str) -> None:
+        summary = SUMMARY.unpacked(item.encrypted_content)
+        if summary is None:
+            self.warnings.append(f"{where}: another server made this compaction, and it was left out")
+        else:
+            self._append(Message(role="user", content=f"Summary of the conversation so far:\n\n{summary}"))
 
     def _append(self, message: Message) -> None:
         self._end_turn()
@@ -174,7 +184,7 @@ def _image(url: str | None, where: str, note: str | None) -> core.ImagePart:
 
 def _thought(item: ReasoningItem) -> str:
     """The text of a thought, from `encrypted_content`, else `content`, else `summary`."""
-    packed = unpacked_thought(item.encrypted_content)
+    packed = THOUGHT.unpacked(item.encrypted_content)
     if packed is not None:
         return packed
     if item.content:

@@ -164,7 +164,7 @@ class ResponseEvents:
     def _end(self, usage: Usage) -> Event:
         status: Status = "completed" if self._is_whole else "incomplete"
         response = self._response(status, self._done)
-        response["usage"] = _usage_of(usage)
+        response["usage"] = response_usage(usage)
         if self._is_whole:
             response["completed_at"] = self._form.now()
         else:
@@ -221,7 +221,7 @@ class ResponseEvents:
         return numbered
 
 
-def _usage_of(usage: Usage) -> ResponseUsage:
+def response_usage(usage: Usage) -> ResponseUsage:
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {

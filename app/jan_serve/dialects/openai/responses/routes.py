@@ -16,6 +16,13 @@ from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.render_common import ReplyFacts
+from jan_serve.dialects.openai.responses.compaction import (
+    CompactedResponse,
+    CompactionRenderer,
+    CompactResponseRequest,
+    kept_items,
+    task,
+)
 from jan_serve.dialects.openai.responses.items import new_id
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
@@ -28,7 +35,7 @@ from jan_serve.dialects.openai.responses.wire_reply import (
     ResponseBody,
 )
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.answers import answer
+from jan_serve.dialects.shared.answers import answer, answer_whole
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
@@ -75,8 +82,28 @@ def add_response_routes(
                 framed=named_frame,
             )
 
+    _compact_route(router, service, store)
     _kept_routes(router, store)
     _count_route(router, service, store)
+
+
+def _compact_route(router: APIRouter, service: GenerationService, store: ResponseStore) -> None:
+
+    @router.post(
+        "/v1/responses/compact",
+        tags=["OpenAI V1"],
+        summary="Compact a conversation",
+        response_model=CompactedResponse,
+    )
+    async def compact_response(request: Request, body: CompactResponseRequest) -> Response:
+        """Replace a conversation by its user's messages and a summary, which the next request sends as input."""
+        asked = body.asking()
+        previous, items, parsed = _parsed(asked, store, task())
+        head = ReplyFacts(new_id("resp"), int(time.time()), body.model)
+        kept = kept_items((*(previous.items if previous is not None else ()), *items))
+        renderer = CompactionRenderer(head, _shown_items(head.id, kept))
+        with _renamed_fields():
+            return await answer_whole(request, service.generate(parsed.generation), renderer)
 
 
 def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
@@ -135,7 +162,13 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
 
-_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+_PREFIXES: Final = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "compaction": "cmp",
+}
 
 
 def _shown_items(response_id: str, items: Sequence[InputItem]) -> list[dict[str, Any]]:
@@ -190,7 +223,7 @@ def _count_route(router: APIRouter, service: GenerationService, store: ResponseS
 
 
 def _parsed(
-    body: CreateResponseRequest, store: ResponseStore
+    body: CreateResponseRequest, store: ResponseStore, *more: InputItem
 ) -> tuple[KeptResponse | None, list[InputItem], ParsedResponse]:
     previous, caller = None, cache_salt.get()
     if body.previous_response_id is not None:
@@ -199,7 +232,8 @@ def _parsed(
             raise _no_previous(body.previous_response_id, store)
     items = store.resolved(caller, body.input)
     with _renamed_fields():
-        return previous, items, response_request(body, previous.items if previous is not None else (), items)
+        before = previous.items if previous is not None else ()
+        return previous, items, response_request(body, before, [*items, *more])
 
 
 @contextmanager

@@ -127,6 +127,13 @@ class ReasoningItem(WireModel):
     encrypted_content: str | None = None
 
 
+class CompactionItem(WireModel):
+    """What stands for an earlier part of the conversation: left out if another server made it."""
+
+    type: Literal["compaction"]
+    encrypted_content: str
+
+
 class ReferenceItem(WireModel):
     """Refers to an item of a stored answer by its id."""
 
@@ -140,7 +147,6 @@ HostedType = Literal[
     "apply_patch_call",
     "apply_patch_call_output",
     "code_interpreter_call",
-    "compaction",
     "compaction_trigger",
     "configuration_update",
     "context_compaction",
@@ -175,6 +181,7 @@ _TAGS: Final = {
     "computer_call": "computer_call",
     "computer_call_output": "computer_call_output",
     "reasoning": "reasoning",
+    "compaction": "compaction",
     "item_reference": "item_reference",
     **dict.fromkeys(get_args(HostedType), "hosted"),
 }
@@ -195,13 +202,14 @@ InputItem = Annotated[
     | Annotated[ComputerCallItem, Tag("computer_call")]
     | Annotated[ComputerOutputItem, Tag("computer_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[CompactionItem, Tag("compaction")]
     | Annotated[ReferenceItem, Tag("item_reference")]
     | Annotated[HostedItem, Tag("hosted")],
     Discriminator(
         _tag,
         custom_error_type="unknown_item",
         custom_error_message="the type of an item must be message, function_call, function_call_output,"
-        " custom_tool_call, custom_tool_call_output, reasoning or item_reference",
+        " custom_tool_call, custom_tool_call_output, reasoning, compaction or item_reference",
     ),
 ]
 Items = Annotated[list[InputItem], FirstError(), AtMost(limits.MAX_MESSAGES, "input")]

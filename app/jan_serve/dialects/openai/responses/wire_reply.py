@@ -146,11 +146,15 @@ class DeletedResponse(TypedDict):
     deleted: Literal[True]
 
 
+ShownItem = dict[str, Any]
+"""An item of a conversation in the form of the API."""
+
+
 class ItemPage(TypedDict):
     """Items of a conversation. Their ids are those of this list."""
 
     object: Literal["list"]
-    data: list[dict[str, Any]]
+    data: list[ShownItem]
     first_id: str | None
     last_id: str | None
     has_more: bool

@@ -9,7 +9,7 @@ import pytest
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.dialects.anthropic.messages.conversation import Conversation
 from jan_serve.dialects.anthropic.messages.wire import CountTokensRequest
-from jan_serve.dialects.shared.packed_thoughts import packed_thought
+from jan_serve.dialects.shared.packed_texts import THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 Turns = list[tuple[str, Any]]
@@ -97,7 +97,7 @@ def test_what_was_sent_stays_where_it_was_in_later_turns() -> None:
 
 
 def test_an_answer_has_thoughts_text_and_calls() -> None:
-    packed = packed_thought("third")
+    packed = THOUGHT.packed("third")
     blocks = [
         {"type": "thinking", "thinking": "first", "signature": "of Anthropic"},
         {"type": "redacted_thinking", "data": "?"},

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, ImagePart, Message, TextPart, ToolCall
 from jan_serve.dialects.openai.responses.parse import History
 from jan_serve.dialects.openai.responses.wire import InputItem
-from jan_serve.dialects.shared.packed_thoughts import packed_thought, unpacked_thought
+from jan_serve.dialects.shared.packed_texts import THOUGHT as PACKED
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
 ITEM: TypeAdapter[InputItem] = TypeAdapter(InputItem)
@@ -109,7 +109,7 @@ def test_items_become_turns(items: list[dict[str, Any]], expected: list[Message]
     [
         (
             {
-                "encrypted_content": packed_thought("whole"),
+                "encrypted_content": PACKED.packed("whole"),
                 "summary": [{"type": "summary_text", "text": "s"}],
             },
             "whole",
@@ -132,8 +132,8 @@ def test_thoughts_come_back_from_what_is_there(fields: dict[str, Any], thought: 
 
 @pytest.mark.parametrize("packed", [None, "", "x", "jan-serve:thought:%%", "jan-serve:thought:gA=="])
 def test_what_is_no_thought_of_ours_is_none(packed: str | None) -> None:
-    assert unpacked_thought(packed) is None
-    assert unpacked_thought(packed_thought("Dürfen wir? 🙂")) == "Dürfen wir? 🙂"
+    assert PACKED.unpacked(packed) is None
+    assert PACKED.unpacked(PACKED.packed("Dürfen wir? 🙂")) == "Dürfen wir? 🙂"
 
 
 def test_what_other_services_did_is_left_out_and_told() -> None:

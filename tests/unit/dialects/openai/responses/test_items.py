@@ -15,7 +15,7 @@ from jan_serve.dialects.openai.responses.items import (
     ThoughtWriter,
 )
 from jan_serve.dialects.openai.responses.tools import Callee
-from jan_serve.dialects.shared.packed_thoughts import unpacked_thought
+from jan_serve.dialects.shared.packed_texts import THOUGHT
 
 PLACE = 3
 
@@ -54,7 +54,7 @@ def test_an_empty_piece_is_no_event() -> None:
 def test_a_packed_thought_comes_back() -> None:
     writer = ThoughtWriter(PLACE, as_summary=True, packed=True)
     list(writer.more("hm"))
-    assert unpacked_thought(writer.item("completed").get("encrypted_content") or "") == "hm"
+    assert THOUGHT.unpacked(writer.item("completed").get("encrypted_content") or "") == "hm"
 
 
 def test_arguments_of_another_form_are_the_input_at_the_end() -> None:
