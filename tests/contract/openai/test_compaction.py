@@ -17,8 +17,10 @@ pytestmark = pytest.mark.anyio
 
 PATH: Final = "/v1/responses/compact"
 TEMPLATE: Final = (
-    "{% if tools %}<tools>{{ tools | length }}</tools>{% endif %}{% for m in messages %}[{{ m.role }}]"
-    "{{ m.content or '' }}{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}{% endfor %}{% endfor %}"
+    "{% if tools %}<tools>{{ tools | tojson }}</tools><tool_call>{% endif %}"
+    "{% for m in messages %}[{{ m.role }}]{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}{{ c.function.arguments | tojson }}</tool_call>"
+    "{% endfor %}{% endfor %}"
 )
 TOOL: Final[dict[str, Any]] = {
     "type": "function",
@@ -80,7 +82,7 @@ async def test_the_messages_stay_and_the_summary_goes_on_as_input() -> None:
     assert begun.status_code == 200 and "x-jan-serve-warning" not in begun.headers
     asked, continued = model.prompts
     # The whole conversation precedes the task, with its tools: the prefix that the session has in the cache.
-    assert asked.startswith("<tools>1</tools>[system]You are an agent.")
+    assert asked.startswith("<tools>[{") and "<tool_call>[system]You are an agent." in asked
     assert "text of the file" in asked and "summary" in asked.rpartition("And the other?")[2]
     assert continued.endswith("The test is mended.[user]Go on.")
     assert continued.startswith("[system]Be brief.[user]Mend the test.[user]And the other?[user]Summary")
