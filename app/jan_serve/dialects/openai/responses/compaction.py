@@ -39,10 +39,10 @@ class CompactResponseRequest(CreateResponseRequest):
     )
 
     def asking(self) -> CreateResponseRequest:
-        """The request for the summary: the same prompt, so that it is in the prefix cache, and a plain answer."""
+        """The request for the summary: the prompt begins as the session's does, tools included, and is in the cache."""
         no_include: list[str] = []
         plain = {
-            "tool_choice": "none",
+            "tool_choice": "auto",
             "text": TextConfig(),
             "reasoning": Reasoning(effort="none"),
             "include": no_include,
