@@ -86,18 +86,9 @@ class InvalidRequest(JanServeError):
 
 
 class InvalidJson(InvalidRequest):
-    """A body that is not JSON (RFC 8259), is not UTF-8, or is nested too deeply.
-
-    place: line (from 1) and column (in bytes) of the mistake, if known.
-    """
+    """A body that is not JSON (RFC 8259), is not UTF-8, or is nested too deeply."""
 
     code = "invalid_json"
-
-    def __init__(
-        self, message: str, *, param: str | None = None, place: tuple[int, int] | None = None
-    ) -> None:
-        super().__init__(message, param=param)
-        self.place = place
 
 
 class ContextLengthExceeded(InvalidRequest):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, cast
 
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AliasChoices, BaseModel
 from starlette.requests import Request
@@ -65,16 +64,9 @@ class JsonRoute(APIRoute):
                 if known is not None and isinstance(body, dict):
                     ignored: IgnoredFields = request.app.state.ignored_fields
                     record_of(request.scope).ignored = ignored(cast(dict[str, Any], body), known)
-            try:
-                return await handle(request)
-            except RequestValidationError as error:
-                raise self.refusal(error, await request.body() if takes_body else b"") from None
+            return await handle(request)
 
         return strict
 
     def check_body(self, body: bytes) -> None:
         """For dialects with additional limits. Raises HttpError."""
-
-    def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
-        """The exception for a request that breaks the route's schema; dialects override it to name the position."""
-        return error

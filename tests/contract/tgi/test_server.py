@@ -127,7 +127,7 @@ async def test_series_of_the_metrics() -> None:
         (
             "{}",
             422,
-            "Failed to deserialize the JSON body into the target type: missing field `inputs` at line 1 column 2",
+            "Failed to deserialize the JSON body into the target type: inputs: Field required",
         ),
         ('{"inputs": "a", "parameters": null}', 422, "parameters"),
         ('{"inputs": "a", "parameters": {"stop": null}}', 422, "parameters.stop"),
@@ -140,9 +140,8 @@ async def test_series_of_the_metrics() -> None:
             "parameters.grammar",
         ),
         ('{"inputs": "a"', 400, "Failed to parse the request body as JSON: "),
-        ('{"inputs": "a"', 400, " at line 1 column 14"),
-        ('{"inputs":\n "a",}', 400, " trailing comma in object at line 2 column 6"),
-        ("", 400, " at line 1 column 0"),
+        ('{"inputs":\n "a",}', 400, " trailing comma in object (byte 16)"),
+        ("", 400, "The request body is empty"),
     ],
 )
 async def test_what_the_framework_refuses(body: str, status: int, words: str) -> None:

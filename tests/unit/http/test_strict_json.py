@@ -8,9 +8,8 @@ import time
 import tracemalloc
 from typing import Any, cast
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.errors import InvalidJson
@@ -22,10 +21,7 @@ from jan_serve.http.strict_json import (
     MAX_VALUES,
     PIECE_BYTES,
     JsonReader,
-    Span,
     decode_json,
-    line_and_column,
-    span_of,
 )
 
 DEPTH = 100
@@ -110,14 +106,13 @@ def test_half_a_surrogate_pair_is_read_as_a_replacement_character(text: str, val
 def test_other_mistakes_beside_half_a_pair_keep_their_place() -> None:
     with pytest.raises(InvalidJson) as caught:
         decode_json(b'{"a": "\\ud83d",\n "b": nul}', DEPTH)
-    assert caught.value.place is not None and caught.value.place[0] == 2
+    assert "(byte " in caught.value.message
 
 
 def test_the_place_of_what_is_not_utf_8_is_that_of_the_body() -> None:
     body = b'{\n"a": "\xc3\xa9", "b": "x\xff"}'
-    with pytest.raises(InvalidJson, match=f"at byte {body.index(0xFF)}") as caught:
+    with pytest.raises(InvalidJson, match=f"at byte {body.index(0xFF)}"):
         decode_json(body, DEPTH)
-    assert caught.value.place == (2, body.index(b"\xff") - 1)
 
 
 def test_nul_and_characters_beyond_the_plane_are_kept() -> None:
@@ -292,57 +287,3 @@ def test_the_pieces_of_a_body_are_counted_like_the_whole(data: st.DataObject) ->
     assert decode_json(body, depth + 1) == json.loads(body)
     with pytest.raises(InvalidJson, match="nested"):
         decode_json(body, depth)
-
-
-VALUES: Any = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text('ab"\\{}[],: \né'),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text('a"\\}é', max_size=2), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
-
-
-def paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    found = [path]
-    inner: Any = ()
-    if isinstance(value, list | dict):
-        inner = cast(Any, value).items() if isinstance(value, dict) else enumerate(cast(Any, value))
-    for step, each in inner:
-        found += paths(each, (*path, step))
-    return found
-
-
-@settings(deadline=None)
-@given(value=VALUES, indent=st.sampled_from([None, 1]), escaped=st.booleans())
-def test_the_bytes_at_a_path_are_its_value(value: Any, indent: int | None, escaped: bool) -> None:
-    body = json.dumps(value, indent=indent, ensure_ascii=escaped).encode()
-    for path in paths(value):
-        expected = value
-        for step in path:
-            expected = expected[step]
-        span = span_of(body, path)
-        assert span is not None
-        text = body[span.start : span.end]
-        assert text == text.strip()
-        assert msgspec.json.decode(text) == expected
-
-
-def test_of_a_name_that_is_repeated_the_last_counts() -> None:
-    assert span_of(b'{"a": 1, "\\u0061": [2]}', ["a"]) == Span(19, 22)
-
-
-@pytest.mark.parametrize("body", [b"[" + b"[]," * 300_000 + b"1]", b"{" + b'"a":1,' * 300_000 + b'"b":1}'])
-def test_what_lies_far_behind_is_not_looked_for(body: bytes) -> None:
-    assert span_of(body, ["b"] if body.startswith(b"{") else [300_000]) is None
-
-
-@pytest.mark.parametrize(
-    ("offset", "place"), [(0, (1, 0)), (2, (1, 2)), (3, (2, 0)), (5, (2, 2)), (9, (3, 2))]
-)
-def test_lines_and_columns(offset: int, place: tuple[int, int]) -> None:
-    assert line_and_column("{}\né{\n 1".encode(), offset) == place

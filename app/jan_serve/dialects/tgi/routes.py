@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from fastapi import APIRouter
-from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,7 +17,7 @@ from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.error_responses import error_responses
 from jan_serve.dialects.tgi.chat.routes import add_chat_routes
 from jan_serve.dialects.tgi.completions.routes import add_completion_routes
-from jan_serve.dialects.tgi.errors import ErrorBody, deserialize_error
+from jan_serve.dialects.tgi.errors import ErrorBody
 from jan_serve.dialects.tgi.generate.routes import add_native_routes
 from jan_serve.dialects.tgi.generate.wire import Info, ModelList
 from jan_serve.dialects.tgi.limits import VALIDATION_WORKERS, GenerateLimits
@@ -28,7 +27,6 @@ from jan_serve.dialects.tgi.platforms import add_platform_routes
 from jan_serve.dialects.tgi.reply_facts import DOCKER_LABEL, TGI_VERSION
 from jan_serve.dialects.tgi.serving import Serving
 from jan_serve.http.disconnect import while_connected
-from jan_serve.http.errors import HttpError, validation_problem
 from jan_serve.http.guards.body import too_large
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.metrics import page_headers
@@ -113,7 +111,7 @@ _ERRORS: Final = error_responses(
 
 
 class TgiRoute(JsonRoute):
-    """A route with TGI's limit on the body, and with TGI's texts for a body that does not fit."""
+    """A route with TGI's limit on the body."""
 
     max_body_bytes: ClassVar[int]
 
@@ -121,10 +119,6 @@ class TgiRoute(JsonRoute):
         """Raises HttpError for a body that is too large."""
         if len(body) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
-
-    def refusal(self, error: RequestValidationError, body: bytes) -> Exception:
-        message = deserialize_error(error.errors(), error.body, body)
-        return HttpError(validation_problem([{"loc": ("body",), "msg": message, "type": "rejected"}]))
 
 
 def tgi_router(services: Services, limits: GenerateLimits, metrics: TgiMetrics) -> APIRouter:
