@@ -28,7 +28,7 @@ each_route = pytest.mark.parametrize("path", ROUTES)
 
 async def warnings(path: str, fields: dict[str, Any]) -> list[str]:
     async with http_client() as client:
-        response = await client.post(path, json={"model": "fake"} | ROUTES[path] | fields)
+        response = await client.post(path, json={"model": "fake"} | ROUTES.get(path, {}) | fields)
     assert response.status_code == 200, response.text
     return response.headers.get_list("x-jan-serve-warning")
 
@@ -54,6 +54,40 @@ async def test_a_misspelt_field_is_warned_of(path: str, is_stream: bool) -> None
 async def test_the_field_that_was_meant_is_named(written: str, meant: str) -> None:
     [warning] = await warnings("/v1/chat/completions", {written: 1})
     assert warning.endswith(f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "warning"),
+    [
+        ("/api/chat", {"options": {"temprature": 0.1, "num_predict": 3}}, "options: 'temprature'"),
+        ("/api/generate", {"options": {"numPredict": 3}}, "options: 'numPredict'"),
+        ("/api/generate", {"options": {"dry_multiplier": 0.8}}, "options: dry_multiplier: not honoured"),
+        ("/tgi/generate", {"inputs": "Hi", "parameters": {"temprature": 0.1}}, "parameters: 'temprature'"),
+        (
+            "/v1/chat/completions",
+            {"stream_options": {"include_usge": True}},
+            "stream_options: 'include_usge'",
+        ),
+        ("/v1/responses", {"reasoning": {"efort": "low"}}, "reasoning: 'efort'"),
+    ],
+)
+async def test_a_misspelt_member_of_a_field_is_warned_of(
+    path: str, fields: dict[str, Any], warning: str
+) -> None:
+    [found] = await warnings(path, fields)
+    assert found.startswith(warning)
+
+
+@pytest.mark.parametrize(
+    "name", ["thinking_budget", "thinking_token_budget", "enable_thinking", "reasoning_effort"]
+)
+@each_route
+async def test_a_limit_of_thoughts_is_honoured_or_warned_of(path: str, name: str) -> None:
+    takes = path in ("/v1/chat/completions", "/lmdeploy/v1/chat/completions")
+    takes = takes or (path == "/v1/responses" and name != "reasoning_effort")
+    value: Any = {"enable_thinking": False, "reasoning_effort": "low"}.get(name, 0)
+    found = await warnings(path, {name: value})
+    assert found == ([] if takes else [f"{name}: not honoured by this route, and left out"])
 
 
 @each_route

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Mapping
+from types import NoneType
+from typing import Any, cast, get_args
 
+import msgspec
 from fastapi.routing import APIRoute
 from pydantic import AliasChoices, BaseModel
+from pydantic.fields import FieldInfo
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,26 +28,44 @@ class JsonRequest(Request):
         return self._json
 
 
-IgnoredFields = Callable[[Mapping[str, Any], Collection[str]], tuple[str, ...]]
+KnownFields = Mapping[str, "KnownFields | None"]
+"""The names of fields, each with those of its object; None if it is no object, or one that takes any."""
+
+IgnoredFields = Callable[[Mapping[str, Any], KnownFields], tuple[str, ...]]
 """The warnings of a body, given the fields of its route."""
 
 
-def _names_of(model: object) -> frozenset[str] | None:
-    """The names of a model's fields in a body; None if there is no model, or it takes any."""
+class MemberNames(msgspec.Struct, frozen=True):
+    """Annotates a field whose object has these members, where no model says so."""
+
+    names: frozenset[str]
+
+
+def _fields_of(model: object) -> KnownFields | None:
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return None
     if model.model_config.get("extra") == "allow":
         return None
-    names = set(model.model_fields)
-    for field in model.model_fields.values():
+    known: dict[str, KnownFields | None] = {}
+    for name, field in model.model_fields.items():
+        members = _members_of(field)
+        known[name] = members
         match field.validation_alias or field.alias:
             case str(alias):
-                names.add(alias)
+                known[alias] = members
             case AliasChoices(choices=choices):
-                names.update(choice for choice in choices if isinstance(choice, str))
+                known |= dict.fromkeys((choice for choice in choices if isinstance(choice, str)), members)
             case _:
                 pass
-    return frozenset(names)
+    return known
+
+
+def _members_of(field: FieldInfo) -> KnownFields | None:
+    for note in field.metadata:
+        if isinstance(note, MemberNames):
+            return dict.fromkeys(note.names)
+    kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not NoneType]
+    return _fields_of(kinds[0]) if len(kinds) == 1 else None
 
 
 class JsonRoute(APIRoute):
@@ -53,7 +74,7 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
-        known = _names_of(self.body_field.field_info.annotation) if self.body_field is not None else None
+        known = _fields_of(self.body_field.field_info.annotation) if self.body_field is not None else None
 
         async def strict(request: Request) -> Response:
             request = JsonRequest(request.scope, request.receive)

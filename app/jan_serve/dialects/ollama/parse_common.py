@@ -1,12 +1,12 @@
 """Fields that several of Ollama's requests share as core values, and `options` with Ollama's defaults:
 
-their types and ranges are checked, unknown names are ignored. Pure; raises InvalidRequest.
+their types and ranges are checked. Pure; raises InvalidRequest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -14,7 +14,7 @@ from jan_serve.core.constraint import Constraint, JsonObjectConstraint, JsonSche
 from jan_serve.core.messages import ContentPart, ImagePart, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest, Prompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
-from jan_serve.dialects.ollama.wire_common import AnswerFields, ModelFields
+from jan_serve.dialects.ollama.wire_common import OPTION_KINDS, AnswerFields, ModelFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.generation_fields import REASONING_BUDGETS, stop_texts
 from jan_serve.dialects.shared.keep_alive import ttl_s
@@ -22,8 +22,6 @@ from jan_serve.dialects.shared.wire_types import MAX_INT, check_count
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.media_reader import too_many_images
 from jan_serve.image_files.header import MAX_IMAGES
-
-Kind = Literal["integer", "float32", "boolean", "array"]
 
 _SAMPLING: Final = {
     "temperature": (0.0, limits.MAX_TEMPERATURE),
@@ -38,25 +36,6 @@ _SAMPLING: Final = {
 
 _DEFAULTS: Final[dict[str, Any]] = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 """Ollama's, where they are not those of SamplingParams."""
-
-_KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys(_SAMPLING, "float32"),
-    **dict.fromkeys(
-        (
-            "num_predict", "num_ctx", "num_keep", "seed", "top_k", "repeat_last_n", "num_batch", "num_gpu", "main_gpu",
-            "num_thread", "draft_num_predict", "mirostat",
-        ),
-        "integer",
-    ),
-    **dict.fromkeys(("mirostat_tau", "mirostat_eta", "tfs_z"), "float32"),
-    **dict.fromkeys(
-        ("use_mmap", "use_mlock", "penalize_newline", "numa", "low_vram", "f16_kv", "vocab_only", "logits_all",
-         "embedding_only"),
-        "boolean",
-    ),
-    "stop": "array",
-}  # fmt: skip
-"""All options of Ollama. Those that no code below reads change how a model is loaded, or have no effect there."""
 
 OFF_TYPICAL: Final = 1.0
 _RANDOM_SEED: Final = -1
@@ -78,7 +57,7 @@ def parse_options(options: Mapping[str, Any] | None) -> Options:
     values = {
         name: _typed(name, value)
         for name, value in (options or {}).items()
-        if name in _KINDS and value is not None
+        if name in OPTION_KINDS and value is not None
     }
     fields: dict[str, Any] = {name: _ranged(name, values[name]) for name in _SAMPLING if name in values}
     if fields.get("repeat_penalty") == 0:
@@ -107,7 +86,7 @@ def parse_options(options: Mapping[str, Any] | None) -> Options:
 
 
 def _typed(name: str, value: Any) -> Any:
-    kind = _KINDS[name]
+    kind = OPTION_KINDS[name]
     if kind == "boolean" and isinstance(value, bool):
         return value
     if kind == "array":

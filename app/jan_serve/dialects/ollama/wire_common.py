@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -10,10 +10,38 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.keep_alive import KeepAlive
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, Strings, WireModel
+from jan_serve.http.json_body import MemberNames
 from jan_serve.image_files.header import MAX_IMAGES
+
+Kind = Literal["integer", "float32", "boolean", "array"]
+
+OPTION_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(
+        (
+            "temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+            "mirostat_tau", "mirostat_eta", "tfs_z",
+        ),
+        "float32",
+    ),
+    **dict.fromkeys(
+        (
+            "num_predict", "num_ctx", "num_keep", "seed", "top_k", "repeat_last_n", "num_batch", "num_gpu", "main_gpu",
+            "num_thread", "draft_num_predict", "mirostat",
+        ),
+        "integer",
+    ),
+    **dict.fromkeys(
+        ("use_mmap", "use_mlock", "penalize_newline", "numa", "low_vram", "f16_kv", "vocab_only", "logits_all",
+         "embedding_only"),
+        "boolean",
+    ),
+    "stop": "array",
+}  # fmt: skip
+"""All options of Ollama. Those that `parse_options` does not read change the load of a model, or nothing."""
 
 OptionValues = Annotated[
     dict[str, Any] | None,
+    MemberNames(frozenset(OPTION_KINDS)),
     AtMost(limits.MAX_OPTIONS, "options"),
     Field(
         description="Sampling and stopping: temperature, top_k, num_predict, stop … Unknown names are ignored."

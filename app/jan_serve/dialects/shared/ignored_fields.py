@@ -9,8 +9,11 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from jan_serve.dialects.shared.thinking_fields import THINKING_NAMES
+from jan_serve.http.json_body import KnownFields
 
 logger: Final = logging.getLogger("jan_serve.fields")
 
@@ -37,6 +40,7 @@ _NOT_HONOURED: Final[dict[str, tuple[Any, ...]]] = {
         ),
         _NOTHING,
     ),
+    **dict.fromkeys((*THINKING_NAMES, "reasoning_effort"), (None, -1, {})),
     "adaptive_target": (*_NOTHING, -1),
     "best_of": (*_NOTHING, 1),
     "cache_prompt": (*_NOTHING[2:], None, True),
@@ -69,13 +73,9 @@ class IgnoredFields:
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
-    def warnings(self, body: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
+    def warnings(self, body: Mapping[str, Any], known: KnownFields) -> tuple[str, ...]:
         """Warnings of one body, by the fields of its route."""
-        found = tuple(
-            warning
-            for name, value in body.items()
-            if name not in known and (warning := _warning(name, value, known))
-        )
+        found = tuple(_warnings(body, known))
         for warning in found:
             if warning not in self._logged and len(self._logged) < _MOST_LOGGED:
                 self._logged.add(warning)
@@ -83,7 +83,18 @@ class IgnoredFields:
         return found
 
 
-def _warning(name: str, value: Any, known: Collection[str]) -> str | None:
+def _warnings(members: Mapping[str, Any], known: KnownFields, place: str = "") -> Iterator[str]:
+    for name, value in members.items():
+        inner = known.get(name)
+        if name not in known:
+            warning = _warning(name, value, known)
+            if warning is not None:
+                yield place + warning
+        elif inner is not None and isinstance(value, dict):
+            yield from _warnings(cast(dict[str, Any], value), inner, f"{place}{name}: ")
+
+
+def _warning(name: str, value: Any, known: KnownFields) -> str | None:
     if name in _SILENT:
         return None
     if name in _NOT_HONOURED:

@@ -28,6 +28,8 @@ _SWITCHES: Final[dict[str, dict[Any, bool]]] = {
 }
 """Paths of what turns thinking on or off, and the meaning of its values: others say nothing."""
 
+THINKING_NAMES: Final = tuple(dict.fromkeys(path.partition(".")[0] for path in (*_BUDGETS, *_SWITCHES)))
+
 Budget = Annotated[Int, Between(-1)] | None
 
 
