@@ -1,7 +1,8 @@
-"""Writes the documents derived from the code: docs/settings.md and docs/cli.md. `--check` only compares."""
+"""Writes the documents derived from the code: settings.md, cli.md and why.md in docs/. `--check` only compares."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import typer.main
 from pydantic import BaseModel
 
+from jan_serve.api.activity.causes import WORDS
+from jan_serve.api.activity.recent import KEPT
 from jan_serve.cli.app import build_app
 from jan_serve.cli.chat.request_options import PARAMETERS
 from jan_serve.cli.chat.slash_commands import COMMANDS as SLASH_COMMANDS
@@ -167,6 +170,39 @@ def chat_section() -> list[str]:
     ]
 
 
+def why_page() -> str:
+    """Every cause that `jan-serve why` names."""
+
+    def shown(text: str) -> str:
+        return re.sub(
+            r"\{(\w+)[^}]*\}", lambda name: name[1].upper(), text.replace("{read}", "tokens were read")
+        )
+
+    rows = [(code(cause), shown(text), shown(advice)) for cause, (text, advice) in WORDS.items()]
+    lines = [
+        NOTICE,
+        "",
+        "# Why was this slow?",
+        "",
+        "```sh",
+        "jan-serve top              # the requests that run and the last that ended",
+        "jan-serve why              # where the time of the last one went, and what can be done",
+        "jan-serve why --slowest    # of the one with the longest wait for its first token",
+        "jan-serve why ID           # ID: `x-request-id` of its answer",
+        "```",
+        "",
+        f"`GET /extras/requests` and `GET /extras/why/ID` say the same. The server remembers {KEPT} requests:",
+        "times, counts and hashes, never text. With several keys, each sees its own requests.",
+        "",
+        "A prompt that begins as an earlier one is read from there on. The server compares each prompt with the",
+        "nearest earlier one of its client, tool by tool, line by line of the system text and message by message,",
+        "and names the first part that differs.",
+        "",
+        *table(("code", "cause", "what can be done"), rows),
+    ]
+    return "\n".join(lines)
+
+
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """A command's subcommands, and theirs, with the words that call them."""
     for name, child in getattr(command, "commands", {}).items():
@@ -196,7 +232,7 @@ def code(text: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """0 if the documents are written, or with --check if they match the code."""
     stale: list[str] = []
-    for name, page in (("settings.md", settings_page()), ("cli.md", cli_page())):
+    for name, page in (("settings.md", settings_page()), ("cli.md", cli_page()), ("why.md", why_page())):
         path = DOCS / name
         content = page.rstrip("\n") + "\n"
         if path.is_file() and path.read_text(encoding="utf-8") == content:

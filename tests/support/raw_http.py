@@ -130,8 +130,10 @@ def post(
         return connection.response()
 
 
-def get(url: str, path: str) -> RawResponse:
+def get(url: str, path: str, headers: dict[str, str] | None = None) -> RawResponse:
     """Send one GET on a connection of its own and read the whole answer."""
+    fields = {"host": urlsplit(url).netloc, **(headers or {})}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     with connect(url) as connection:
-        connection.send(f"GET {path} HTTP/1.1\r\nhost: {urlsplit(url).netloc}\r\n\r\n".encode("latin-1"))
+        connection.send(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1"))
         return connection.response()

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from jan_serve import __version__
+from jan_serve.api.activity.recent import Activities
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.management import Management
 from jan_serve.api.management.pulls import Pulls
@@ -62,7 +63,7 @@ from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
-from jan_serve.http.request_record import RequestContext, record_of
+from jan_serve.http.request_record import RequestContext, RequestRecord, record_of
 from jan_serve.http.sse import StreamSettings
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.resources import catalogue_file
@@ -82,6 +83,7 @@ class AppParts(msgspec.Struct, frozen=True):
 
     lifecycle: Lifecycle
     running: RunningRequests
+    activities: Activities
 
 
 def create_app(
@@ -109,7 +111,7 @@ def create_app(
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
-    running = RunningRequests(settings.request_timeout_s or None)
+    parts = AppParts(lifecycle, RunningRequests(settings.request_timeout_s or None), Activities())
     self_checks = SelfChecks(settings.data_dir).all()
     health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
     services = Services(
@@ -127,7 +129,7 @@ def create_app(
             profiles=profiles,
             media=MediaReader(decoder, image_fetcher(settings.image_hosts), _models_with(management)),
         ),
-        running=running,
+        running=parts.running,
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
         metrics=metrics,
         health=health,
@@ -138,7 +140,7 @@ def create_app(
     )
     served = [make(settings, services) for make in dialects]
     routes = [
-        *_own_routes(page, "".join(dialect.outline.greeting for dialect in served), log, lifecycle, services),
+        *_own_routes(page, "".join(dialect.outline.greeting for dialect in served), log, parts, services),
         *(
             _management_routes(management, pulls, services, needs_key=bool(settings.api_keys))
             if management is not None and pulls is not None
@@ -146,7 +148,7 @@ def create_app(
         ),
         *(DeferredRoutes(dialect.router, dialect.outline.paths) for dialect in served),
     ]
-    return _application(settings, routes, served, metrics, AppParts(lifecycle, running))
+    return _application(settings, routes, served, metrics, parts)
 
 
 def _models_with(management: Management | None) -> ModelsWith | None:
@@ -164,7 +166,7 @@ def _models_with(management: Management | None) -> ModelsWith | None:
 
 
 def _own_routes(
-    page: Path | None, greeting: str, log: RecentLog | None, lifecycle: Lifecycle, services: Services
+    page: Path | None, greeting: str, log: RecentLog | None, parts: AppParts, services: Services
 ) -> list[DeferredRoutes]:
     def health() -> APIRouter:
         from jan_serve.api.routes.health import health_router
@@ -179,10 +181,16 @@ def _own_routes(
     def lines(log: RecentLog) -> APIRouter:
         from jan_serve.api.routes.log import log_router
 
-        return log_router(log, lifecycle, services.streams)
+        return log_router(log, parts.lifecycle, services.streams)
+
+    def requests() -> APIRouter:
+        from jan_serve.api.activity.routes import activity_router
+
+        return activity_router(parts.activities)
 
     routes = [
         DeferredRoutes(health, ("/health", "/ready", "/metrics")),
+        DeferredRoutes(requests, ("/extras/requests", "/extras/why")),
         DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
     ]
     return routes if log is None else [*routes, DeferredRoutes(partial(lines, log), ("/logs",))]
@@ -231,7 +239,7 @@ def _application(
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        middleware=_middleware(settings, envelopes, metrics, parts.lifecycle, dialects, open_paths),
+        middleware=_middleware(settings, envelopes, metrics, parts, dialects, open_paths),
         exception_handlers=_exception_handlers(envelopes),
     )
     app.state.json_reader = JsonReader(settings.max_json_depth)
@@ -246,19 +254,26 @@ def _middleware(
     settings: Settings,
     envelopes: Envelopes,
     metrics: Metrics,
-    lifecycle: Lifecycle,
+    parts: AppParts,
     dialects: Sequence[Dialect],
     open_paths: Sequence[str],
 ) -> list[Middleware]:
     """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
     keys = [key.get_secret_value() for key in settings.api_keys]
     outlines = [dialect.outline for dialect in dialects]
+    lifecycle, activities = parts.lifecycle, parts.activities
+
+    def count(route: str, status: int, record: RequestRecord) -> None:
+        metrics.observe(route, status, record)
+        activities.end(route, status, record)
+
     return [
         Middleware(Lingering),
         Middleware(
             RequestContext,
             envelopes=envelopes,
-            count=metrics.observe,
+            count=count,
+            watch=activities.begin,
             lifecycle=lifecycle,
             probe_paths=[path for outline in outlines for path in outline.probe_paths],
             rewrites=[outline.rewrite_scope for outline in outlines if outline.rewrite_scope is not None],

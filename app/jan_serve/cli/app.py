@@ -104,6 +104,14 @@ COMMANDS: Final = {
     "logs": Entry(
         "logs:logs", "Show the log of the running server. It never contains prompts or answers.", "Server"
     ),
+    "top": Entry(
+        "requests:top", "Watch the requests of the running server: state, tokens, cache and rate.", "Server"
+    ),
+    "why": Entry(
+        "requests:why",
+        "Say where the time of a request went, and what can be done. Without ID, of the last one.",
+        "Server",
+    ),
     "config": Entry("config:config_app", "Show the settings and the sources of their values.", "Server"),
     "doctor": Entry(
         "doctor:doctor",

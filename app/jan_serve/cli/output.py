@@ -17,6 +17,7 @@ from jan_serve.logs.log_lines import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
+    from rich.table import Table
 
 _UNBOUNDED: Final = 100_000
 _PAIR: Final = 2
@@ -179,11 +180,38 @@ class Output:
         On a terminal that is too narrow, it leaves out `optional` columns, in this order, or else prints one cell per
         line. whole: further columns whose cells stay on one line.
         """
+        cells = [[printable(cell) for cell in row] for row in rows]
+        table = self._table(columns, cells, title, whole, optional)
+        if table is None:
+            self._records(columns, cells, {columns[0], *whole})
+        else:
+            self._out.print(table)
+
+    def refreshed(
+        self, columns: Sequence[str], frames: Iterable[Iterable[Sequence[str]]], optional: Sequence[str]
+    ) -> None:
+        """A table that each of the frames replaces, as long as there are any. Needs a terminal; see `table`."""
+        from rich.live import Live
+
+        with Live(console=self._out, auto_refresh=False) as live:
+            for rows in frames:
+                room = max(1, self._out.height - 3)
+                cells = [[printable(cell) for cell in row] for row in rows][:room]
+                live.update(self._table(columns, cells, None, (), optional) or "", refresh=True)
+
+    def _table(
+        self,
+        columns: Sequence[str],
+        cells: Sequence[Sequence[str]],
+        title: str | None,
+        whole: Sequence[str],
+        optional: Sequence[str],
+    ) -> Table | None:
+        """None if the terminal is too narrow."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        cells = [[printable(cell) for cell in row] for row in rows]
         kept, widths = list(range(len(columns))), list[int]()
         for name in ("", *optional):
             kept = [at for at in kept if columns[at] != name or not name]
@@ -195,15 +223,14 @@ class Output:
             )
             if widths:
                 break
-        if not widths:
-            self._records(columns, cells, {columns[0], *whole})
-            return
+        else:
+            return None
         table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
         for at, width in zip(kept, widths, strict=True):
             table.add_column(columns[at], width=width)
         for row in cells:
             table.add_row(*(Text(row[at], overflow="fold") for at in kept))
-        self._out.print(table)
+        return table
 
     def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Set[str]) -> None:
         """One line with name and value for each cell that is not empty; an empty line after each row.

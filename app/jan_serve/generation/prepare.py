@@ -26,6 +26,7 @@ from jan_serve.core.request import (
     TokenPrompt,
 )
 from jan_serve.core.sampling import SamplingParams
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.answer_plan import (
@@ -43,6 +44,7 @@ from jan_serve.generation.media_reader import (
 )
 from jan_serve.generation.ports import EngineClient, TemplateRenderer
 from jan_serve.generation.profiles import Profiles, TemplateOverride, no_profiles, template_of, with_defaults
+from jan_serve.generation.prompt_history import PromptHistory
 from jan_serve.ipc.messages import CountRequest, EngineRequest, TokenizeRequest
 
 T = TypeVar("T")
@@ -81,7 +83,7 @@ class PreparedRequest(NamedTuple):
 
 
 class RequestPreparer:
-    """Renders the prompt, then compiles the constraint. Keeps no state of requests."""
+    """Renders the prompt, then compiles the constraint. Of requests it keeps the hashes that PromptHistory compares."""
 
     def __init__(
         self,
@@ -106,6 +108,7 @@ class RequestPreparer:
         self._now = now
         self._seed = seed
         self._media = media or MediaReader()
+        self._history = PromptHistory()
 
     async def prepare(
         self, request: GenerationRequest, client: EngineClient, cache_salt: str
@@ -113,6 +116,9 @@ class RequestPreparer:
         """cache_salt: see EngineRequest. Raises InvalidRequest and its subclasses."""
         _check_generates(client.facts)
         request = with_defaults(request, self._profiles()(client.name, request.model))
+        trace = current_trace()
+        if isinstance(request.prompt, ChatPrompt | TextPrompt):
+            self._history.compare(trace, client.name, cache_salt, request.prompt)
         parsers: AnswerParsers | None = None
         specials: tuple[str, ...] = ()
         if isinstance(request.prompt, ChatPrompt):
@@ -126,13 +132,15 @@ class RequestPreparer:
                 None if constraint is None else await self._compiled(constraint, request.constraint_field)
             )
         await self._check_length(prompt, request, client)
+        with trace.spends("media"):
+            pieces = await self._media.decoded(prompt.pieces, prompt.media)
         sequences = max(request.n, request.best_of)
         logprobs = request.logprobs
         if sequences > request.n and logprobs is None:
             logprobs = 0  # the choice among them needs their mean log-probability
         engine_request = EngineRequest(
             id=client.next_id(),
-            prompt=await self._media.decoded(prompt.pieces, prompt.media),
+            prompt=pieces,
             add_special=prompt.add_special,
             parse_special=prompt.parse_special,
             prompt_param=prompt.param,
@@ -161,7 +169,8 @@ class RequestPreparer:
         plan, text = plan.in_form(rendered.form), rendered.text
         thought = plan.thought_guide(text)
         try:
-            answer_constraint = await plan.constrained(thought, request.constraint, self._grammars)
+            with current_trace().spends("compile"):
+                answer_constraint = await plan.constrained(thought, request.constraint, self._grammars)
         except InvalidRequest as error:
             raise await self._with_field(error, plan.prompt, request) from None
         parsers = AnswerParsers(plan, starts_in_thought=thought is not None and thought.is_open)
@@ -231,7 +240,8 @@ class RequestPreparer:
         return await _about(field, self._grammars.gbnf(constraint))
 
     async def _compiled(self, constraint: Constraint, field: str) -> CompiledGrammar:
-        return await _about(field, self._grammars.compile(constraint))
+        with current_trace().spends("compile"):
+            return await _about(field, self._grammars.compile(constraint))
 
     async def _with_field(
         self, error: InvalidRequest, prompt: ChatPrompt, request: GenerationRequest
@@ -273,7 +283,8 @@ class RequestPreparer:
             eos_token=_text_of(facts, "eos"),
             now=self._now(),
         )
-        return marked, await self._renderer(render)
+        with current_trace().spends("template"):
+            return marked, await self._renderer(render)
 
     async def _plain_prompt(self, request: GenerationRequest, client: EngineClient) -> EnginePrompt:
         match request.prompt:

@@ -14,6 +14,7 @@ from jan_serve.core.caller import cache_salt
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import GenerationRequest
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import ModelNotFound
 from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
@@ -63,7 +64,10 @@ class GenerationService:
         """
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
-                client = await deadline.wait(self._first(stack, model, ttl_s))
+                trace = current_trace()
+                trace.owner = cache_salt.get()
+                with trace.spends("load"):
+                    client = await deadline.wait(self._first(stack, model, ttl_s))
                 yield LeasedModel(client, deadline, self._preparer, self._states, cache_salt.get())
 
     async def _first(self, stack: AsyncExitStack, model: str | None, ttl_s: float | None) -> EngineClient:

@@ -28,6 +28,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
+from jan_serve.core.trace import RequestTrace, begin_trace
 from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.errors import CLIENT_CLOSED, Envelopes, internal_problem
 from jan_serve.http.lifecycle import Lifecycle
@@ -39,7 +40,8 @@ class RequestRecord(msgspec.Struct):
     """Times are in seconds; `first_token_s` counts from the arrival of the request.
 
     token_gaps_s: between consecutive pieces of an answer, over all choices. finish_reasons: one per choice.
-    ignored: warnings of fields of the body.
+    ignored: warnings of fields of the body. thinking: the last piece was of a thought. finished_s: when the last token
+    was there.
     """
 
     request_id: str
@@ -59,6 +61,9 @@ class RequestRecord(msgspec.Struct):
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     cancelled: bool = False
+    trace: RequestTrace = msgspec.field(default_factory=RequestTrace)
+    thinking: bool = False
+    finished_s: float | None = None
     _last_token_s: float = 0.0
 
     def elapsed_s(self) -> float:
@@ -72,6 +77,7 @@ class RequestRecord(msgspec.Struct):
                 self.prompt_tokens += event.prompt_tokens
                 self.warnings = event.warnings
             case TextDelta() | ReasoningDelta() | ToolCallDelta():
+                self.thinking = isinstance(event, ReasoningDelta)
                 self._observe_piece(self.elapsed_s())
             case Finished():
                 self.completion_tokens += event.completion_tokens
@@ -81,6 +87,7 @@ class RequestRecord(msgspec.Struct):
                 self.queue_s = event.timings.queue_s
                 self.prefill_s = event.timings.prefill_s
                 self.decode_s = event.timings.decode_s
+                self.finished_s = self.elapsed_s()
             case _:
                 pass
 
@@ -96,6 +103,8 @@ class RequestRecord(msgspec.Struct):
         self.prompt_tokens = usage.prompt_tokens
         self.completion_tokens = usage.completion_tokens
         self.cached_tokens = usage.cached_tokens
+        if self.trace.parts is not None:
+            self.trace.parts.tokens = usage.prompt_tokens
 
 
 def attach_record(scope: Scope, record: RequestRecord) -> None:
@@ -141,14 +150,19 @@ class RequestContext:
         lifecycle: Lifecycle,
         probe_paths: Iterable[str] = (),
         rewrites: Iterable[Callable[[Scope], None]] = (),
+        watch: Callable[[Scope, RequestRecord], None] = lambda scope, record: None,
     ) -> None:
-        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_scope."""
+        """watch: is called with each request as it begins.
+
+        probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_scope.
+        """
         self._app = app
         self._envelopes = envelopes
         self._count = count
         self._lifecycle = lifecycle
         self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
         self._rewrites = tuple(rewrites)
+        self._watch = watch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -157,7 +171,8 @@ class RequestContext:
         for rewrite in self._rewrites:
             rewrite(scope)
         stop_loops.set(_header(scope, STOP_LOOPS))
-        record = RequestRecord(request_id=_request_id(scope))
+        record = RequestRecord(request_id=_request_id(scope), trace=begin_trace())
+        self._watch(scope, record)
         attach_record(scope, record)
         status = 0
 
@@ -187,7 +202,7 @@ class RequestContext:
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
-                self._count(_route(scope), status or CLIENT_CLOSED, record)
+                self._count(route_of(scope), status or CLIENT_CLOSED, record)
                 if not probe:
                     _log(scope, status, record)
 
@@ -208,14 +223,14 @@ def _header(scope: Scope, wanted: bytes) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
 
 
-def _route(scope: Scope) -> str:
+def route_of(scope: Scope) -> str:
     """The route's pattern, not the path: clients must not be able to create labels."""
     return getattr(scope.get("route"), "path", _UNMATCHED)
 
 
 def _shown_route(scope: Scope) -> str:
     """The pattern; without one, the path too, which tells what a client misses. Printable ASCII, cut."""
-    route = _route(scope)
+    route = route_of(scope)
     return (
         route
         if route != _UNMATCHED

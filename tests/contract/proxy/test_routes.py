@@ -64,6 +64,8 @@ AT_THE_NODE: Final = {
         "GET /api/status",
         "GET /extras/catalogue",
         "GET /extras/clients",
+        "GET /extras/requests",
+        "GET /extras/why/{request_id}",
         "GET /lmdeploy/health",
         "GET /lmdeploy/metrics",
         "GET /logs",

@@ -1,0 +1,210 @@
+"""Why a request took its time, in words, with what can be done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from jan_serve.api.activity.recent import Activity
+from jan_serve.core.trace import Difference
+
+_LEAST_S: Final = 0.02
+"""Shorter times are not worth a word."""
+_LONG_PROMPT: Final = 512
+"""Tokens of another prompt from which on its reading is felt."""
+_LOST: Final = 0.5
+"""Share of an earlier prompt: if the cache had less of it, it was evicted."""
+
+_OFF: Final = "`jan-serve connect PROGRAM` shows the setting that switches the line off."
+
+WORDS: Final[dict[str, tuple[str, str]]] = {
+    "cold_load": (
+        "{model} was loaded: nobody had asked it before",
+        "`jan-serve load {model}` loads it before the first request.",
+    ),
+    "swapped": (
+        "{model} was loaded again: {other} was asked in between and took its place",
+        "A larger `memory_budget` or `max_models`, or a smaller `n_ctx`, lets both stay.",
+    ),
+    "reload": (
+        "{model} was loaded again: it had been unloaded, or its process had ended",
+        "`ttl_s` says how long an idle model stays loaded.",
+    ),
+    "template": ("the chat template was rendered", ""),
+    "compile": (
+        "the schema or the tools were compiled to a grammar",
+        "It is kept: send the same text again.",
+    ),
+    "media": ("images or sounds were fetched and decoded", ""),
+    "queue": (
+        "it waited for a slot, while {count} other request(s) used the model",
+        "`parallel` says how many requests a model answers at a time.",
+    ),
+    "long_neighbour": (
+        "another request read a prompt of {tokens} tokens meanwhile",
+        "`stream_share` says how much of the time streams keep while prompts are read.",
+    ),
+    "new_prompt": ("{read}: no earlier prompt of this client is like it", ""),
+    "new_text": ("{read}: what was said before came from the cache", ""),
+    "evicted": (
+        "{read}: {tokens} of them had been read before, but the cache had lost them",
+        "`cache_ram_mib` and `cache_disk_mib` say how much the cache keeps.",
+    ),
+    "date": (
+        "{read}: {place} has another date or time",
+        "Put dates at the end of the prompt, or leave the time out.",
+    ),
+    "billing": ("{read}: {place} is a billing line of the client that changes", _OFF),
+    "tokens_left": ("{read}: {place} says how many tokens are left, which changes", _OFF),
+    "system_changed": ("{read}: {place} is another one", "What changes belongs behind what stays."),
+    "tools_order": (
+        "{read}: the tools come in another order from tool {number} on",
+        "Send them in one order.",
+    ),
+    "tool_added": (
+        "{read}: {count} tool(s) were added, the first as tool {number}",
+        "Send all tools from the start.",
+    ),
+    "tool_removed": (
+        "{read}: {count} tool(s) are gone, from tool {number} on",
+        "Send the same tools in each turn.",
+    ),
+    "tool_changed": ("{read}: tool {number} is another one", "Send the same tools in each turn."),
+    "history_cut": (
+        "{read}: {count} message(s) were left out, from message {number} on",
+        "Clients do so near their limit of tokens: a larger `n_ctx`, told to the client, moves it.",
+    ),
+    "history_edited": (
+        "{read}: {place} is another one",
+        "A client that rewrites earlier messages has all behind them read again.",
+    ),
+    "picture": ("{read}: {place} has another picture", ""),
+    "server": ("the server was busy with itself: imports at its first request, or many requests at once", ""),
+    "writing": ("{count} token(s) were written, {rate:.1f} a second", ""),
+}
+"""By code: the cause, and what can be done. A client's prompt differs from its nearest earlier one at `place`."""
+
+
+class Cause(NamedTuple):
+    """code: a key of WORDS. seconds: the time that it explains. advice: empty if there is nothing to do."""
+
+    code: str
+    seconds: float
+    text: str
+    advice: str
+
+
+def causes(activity: Activity, others: Iterable[Activity]) -> list[Cause]:
+    """The longest first. others: all of the server, the latest first."""
+    return sorted(
+        (cause for cause in _all(activity, [each for each in others if each is not activity])),
+        key=lambda cause: -cause.seconds,
+    )
+
+
+def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
+    record = activity.record
+    phases = record.trace.phases
+    rivals = [each for each in others if each.record.model == record.model and _overlap(activity, each) > 0]
+    yield from _cause(*_load(activity, others), seconds=phases.get("load", 0.0))
+    for phase in ("template", "compile", "media"):
+        yield from _cause(phase, seconds=phases.get(phase, 0.0))
+    if record.decode_s is not None:
+        engine = (record.queue_s or 0.0) + (record.prefill_s or 0.0) + record.decode_s
+        yield from _cause("server", seconds=activity.ended - activity.began - engine - sum(phases.values()))
+    yield from _cause("queue", seconds=record.queue_s or 0.0, count=len(rivals))
+    yield from _reading(activity)
+    felt = 0.0
+    for neighbour in _neighbour(activity, rivals):
+        felt = neighbour.seconds
+        yield neighbour
+    decode = record.decode_s or 0.0
+    rate = record.completion_tokens / decode if decode else 0.0
+    yield from _cause("writing", seconds=decode - felt, count=record.completion_tokens, rate=rate)
+
+
+def _cause(code: str, *names: str, seconds: float, **values: object) -> Iterator[Cause]:
+    """Nothing if it took no time. names: the model, and another one."""
+    if seconds >= _LEAST_S:
+        text, advice = WORDS[code]
+        values.update(zip(("model", "other"), names, strict=False))
+        yield Cause(code, seconds, text.format_map(values), advice.format_map(values))
+
+
+def _overlap(activity: Activity, other: Activity) -> float:
+    return min(activity.ended, other.ended) - max(activity.began, other.began)
+
+
+def _load(activity: Activity, others: Sequence[Activity]) -> tuple[str, ...]:
+    """The code, and names for its words."""
+    name = activity.record.model or "the model"
+    before = [each.record.model for each in others if each.began < activity.began and each.record.model]
+    if name not in before:
+        return "cold_load", name
+    between = before[: before.index(name)]
+    return ("swapped", name, between[0] or "") if between else ("reload", name)
+
+
+def _neighbour(activity: Activity, rivals: Iterable[Activity]) -> Iterator[Cause]:
+    """The longest reading of another long prompt during this one's reading and writing."""
+    record = activity.record
+    begins = activity.ended - (record.decode_s or 0.0) - (record.prefill_s or 0.0)
+    longest, tokens = 0.0, 0
+    for other in rivals:
+        if other.read_tokens < max(_LONG_PROMPT, activity.read_tokens):
+            continue
+        start, end = other.reading()
+        seconds = min(end, activity.ended) - max(start, begins)
+        if seconds > longest:
+            longest, tokens = seconds, other.read_tokens
+    yield from _cause("long_neighbour", seconds=longest, tokens=tokens)
+
+
+def _reading(activity: Activity) -> Iterator[Cause]:
+    """The tokens that were read, and why they were not in the cache."""
+    record, seconds = activity.record, activity.record.prefill_s or 0.0
+    tokens, nearest, difference = activity.read_tokens, record.trace.nearest, record.trace.difference
+    rate = tokens / seconds if seconds else 0.0
+    read = f"{tokens} of {record.prompt_tokens} tokens of the prompt were read, {rate:.0f} a second"
+    if nearest is None:
+        yield from _cause("new_prompt", seconds=seconds, read=read)
+    elif difference is not None:
+        code, place = _changed(difference)
+        yield from _cause(
+            code,
+            seconds=seconds,
+            read=f"{read}, from token {record.cached_tokens + 1} on",
+            place=place,
+            number=difference.place,
+            count=difference.count,
+        )
+    elif record.cached_tokens < nearest.tokens * _LOST:
+        yield from _cause("evicted", seconds=seconds, read=read, tokens=nearest.tokens)
+    else:
+        yield from _cause("new_text", seconds=seconds, read=read)
+
+
+_CODES: Final = {
+    "tools_order": "tools_order",
+    "tools_added": "tool_added",
+    "tools_removed": "tool_removed",
+    "tool_changed": "tool_changed",
+    "cut": "history_cut",
+    "picture": "picture",
+}
+_SIGNS: Final = frozenset({"date", "billing", "tokens_left"})
+
+
+def _changed(difference: Difference) -> tuple[str, str]:
+    """The code, and the place in words."""
+    match difference.change:
+        case "system" | "text":
+            of = "system text" if difference.change == "system" else "prompt"
+            code = difference.sign if difference.sign in _SIGNS else "system_changed"
+            return code, f"line {difference.place} of the {of}"
+        case "message":
+            place = f"message {difference.place} after the system text ({difference.role})"
+            told = difference.sign in _SIGNS and difference.role in ("system", "developer", "user")
+            return difference.sign if told else "history_edited", place
+        case change:
+            return _CODES[change], f"message {difference.place} after the system text ({difference.role})"

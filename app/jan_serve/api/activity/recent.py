@@ -1,0 +1,95 @@
+"""The requests that ask a model: those that run and the last that ended. Sizes, times and hashes, never text."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+from starlette.types import Scope
+
+from jan_serve.http.guards.guard import header_values
+from jan_serve.http.request_record import RequestRecord, route_of
+
+KEPT: Final = 512
+_PROGRAM_CHARS: Final = 60
+
+State = Literal["waiting", "reading", "thinking", "writing", "done", "failed", "cancelled"]
+
+
+class Activity(msgspec.Struct, eq=False):
+    """One request. program: how its User-Agent begins. arrived: Unix time. status, total_s: None while it runs."""
+
+    record: RequestRecord
+    program: str
+    arrived: float
+    scope: Scope | None
+    route: str = ""
+    status: int | None = None
+    total_s: float | None = None
+
+    @property
+    def owner(self) -> str | None:
+        return self.record.trace.owner
+
+    def shown_route(self) -> str:
+        return route_of(self.scope) if self.scope is not None else self.route
+
+    def state(self) -> State:
+        record = self.record
+        if self.status is not None:
+            return "cancelled" if record.cancelled else "failed" if record.error else "done"
+        if record.first_token_s is not None:
+            return "thinking" if record.thinking else "writing"
+        return "reading" if record.prompt_tokens else "waiting"
+
+    @property
+    def began(self) -> float:
+        """On the clock of `time.perf_counter`, as all its times."""
+        return self.record.started
+
+    @property
+    def ended(self) -> float:
+        return self.record.started + (self.record.elapsed_s() if self.total_s is None else self.total_s)
+
+    def reading(self) -> tuple[float, float]:
+        """When its prompt was read, as far as it is known."""
+        record = self.record
+        if record.finished_s is None:
+            end = self.began + record.first_token_s if record.first_token_s is not None else self.ended
+            return self.began + sum(record.trace.phases.values()), end
+        end = record.started + record.finished_s - (record.decode_s or 0.0)
+        return end - (record.prefill_s or 0.0), end
+
+    @property
+    def read_tokens(self) -> int:
+        """Tokens of the prompt that came from no cache."""
+        return max(0, self.record.prompt_tokens - self.record.cached_tokens)
+
+
+class Activities:
+    """For one event loop. `begin` and `end` are called with every request; those that ask no model are not kept."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._running: dict[int, Activity] = {}
+        self._ended: deque[Activity] = deque(maxlen=kept)
+
+    def begin(self, scope: Scope, record: RequestRecord) -> None:
+        names = header_values(scope, b"user-agent")
+        program = names[0].decode("latin-1").split(" ")[0][:_PROGRAM_CHARS] if names else ""
+        self._running[id(record)] = Activity(record, program, time.time(), scope)
+
+    def end(self, route: str, status: int, record: RequestRecord) -> None:
+        activity = self._running.pop(id(record))
+        if activity.owner is None:
+            return
+        activity.scope, activity.route = None, route
+        activity.status, activity.total_s = status, record.elapsed_s()
+        self._ended.append(activity)
+
+    def all(self) -> Iterator[Activity]:
+        """Of every owner, the latest first."""
+        yield from (each for each in reversed(self._running.values()) if each.owner is not None)
+        yield from reversed(self._ended)

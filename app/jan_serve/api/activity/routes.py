@@ -1,0 +1,148 @@
+"""GET /extras/requests and /extras/why/{id}: for the key that made the requests."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from jan_serve.api.activity.causes import causes
+from jan_serve.api.activity.recent import KEPT, Activities, Activity, State
+from jan_serve.core.caller import cache_salt
+from jan_serve.http.errors import http_problem
+from jan_serve.http.replies import json_reply
+
+Order = Literal["latest", "slowest"]
+
+
+class RequestLine(BaseModel):
+    """One request. program: from its User-Agent. times in seconds; null until they are known.
+
+    tokens_per_second: of the answer, from its first token on.
+    """
+
+    id: str
+    state: State
+    started_at: str
+    route: str
+    program: str
+    model: str | None
+    status: int | None
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    first_token_s: float | None
+    total_s: float
+    tokens_per_second: float | None
+    error: str | None
+
+
+class RequestLines(BaseModel):
+    data: list[RequestLine]
+
+
+class CauseLine(BaseModel):
+    """code: stable. seconds: the time that it explains. advice: empty if there is nothing to do."""
+
+    code: str
+    seconds: float
+    text: str
+    advice: str
+
+
+class Why(RequestLine):
+    """phases: seconds before the engine (load, template, compile, media) and in it (queue, reading, writing).
+
+    causes: what explains the time, the longest first.
+    """
+
+    phases: dict[str, float]
+    causes: list[CauseLine]
+
+
+def activity_router(activities: Activities) -> APIRouter:
+    router = APIRouter(tags=["Extras"])
+
+    def own() -> list[Activity]:
+        salt = cache_salt.get()
+        return [each for each in activities.all() if each.owner == salt]
+
+    @router.get("/extras/requests", summary="Running and recent requests", response_model=RequestLines)
+    async def requests(
+        limit: Annotated[int, Query(ge=1, le=KEPT, description="Number of requests.")] = 50,
+        order: Annotated[
+            Order, Query(description="`latest` first, or `slowest` to the first token.")
+        ] = "latest",
+    ) -> Response:
+        """Requests of this key that ask a model: those that run and the last that ended. Never their text."""
+        found = own()
+        if order == "slowest":
+            found.sort(key=_time_felt, reverse=True)
+        return json_reply({"data": [_line(each) for each in found[:limit]]})
+
+    @router.get(
+        "/extras/why/{request_id}",
+        summary="Why a request took its time",
+        response_model=Why,
+        responses={404: {"description": "No kept request of this key has the id."}},
+    )
+    async def why(request_id: str) -> Response:
+        """Where the time of a request of this key went, and what can be done. `x-request-id` of an answer is its id."""
+        found = next((each for each in own() if each.record.request_id == request_id), None)
+        if found is None:
+            raise http_problem(
+                404,
+                "request_not_found",
+                f"The last {KEPT} requests of this key have no id {request_id[:128]!r}.",
+            )
+        return json_reply(
+            {
+                **_line(found),
+                "phases": _phases(found),
+                "causes": [cause._asdict() for cause in causes(found, activities.all())],
+            }
+        )
+
+    return router
+
+
+def _time_felt(activity: Activity) -> float:
+    first = activity.record.first_token_s
+    return first if first is not None else activity.ended - activity.began
+
+
+def _line(activity: Activity) -> dict[str, object]:
+    record = activity.record
+    decode = record.decode_s
+    return {
+        "id": record.request_id,
+        "state": activity.state(),
+        "started_at": datetime.fromtimestamp(activity.arrived)
+        .astimezone()
+        .isoformat(timespec="milliseconds"),
+        "route": activity.shown_route(),
+        "program": activity.program,
+        "model": record.model,
+        "status": activity.status,
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
+        "completion_tokens": record.completion_tokens or len(record.token_gaps_s),
+        "first_token_s": record.first_token_s,
+        "total_s": activity.ended - activity.began,
+        "tokens_per_second": record.completion_tokens / decode
+        if decode and record.completion_tokens
+        else None,
+        "error": record.error,
+    }
+
+
+def _phases(activity: Activity) -> dict[str, float]:
+    record = activity.record
+    engine = {"queue": record.queue_s, "reading": record.prefill_s, "writing": record.decode_s}
+    return {
+        **record.trace.phases,
+        **{name: seconds for name, seconds in engine.items() if seconds is not None},
+    }

@@ -1,0 +1,121 @@
+"""`jan-serve top` and `jan-serve why`: the requests of the running server, and where the time of one went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_server
+from jan_serve.cli.output import Output, on_terminal
+
+_REFRESH_S: Final = 1.0
+_COLUMNS: Final = ("model", "state", "prompt", "cached", "first", "answer", "rate", "total", "program", "id")
+_OPTIONAL: Final = ("id", "rate", "total", "program")
+
+
+def top(
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=512, help="Number of requests.")] = 20,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the table once, as without a terminal.")
+    ] = False,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch the requests of the running server: state, tokens, cache and rate. Ctrl-C ends it.
+
+    Shows those of your key that ask a model: those that run, then the last that ended. `jan-serve why ID` explains one.
+    """
+    output = Output()
+    with running_server(config, url) as client:
+        if as_json:
+            output.json(_requests(client, lines))
+        elif once or not on_terminal():
+            output.table(_COLUMNS, map(_row, _requests(client, lines)), optional=_OPTIONAL)
+        else:
+            output.refreshed(_COLUMNS, _frames(client, lines), optional=_OPTIONAL)
+
+
+def _frames(client: ServerClient, lines: int) -> Generator[list[tuple[str, ...]]]:
+    while True:
+        yield [_row(line) for line in _requests(client, lines)]
+        time.sleep(_REFRESH_S)
+
+
+def _requests(client: ServerClient, limit: int, order: str = "latest") -> list[dict[str, Any]]:
+    return client.get(f"/extras/requests?limit={limit}&order={order}")["data"]
+
+
+def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
+    prompt, rate = line["prompt_tokens"], line["tokens_per_second"]
+    return (
+        line["model"] or "",
+        line["error"] or line["state"],
+        str(prompt or ""),
+        f"{line['cached_tokens'] / prompt:.0%}" if prompt else "",
+        _seconds(line["first_token_s"]),
+        str(line["completion_tokens"] or ""),
+        f"{rate:.1f}/s" if rate else "",
+        _seconds(line["total_s"]),
+        line["program"],
+        line["id"],
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} s"
+
+
+def why(
+    request_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="`x-request-id` of the answer, as in `jan-serve top`."),
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="The last request; the default.")] = False,
+    slowest: Annotated[
+        bool, typer.Option("--slowest", help="The one with the longest wait for its first token.")
+    ] = False,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say where the time of a request went, and what can be done. Without ID, of the last one.
+
+    The server remembers the last 512 requests: times, counts and hashes, never their text.
+    """
+    if (request_id is not None) + last + slowest > 1:
+        raise CommandError("an ID, --last and --slowest exclude each other", None, WRONG_USE)
+    output = Output()
+    with running_server(config, url) as client:
+        if request_id is None:
+            found = _requests(client, 1, "slowest" if slowest else "latest")
+            if not found:
+                output.note("No request has asked a model yet.")
+                return
+            request_id = found[0]["id"]
+        answer = client.get(f"/extras/why/{quote(str(request_id), safe='')}")
+    if as_json:
+        output.json(answer)
+        return
+    _print_why(output, answer, answer["causes"])
+
+
+def _print_why(output: Output, answer: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> None:
+    first = f"first token after {_seconds(answer['first_token_s'])}, " if answer["first_token_s"] else ""
+    output.data(
+        f"{answer['id']}  {answer['route']}  {answer['model'] or ''}  {answer['error'] or answer['state']}"
+    )
+    output.data(
+        f"{first}{_seconds(answer['total_s'])} in all; {answer['prompt_tokens']} tokens of prompt"
+        f" ({answer['cached_tokens']} from the cache), {answer['completion_tokens']} of answer"
+    )
+    output.table(("time", "cause"), [(_seconds(each["seconds"]), each["text"]) for each in causes])
+    for each in causes:
+        if each["advice"]:
+            output.note(f"{each['code']}: {each['advice']}")

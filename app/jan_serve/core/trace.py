@@ -1,0 +1,95 @@
+"""Where the time of a request goes, and what its prompt shares with earlier ones: hashes and counts, never text."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Final, Literal
+
+import msgspec
+
+Phase = Literal["load", "template", "compile", "media"]
+"""What happens to a request before the engine has it."""
+
+Change = Literal[
+    "tools_order",
+    "tools_added",
+    "tools_removed",
+    "tool_changed",
+    "system",
+    "message",
+    "cut",
+    "picture",
+    "text",
+]
+"""What a client changed in a prompt: `cut` is messages that are gone, `text` is of prompts without messages."""
+
+Sign = Literal["", "date", "billing", "tokens_left", "number"]
+"""What the changed line looks like."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first part in which a prompt differs from the nearest earlier one of the same client.
+
+    place: number of the line, message or tool, from 1. count: messages or tools that came or went.
+    """
+
+    change: Change
+    place: int = 0
+    count: int = 0
+    sign: Sign = ""
+    role: str = ""
+
+
+class PromptParts(msgspec.Struct, eq=False):
+    """Hashes of what a prompt consists of.
+
+    tools, system: one per tool, one per line. messages, texts: one per message, with and without its pictures.
+    tokens: length of the prompt; 0 until it is known.
+    """
+
+    tools: tuple[int, ...]
+    system: array[int]
+    messages: tuple[int, ...]
+    texts: tuple[int, ...]
+    tokens: int = 0
+
+
+class RequestTrace(msgspec.Struct, eq=False):
+    """phases: seconds, over all prompts of the request. nearest: the earlier prompt that shares most with this one.
+
+    difference: None if this prompt goes on where that one ended. owner: the salt of who asks; None: no model is asked.
+    """
+
+    phases: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    parts: PromptParts | None = None
+    nearest: PromptParts | None = None
+    difference: Difference | None = None
+    owner: str | None = None
+
+    @contextmanager
+    def spends(self, phase: Phase) -> Generator[None]:
+        """Add the time of the block to a phase."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[phase] = self.phases.get(phase, 0.0) + perf_counter() - began
+
+
+_current: Final[ContextVar[RequestTrace | None]] = ContextVar("trace", default=None)
+
+
+def begin_trace() -> RequestTrace:
+    """The trace of the request whose task calls this."""
+    trace = RequestTrace()
+    _current.set(trace)
+    return trace
+
+
+def current_trace() -> RequestTrace:
+    """That of the current request; outside one, a trace that nobody reads."""
+    return _current.get() or RequestTrace()

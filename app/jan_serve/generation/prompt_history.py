@@ -1,0 +1,169 @@
+"""Compares the prompt of a request with earlier ones of the same client, part by part, while its text is there.
+
+What is kept are hashes: how far a prompt repeats an earlier one, and where it first differs.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Final
+
+import msgspec
+
+from jan_serve.core.messages import Message, TextPart
+from jan_serve.core.request import ChatPrompt, TextPrompt
+from jan_serve.core.trace import Difference, PromptParts, RequestTrace, Sign
+
+_KEPT: Final = 512
+"""Prompts of all models and clients."""
+_SEARCHED_PROMPTS: Final = 32
+"""Of one client: so many are searched for parts of a prompt that goes on where none ended."""
+_MAX_LINES: Final = 4096
+"""Further lines of a system text count as one."""
+
+_SEARCHED: Final = 2000
+"""Characters in which a sign is looked for."""
+
+_LEFT: Final = r"(?:left|remain\w*|used|usage|budget)"
+_MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_SIGNS: Final[tuple[tuple[Sign, str], ...]] = (
+    ("billing", r"(?i)billing"),
+    ("tokens_left", rf"(?i)\btokens?\b.{{0,40}}\b{_LEFT}\b|\b{_LEFT}\b.{{0,40}}\btokens?\b"),
+    (
+        "date",
+        r"\b(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?|\b\d\d?[-/.]\d\d?[-/.](?:19|20)?\d\d\b|\b\d\d?:\d\d\b"
+        r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
+        rf"|\b{_MONTH}[a-z]* \d|\b\d\d?\.? {_MONTH}",
+    ),
+    ("number", r"\d"),
+)
+"""In the order in which they are looked for."""
+
+
+class PromptHistory:
+    """Bounded; for one event loop."""
+
+    def __init__(self) -> None:
+        self._prompts: deque[tuple[tuple[str, str], PromptParts]] = deque(maxlen=_KEPT)
+
+    def compare(self, trace: RequestTrace, model: str, salt: str, prompt: ChatPrompt | TextPrompt) -> None:
+        """Write into the trace which earlier prompt is nearest and where this one differs, and keep this one.
+
+        salt: prompts of others are not compared.
+        """
+        if isinstance(prompt, ChatPrompt):
+            lines, messages = _split(prompt.messages)
+            tools = prompt.tools
+        else:
+            lines, messages, tools = _lines(prompt.text), (), ()
+        parts = PromptParts(
+            tools=tuple(hash(msgspec.json.encode(tool)) for tool in tools),
+            system=array("q", map(hash, lines)),
+            messages=tuple(map(hash, messages)),
+            texts=tuple(hash(_text(message)) for message in messages),
+        )
+        owner = (model, salt)
+        latest_first = [earlier for key, earlier in reversed(self._prompts) if key == owner]
+        trace.parts, trace.nearest = parts, _nearest(latest_first, parts)
+        if trace.nearest is not None:
+            trace.difference = _difference(trace.nearest, parts, lines, messages)
+        self._prompts.append((owner, parts))
+
+
+def _split(messages: Sequence[Message]) -> tuple[list[str], Sequence[Message]]:
+    """The lines of the system text at the start, and the messages after it."""
+    leading = list(takewhile(lambda message: message.role in ("system", "developer"), messages))
+    return _lines("\n".join(map(_text, leading))), messages[len(leading) :]
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.splitlines()
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = ["\n".join(lines[_MAX_LINES:])]
+    return lines
+
+
+def _text(message: Message) -> str:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def _same(left: Sequence[int], right: Sequence[int]) -> int:
+    """Number of equal items at the start."""
+    if left == right:
+        return len(left)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+
+
+def _nearest(latest_first: Sequence[PromptParts], parts: PromptParts) -> PromptParts | None:
+    """The prompt with most parts of this one, wherever they are; of equal ones the last."""
+    for earlier in latest_first:
+        same_head = earlier.tools == parts.tools and earlier.system == parts.system
+        if same_head and parts.messages and earlier.messages == parts.messages[: len(earlier.messages)]:
+            return earlier
+    own = _all_parts(parts)
+    return max(
+        latest_first[:_SEARCHED_PROMPTS], key=lambda earlier: len(own & _all_parts(earlier)), default=None
+    )
+
+
+def _all_parts(parts: PromptParts) -> set[int]:
+    return {*parts.tools, *parts.system, *parts.messages}
+
+
+def _difference(
+    earlier: PromptParts, parts: PromptParts, lines: Sequence[str], messages: Sequence[Message]
+) -> Difference | None:
+    if earlier.tools != parts.tools:
+        return _tools(earlier.tools, parts.tools)
+    at = _same(earlier.system, parts.system)
+    if not parts.messages:
+        # Of a text, the last line may go on.
+        goes_on = at >= len(earlier.system) - 1 and len(lines) >= len(earlier.system)
+        return None if goes_on else Difference("text", at + 1, sign=_sign_at(lines, at))
+    if earlier.system != parts.system:
+        return Difference("system", at + 1, sign=_sign_at(lines, at))
+    at = _same(earlier.messages, parts.messages)
+    if at == len(earlier.messages):
+        return None
+    gone = len(earlier.messages) - at
+    if at == len(messages):
+        return Difference("cut", at + 1, count=gone)
+    rest = parts.messages[at]
+    if rest in earlier.messages[at + 1 :]:
+        return Difference("cut", at + 1, count=earlier.messages.index(rest, at + 1) - at)
+    message = messages[at]
+    if earlier.texts[at] == parts.texts[at] and not isinstance(message.content, str | None):
+        return Difference("picture", at + 1, role=message.role)
+    return Difference("message", at + 1, sign=_sign(_text(message)[:_SEARCHED]), role=message.role)
+
+
+def _tools(earlier: tuple[int, ...], now: tuple[int, ...]) -> Difference:
+    at = _same(earlier, now) + 1
+    if sorted(earlier) == sorted(now):
+        return Difference("tools_order", at)
+    added, removed = len(set(now) - set(earlier)), len(set(earlier) - set(now))
+    if len(now) == len(earlier) and added:
+        return Difference("tool_changed", at, count=added)
+    return (
+        Difference("tools_added", at, count=added)
+        if len(now) > len(earlier)
+        else Difference("tools_removed", at, count=removed)
+    )
+
+
+def _sign_at(lines: Sequence[str], at: int) -> Sign:
+    return _sign(lines[at][:_SEARCHED]) if at < len(lines) else ""
+
+
+def _sign(text: str) -> Sign:
+    for sign, pattern in _SIGNS:
+        if re.search(pattern, text):
+            return sign
+    return ""

@@ -1,0 +1,118 @@
+"""The words for each cause, and which one comes first."""
+
+from __future__ import annotations
+
+from array import array
+from string import Formatter
+from typing import Any, cast
+
+import pytest
+
+from jan_serve.api.activity.causes import WORDS, causes
+from jan_serve.api.activity.recent import KEPT, Activities, Activity
+from jan_serve.core.trace import Difference, PromptParts, RequestTrace
+from jan_serve.http.request_record import RequestRecord
+
+
+def activity(
+    began: float = 0.0,
+    total: float = 2.0,
+    model: str = "m",
+    *,
+    trace: RequestTrace | None = None,
+    **facts: Any,
+) -> Activity:
+    """An ended request; by default all of its time is reading 100 tokens."""
+    values: dict[str, Any] = {"queue_s": 0.0, "prefill_s": total, "decode_s": 0.0, "finished_s": total}
+    record = RequestRecord(
+        request_id="r",
+        started=began,
+        model=model,
+        trace=trace or RequestTrace(owner=""),
+        **cast(Any, {"prompt_tokens": 100, **values, **facts}),
+    )
+    return Activity(record, "curl", 0.0, None, "/v1/chat/completions", 200, total)
+
+
+def nearest(tokens: int) -> PromptParts:
+    return PromptParts((), array("q"), (), (), tokens)
+
+
+def trace(difference: Difference | None = None, tokens: int = 0, **phases: float) -> RequestTrace:
+    return RequestTrace(phases=phases, nearest=nearest(tokens), difference=difference, owner="")
+
+
+BEFORE = activity(-10.0, 1.0)
+OTHER = activity(-5.0, 1.0, "other")
+CASES: list[tuple[str, Activity, list[Activity]]] = [
+    ("cold_load", activity(trace=trace(load=1.9), prefill_s=0.1), []),
+    ("swapped", activity(trace=trace(load=1.9), prefill_s=0.1), [OTHER, BEFORE]),
+    ("reload", activity(trace=trace(load=1.9), prefill_s=0.1), [BEFORE, OTHER]),
+    ("template", activity(trace=trace(template=1.9), prefill_s=0.1), []),
+    ("compile", activity(trace=trace(compile=1.9), prefill_s=0.1), []),
+    ("media", activity(trace=trace(media=1.9), prefill_s=0.1), []),
+    ("queue", activity(queue_s=1.9, prefill_s=0.1), [activity(0.5)]),
+    ("server", activity(prefill_s=0.1), []),
+    ("new_prompt", activity(), []),
+    ("new_text", activity(trace=trace(tokens=90), cached_tokens=90), []),
+    ("evicted", activity(trace=trace(tokens=90), cached_tokens=10), []),
+    ("writing", activity(prefill_s=0.1, decode_s=1.9, completion_tokens=19), []),
+    ("long_neighbour", activity(prefill_s=0.1, decode_s=1.9), [activity(0.2, 1.5, prompt_tokens=4000)]),
+    *(
+        (code, activity(trace=trace(difference)), [])
+        for code, difference in [
+            ("date", Difference("system", 2, sign="date")),
+            ("billing", Difference("system", 1, sign="billing")),
+            ("tokens_left", Difference("message", 4, sign="tokens_left", role="system")),
+            ("system_changed", Difference("text", 4, sign="number")),
+            ("tools_order", Difference("tools_order", 1)),
+            ("tool_added", Difference("tools_added", 3, count=2)),
+            ("tool_removed", Difference("tools_removed", 3, count=2)),
+            ("tool_changed", Difference("tool_changed", 3, count=1)),
+            ("history_cut", Difference("cut", 3, count=4)),
+            ("history_edited", Difference("message", 3, sign="number", role="assistant")),
+            ("picture", Difference("picture", 3, role="user")),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "subject", "others"), CASES, ids=[case[0] for case in CASES])
+def test_the_longest_comes_first(code: str, subject: Activity, others: list[Activity]) -> None:
+    found = causes(subject, [subject, *others])
+    assert found[0].code == code
+    assert "{" not in "".join(cause.text + cause.advice for cause in found)
+
+
+def test_each_cause_has_a_case() -> None:
+    assert {case[0] for case in CASES} == set(WORDS)
+
+
+def test_advice_names_settings_and_flags_that_exist() -> None:
+    from jan_serve.cli.app import COMMANDS
+    from jan_serve.cli.options import setting_options
+
+    names = {option.field for option in setting_options()}
+    for _, advice in WORDS.values():
+        for quoted in advice.split("`")[1::2]:
+            command, _, rest = quoted.partition(" ")
+            assert quoted in names or (command == "jan-serve" and rest.split(" ")[0] in COMMANDS)
+
+
+def test_only_requests_to_models_are_kept_and_few_of_them() -> None:
+    activities = Activities()
+    for number in range(KEPT + 10):
+        record = RequestRecord(request_id=str(number))
+        activities.begin({"headers": [(b"user-agent", b"agent/1 (x)")]}, record)
+        assert [each.record.request_id for each in activities.all()][:1] != [str(number)]
+        record.trace.owner = "" if number != 0 else None
+        activities.end("/r", 200, record)
+    kept = list(activities.all())
+    assert [each.record.request_id for each in kept] == [str(number) for number in range(KEPT + 9, 9, -1)]
+    assert {(each.program, each.route, each.state()) for each in kept} == {("agent/1", "/r", "done")}
+
+
+def test_words_have_only_values_that_are_given() -> None:
+    known = {"model", "other", "count", "tokens", "read", "place", "number", "rate"}
+    for text, advice in WORDS.values():
+        assert {name for _, name, _, _ in Formatter().parse(text + advice) if name} <= known

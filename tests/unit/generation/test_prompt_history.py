@@ -1,0 +1,153 @@
+"""Where a prompt differs from the nearest earlier one of its client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
+from jan_serve.core.request import ChatPrompt, TextPrompt
+from jan_serve.core.trace import Difference, RequestTrace
+from jan_serve.generation.prompt_history import PromptHistory
+
+SYSTEM = "You help.\nToday is 2026-11-27.\nThe folder has 12 files.\nBe brief."
+TOOLS = tuple(Tool(name=name, parameters={"type": "object"}) for name in ("read", "write", "run"))
+USER = Message(role="user", content="What is in the folder?")
+ANSWER = Message(role="assistant", content="A file.")
+SEEN = Message(role="user", content=(TextPart("What is it?"), ImagePart("data:image/png;base64,AA==")))
+
+
+def chat(*messages: Message, system: str = SYSTEM, tools: tuple[Tool, ...] = TOOLS) -> ChatPrompt:
+    return ChatPrompt(messages=(Message(role="system", content=system), *messages), tools=tools)
+
+
+def compared(*prompts: ChatPrompt | TextPrompt, salts: str = "") -> RequestTrace:
+    """The trace of the last of several prompts. salts: of whom each is; by default all of one."""
+    history = PromptHistory()
+    trace = RequestTrace()
+    for index, prompt in enumerate(prompts):
+        trace = RequestTrace()
+        history.compare(trace, "m", salts[index] if salts else "", prompt)
+    return trace
+
+
+CHANGES: list[tuple[str, ChatPrompt, ChatPrompt, Difference | None]] = [
+    ("goes on", chat(USER), chat(USER, ANSWER, USER), None),
+    ("is the same", chat(USER), chat(USER), None),
+    (
+        "a date",
+        chat(USER),
+        chat(USER, system=SYSTEM.replace("-27", "-28")),
+        Difference("system", 2, sign="date"),
+    ),
+    (
+        "a count",
+        chat(USER),
+        chat(USER, system=SYSTEM.replace("12", "13")),
+        Difference("system", 3, sign="number"),
+    ),
+    ("a word", chat(USER), chat(USER, system=SYSTEM.replace("brief", "kind")), Difference("system", 4)),
+    ("a line less", chat(USER), chat(USER, system=SYSTEM[:9]), Difference("system", 2)),
+    (
+        "a billing line",
+        chat(USER, system=f"x-anthropic-billing-header: a1\n{SYSTEM}"),
+        chat(USER, system=f"x-anthropic-billing-header: b2\n{SYSTEM}"),
+        Difference("system", 1, sign="billing"),
+    ),
+    (
+        "tokens left",
+        chat(USER, Message(role="system", content="Tokens left: 120000"), ANSWER),
+        chat(USER, Message(role="system", content="Tokens left: 90000"), ANSWER),
+        Difference("message", 2, sign="tokens_left", role="system"),
+    ),
+    ("order of tools", chat(USER), chat(USER, tools=TOOLS[::-1]), Difference("tools_order", 1)),
+    ("a tool more", chat(USER, tools=TOOLS[:2]), chat(USER), Difference("tools_added", 3, count=1)),
+    ("a tool less", chat(USER), chat(USER, tools=TOOLS[1:]), Difference("tools_removed", 1, count=1)),
+    (
+        "another tool",
+        chat(USER),
+        chat(USER, tools=(TOOLS[0], Tool(name="write", description="x"), TOOLS[2])),
+        Difference("tool_changed", 2, count=1),
+    ),
+    (
+        "an edited answer",
+        chat(USER, ANSWER, USER),
+        chat(USER, Message(role="assistant", content="Two files."), USER),
+        Difference("message", 2, role="assistant"),
+    ),
+    ("a message left out", chat(USER, ANSWER, SEEN), chat(USER, SEEN), Difference("cut", 2, count=1)),
+    ("the end left out", chat(USER, ANSWER, SEEN), chat(USER, ANSWER), Difference("cut", 3, count=1)),
+    (
+        "a picture",
+        chat(SEEN),
+        chat(
+            Message(role="user", content=(TextPart("What is it?"), ImagePart("data:image/png;base64,AQ==")))
+        ),
+        Difference("picture", 1, role="user"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "expected"), [row[1:] for row in CHANGES], ids=[row[0] for row in CHANGES]
+)
+def test_the_first_difference_is_named(
+    earlier: ChatPrompt, later: ChatPrompt, expected: Difference | None
+) -> None:
+    other = chat(Message(role="user", content="Other talk"), system="Another program")
+    trace = compared(other, earlier, later)
+    assert trace.nearest is not None
+    assert trace.difference == expected
+
+
+def test_a_prompt_alone_has_no_nearest() -> None:
+    assert compared(chat(USER)).nearest is None
+    assert compared(chat(USER), chat(USER), salts="ab").nearest is None
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ("one\ntwo\nthree", None),
+        ("one\ntwo and more", None),
+        ("one\n2\nthree", Difference("text", 2, sign="number")),
+        ("", Difference("text", 1)),
+    ],
+)
+def test_texts_are_compared_by_lines(later: str, expected: Difference | None) -> None:
+    if later == "one\n2\nthree":
+        assert compared(TextPrompt("one\ntwo\nthree"), TextPrompt(later)).difference == expected
+    else:
+        assert compared(TextPrompt("one\ntwo"), TextPrompt(later)).difference == expected
+
+
+_WORDS = st.sampled_from(["a", "b", "12:30", "tokens left: 4", "x\ny", ""])
+_ROLES = st.sampled_from(["user", "assistant"])
+_MESSAGES = st.lists(
+    st.tuples(_ROLES, _WORDS).map(lambda drawn: Message(role=drawn[0], content=drawn[1])),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(system=_WORDS, messages=_MESSAGES, more=_MESSAGES, tools=st.integers(0, 3))
+def test_what_goes_on_has_no_difference(
+    system: str, messages: list[Message], more: list[Message], tools: int
+) -> None:
+    first = chat(*messages, system=system, tools=TOOLS[:tools])
+    later = chat(*messages, *more, system=system, tools=TOOLS[:tools])
+    assert compared(first, later).difference is None
+
+
+@given(messages=_MESSAGES, at=st.integers(0, 5), data=st.data())
+def test_a_changed_message_is_found(messages: list[Message], at: int, data: Any) -> None:
+    """Whatever stands before and behind it."""
+    at %= len(messages)
+    edited = [*messages]
+    edited[at] = Message(role="user", content="edited")
+    found = compared(chat(*messages), chat(*edited)).difference
+    assert found is not None
+    assert found.place == at + 1
