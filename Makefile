@@ -18,8 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page tests/integration/rpc/test_silent_peer.py
-# Calls drawn from the API's documents, and sizes of the kernels' operations, of which test-long draws more.
-DRAWN_TESTS := $(addprefix tests/,integration/kernels contract/test_openapi_fuzz.py contract/lmdeploy/test_control_fuzz.py integration/http/test_document.py integration/http/test_schemathesis.py integration/management/test_drawn_calls.py integration/management/test_ollama_drawn_calls.py)
+# Of these test-long draws more: calls from the API's documents, sizes of the operations of kernels, cuts of answers.
+DRAWN_TESTS := $(addprefix tests/,unit/chat/formats unit/chat/parsers unit/constraint/regex/test_classes.py unit/constraint/test_recognizer.py unit/constraint/json_schema/test_bounds_of_doubles.py integration/kernels contract/test_openapi_fuzz.py contract/lmdeploy/test_control_fuzz.py integration/http/test_document.py integration/http/test_schemathesis.py integration/management/test_drawn_calls.py integration/management/test_ollama_drawn_calls.py)
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 

@@ -1,14 +1,24 @@
-"""Tests of many sizes and types at once: a few points of the grid in `make test`, all of them in `make test-long`."""
+"""Tests of many cases: a few of them, the same in each run, in `make test`; all of them in `make test-long`."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
+
+
+def some(cases: Iterable[T], count: int) -> list[T]:
+    """`count` of the cases, in their order; all of them if TEST_DRAWS is set."""
+    found = [*cases]
+    if "TEST_DRAWS" in os.environ or len(found) <= count:
+        return found
+    return [found[at] for at in sorted(random.Random(len(found)).sample(range(len(found)), count))]
 
 
 def drawn_grid(**axes: Sequence[Any]) -> pytest.MarkDecorator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.drawn_grid import drawn_grid
+from tests.support.drawn_grid import drawn_grid, some
 
 AXES = {"rows": [1, 7, 8, 64], "kind": ["a", "b"], "threads": [1, 2, 40]}
 
@@ -20,3 +20,11 @@ def test_each_value_occurs_in_the_points_that_are_drawn(monkeypatch: pytest.Monk
 def test_the_whole_grid_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_DRAWS", "1")
     assert len(set(drawn_grid(**AXES).args[1])) == 24
+    assert some(range(100), 10) == [*range(100)]
+
+
+def test_some_of_the_cases_are_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_DRAWS", raising=False)
+    assert some(range(100), 10) == some(range(100), 10)
+    assert len(set(some(range(100), 10))) == 10
+    assert some("abc", 3) == ["a", "b", "c"]

@@ -10,6 +10,7 @@ from jan_serve.chat.chat_format import ChatFormat
 from jan_serve.chat.stream_parser import StreamParser
 from jan_serve.core.events import ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import FunctionCall, Tool, ToolCall
+from tests.support.drawn_grid import some
 
 WEATHER = Tool(
     name="get_weather",
@@ -128,10 +129,10 @@ def parse(
 
 
 def cuts(text: str) -> Iterator[list[str]]:
-    """`text` whole, by characters, and in two pieces at every place."""
+    """`text` whole, by characters, and in two pieces at places of which `make test` draws a quarter."""
     yield [text]
     yield list(text)
-    for at in range(1, len(text)):
+    for at in some(range(1, len(text)), 8 + len(text) // 4):
         yield [text[:at], text[at:]]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.regex.classes import DOT, SHORTHANDS, unicode_property
+from tests.support.drawn_grid import some
 
 SAMPLE = [*range(0x3100), *range(0xD7F0, 0xE010), *range(0xFE00, 0x10040), *range(0x1F5F0, 0x1F650), 0x10FFFF]
 
@@ -32,7 +33,7 @@ def test_a_general_category(name: str, categories: set[str]) -> None:
     chars = unicode_property(name)
     assert chars is not None
     assert chars == charset.char_set(chars)
-    for code in SAMPLE:
+    for code in some(SAMPLE, 3000):
         assert charset.contains(chars, code) is (unicodedata.category(chr(code)) in categories), hex(code)
 
 
