@@ -18,8 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page tests/integration/rpc/test_silent_peer.py
-# Of these test-long draws more: calls from the API's documents, sizes of the operations of kernels, cuts of answers.
-DRAWN_TESTS := $(addprefix tests/,unit/chat/formats unit/chat/parsers unit/constraint/regex/test_classes.py unit/constraint/test_recognizer.py unit/constraint/json_schema/test_bounds_of_doubles.py integration/kernels contract/test_openapi_fuzz.py contract/lmdeploy/test_control_fuzz.py integration/http/test_document.py integration/http/test_schemathesis.py integration/management/test_drawn_calls.py integration/management/test_ollama_drawn_calls.py)
+# Files of tests that draw a part by day: properties, calls from the API's documents, sizes of operations, cuts of answers.
+DRAWN_TESTS = $(shell grep -rlE 'from hypothesis|import schemathesis|drawn_grid|parse_everywhere|TEST_DRAWS' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py')
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
@@ -51,7 +51,6 @@ test-long: install-dev ## tests that take minutes each: chaos, clients of other 
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
 	TEST_DRAWS=60 $(PYTEST) $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
-	TEST_DRAWS=60 $(PYTEST) tests/contract tests/unit -m hypothesis $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jan_serve.chat.detect import knows_thoughts
@@ -45,7 +46,7 @@ async def test_one_process_reads_them_all_and_gives_way_to_others(tmp_path: Path
             assert await headers.ask(read(path)) == read_model_file(path).facts(knows_thoughts)
         [process] = children()
         if sys.platform != "win32":
-            assert process.nice() == 19
+            assert process.nice() == min(19, psutil.Process().nice() + 19)
         await headers.rest()
         assert children() == []
         assert (await headers.ask(read(paths[0]))).thinks is not None

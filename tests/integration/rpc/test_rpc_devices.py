@@ -48,10 +48,8 @@ def on_cpu(path: Path) -> list[int]:
     [
         ("dense", [24, 16], 2),
         ("dense", [16, 14, 16], 3),
-        ("mixture", [40, 24], 2),
         ("mixture", [40, 24, 24], 3),
         ("recurrent", [12, 12], 2),
-        ("recurrent", [9, 9, 9], 3),
     ],
 )
 def test_parts_are_where_the_plan_says(

@@ -15,6 +15,7 @@ from jan_serve.engine.llama.text_cuts import TextCuts
 from jan_serve.engine.llama.vocab import Vocab
 from jan_serve.engine.tokenizing import MoreTokens, TextTokenizer, finish
 from jan_serve.errors import InvalidRequest
+from tests.support.drawn_grid import some
 from tests.support.vocabulary_files import KINDS, SPECIAL, USER, WORDS, VocabularyFile, write_vocabulary
 
 pytestmark = pytest.mark.integration
@@ -41,8 +42,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def texts(seed: str, count: int) -> Iterator[str]:
     drawn = random.Random(seed)
     for _ in range(count):
-        some = drawn.sample(BITS, drawn.randint(2, len(BITS)))
-        yield "".join(drawn.choice(some) + drawn.choice(("", "", " ")) for _ in range(drawn.randint(1, 120)))
+        bits = drawn.sample(BITS, drawn.randint(2, len(BITS)))
+        yield "".join(drawn.choice(bits) + drawn.choice(("", "", " ")) for _ in range(drawn.randint(1, 120)))
 
 
 def check(vocab: Vocab, text: str) -> None:
@@ -59,7 +60,7 @@ def test_parts_have_the_tokens_of_the_whole(tmp_path: Path, kind: VocabularyFile
     path = tmp_path / "vocabulary.gguf"
     write_vocabulary(path, kind)
     model = LlamaModel(str(path), vocab_only=True)
-    for text in texts(str(kind), 25):
+    for text in some(texts(str(kind), 25), 8):
         check(model.vocab, text)
     model.close()
 
@@ -74,7 +75,7 @@ def test_published_vocabularies(path: Path) -> None:
     tokenizer = TextTokenizer(model.vocab)
     for text, ids in zip(samples, expected, strict=False):
         assert finish(tokenizer.tokens(text, parse_special=False)) == ids, text
-    for text in ("".join(samples), *texts(path.stem, 25)):
+    for text in ("".join(samples), *some(texts(path.stem, 25), 8)):
         for parse_special in (True, False):
             found = finish(tokenizer.tokens(text, parse_special=parse_special))
             assert found == model.vocab.tokenize(text, add_special=False, parse_special=parse_special)
