@@ -63,8 +63,8 @@ class JanServeError(Exception):
         self.param = param
 
     def payload(self) -> dict[str, Any]:
-        """The constructor arguments that rebuild this error at the other end of the pipe."""
-        return {"message": self.message, "param": self.param}
+        """The constructor arguments that rebuild this error at the other end of the pipe: each is an attribute too."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     @classmethod
     def restore(cls, payload: dict[str, Any]) -> Self:
@@ -128,16 +128,6 @@ class ContextLengthExceeded(InvalidRequest):
         """A prefix for a dialect's message that names the input; empty if there is only one."""
         return "" if self.item is None else f"{self.param}: item {self.item}: "
 
-    def payload(self) -> dict[str, Any]:
-        return {
-            "n_prompt": self.n_prompt,
-            "n_ctx": self.n_ctx,
-            "max_tokens": self.max_tokens,
-            "param": self.param,
-            "item": self.item,
-            "at_least": self.at_least,
-        }
-
 
 class UnsupportedContent(InvalidRequest):
     """The model cannot read a content part. Nothing was fetched or opened."""
@@ -177,14 +167,6 @@ class AdapterNotFound(InvalidRequest):
         self.model = model
         self.known = tuple(known)
 
-    def payload(self) -> dict[str, Any]:
-        return {
-            "adapter": self.adapter,
-            "model": self.model,
-            "known": list(self.known),
-            "param": self.param,
-        }
-
 
 class TemplateError(InvalidRequest):
     """The chat template raised an error, could not be compiled, or exceeded a limit."""
@@ -202,9 +184,6 @@ class InvalidGrammar(InvalidRequest):
         self.reason = reason
         self.line = line
 
-    def payload(self) -> dict[str, Any]:
-        return {"reason": self.reason, "line": self.line, "param": self.param}
-
 
 class InvalidSchema(InvalidRequest):
     """Not a JSON Schema. pointer: JSON Pointer (RFC 6901) to the mistake."""
@@ -215,9 +194,6 @@ class InvalidSchema(InvalidRequest):
         super().__init__(f"invalid JSON Schema at {pointer or '/'}: {reason}", param=param)
         self.pointer = pointer
         self.reason = reason
-
-    def payload(self) -> dict[str, Any]:
-        return {"pointer": self.pointer, "reason": self.reason, "param": self.param}
 
 
 class UnsupportedSchema(InvalidRequest):
@@ -235,9 +211,6 @@ class UnsupportedSchema(InvalidRequest):
         self.keyword = keyword
         self.reason = reason
 
-    def payload(self) -> dict[str, Any]:
-        return {"pointer": self.pointer, "keyword": self.keyword, "reason": self.reason, "param": self.param}
-
     def place(self, pointer: str) -> None:
         """Name the place, unless one below the root is named already."""
         if not self.pointer:
@@ -254,9 +227,6 @@ class UnsupportedPattern(InvalidRequest):
         self.position = position
         self.reason = reason
 
-    def payload(self) -> dict[str, Any]:
-        return {"position": self.position, "reason": self.reason, "param": self.param}
-
 
 class GrammarTooComplex(InvalidRequest):
     """A constraint exceeds the time, rules or nesting that one request may use.
@@ -271,9 +241,6 @@ class GrammarTooComplex(InvalidRequest):
         super().__init__(where + reason, param=param)
         self.pointer = pointer
         self.reason = reason
-
-    def payload(self) -> dict[str, Any]:
-        return {"reason": self.reason, "pointer": self.pointer, "param": self.param}
 
     def place(self, pointer: str) -> None:
         """Name the place, unless one is named already."""
@@ -302,9 +269,6 @@ class ModelNotFound(JanServeError):
         self.name = name
         self.near = tuple(near)
         self.can_pull = can_pull
-
-    def payload(self) -> dict[str, Any]:
-        return {"name": self.name, "near": list(self.near), "can_pull": self.can_pull, "param": self.param}
 
 
 class ModelInUse(JanServeError):
@@ -348,9 +312,6 @@ class DigestMismatch(HubError):
         self.want = want
         self.got = got
 
-    def payload(self) -> dict[str, Any]:
-        return {"file": self.file, "want": self.want, "got": self.got, "param": self.param}
-
 
 class StoreError(JanServeError):
     """The models folder or a file in it cannot be read or written; the message has the system's reason."""
@@ -372,9 +333,6 @@ class Unavailable(JanServeError):
     def __init__(self, message: str, *, retry_after: float | None = 1.0, param: str | None = None) -> None:
         super().__init__(message, param=param)
         self.retry_after = retry_after
-
-    def payload(self) -> dict[str, Any]:
-        return {"message": self.message, "retry_after": self.retry_after, "param": self.param}
 
 
 class Overloaded(Unavailable):
@@ -404,10 +362,6 @@ class InsufficientMemory(Unavailable):
         super().__init__(message, retry_after=retry_after, param=param)
         self.needed_bytes = needed_bytes
         self.available_bytes = available_bytes
-
-    def payload(self) -> dict[str, Any]:
-        figures = {"needed_bytes": self.needed_bytes, "available_bytes": self.available_bytes}
-        return super().payload() | figures
 
 
 class Asleep(Unavailable):

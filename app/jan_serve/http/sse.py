@@ -128,5 +128,5 @@ async def frames_of(
         record.cancelled = record.cancelled or not finished
 
 
-SSE_RESPONSE: Final[dict[str, Any]] = {"text/event-stream": {}}
-"""For a route's OpenAPI responses."""
+STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {}}}}
+"""The `responses` of a route whose answer may be a stream, for its OpenAPI document."""

@@ -23,12 +23,12 @@ from jan_serve.http.disconnect import while_connected
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings, frames_of
+from jan_serve.http.sse import STREAMED, EventStream, StreamSettings, frames_of
 
 logger = logging.getLogger(__name__)
 
 _ERRORS: Final = error_responses(ErrorBody, MANAGING, {422: {"model": ValidationErrorBody | ErrorBody}})
-_STREAMED: Final[Responses] = {**_ERRORS, 200: {"content": SSE_RESPONSE}}
+_STREAMED: Final[Responses] = {**_ERRORS, **STREAMED}
 
 
 def management_router(management: Management, pulls: Pulls, streams: StreamSettings) -> APIRouter:

@@ -15,11 +15,10 @@ from typing_extensions import TypedDict
 from jan_serve.api.routes.recent_log import KEPT, LogEntry, RecentLog
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.replies import frame, json_reply
-from jan_serve.http.sse import SSE_RESPONSE, EventStream, StreamSettings
+from jan_serve.http.sse import STREAMED, EventStream, StreamSettings
 
 _LOOK_S: Final = 1.0
 """Interval at which a follower checks whether the server stops."""
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -33,7 +32,7 @@ class LogLines(TypedDict):
 def log_router(log: RecentLog, lifecycle: Lifecycle, streams: StreamSettings) -> APIRouter:
     router = APIRouter(tags=["Server"])
 
-    @router.get("/logs", summary="The server's log", response_model=LogLines, responses=_RESPONSES)
+    @router.get("/logs", summary="The server's log", response_model=LogLines, responses=STREAMED)
     async def logs(
         lines: Annotated[int, Query(ge=0, le=KEPT, description="Number of last lines.")] = 100,
         level: Annotated[Level, Query(description="The lowest level to include.")] = "debug",

@@ -42,7 +42,7 @@ from jan_serve.http.errors import Problem
 from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply, named_frame
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 _ACCEPTED: Final = ("claude", "anthropic")
 """Claude Code's picker takes ids that begin so (CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1)."""
@@ -141,7 +141,7 @@ def add_message_routes(
         "/v1/messages",
         summary="Message",
         response_model=MessageBody,
-        responses={200: {"content": SSE_RESPONSE}},
+        responses=STREAMED,
     )
     async def create_message(request: Request, body: CreateMessageRequest) -> Response:
         """Continue a conversation, in the form of Anthropic's Messages API."""

@@ -6,7 +6,6 @@ the requests of a call run as a session, and the answer is sent whole or as a st
 from __future__ import annotations
 
 import time
-from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -43,7 +42,7 @@ from jan_serve.dialects.shared.answers import Renderer, answer
 from jan_serve.dialects.shared.flat_errors import in_band_error
 from jan_serve.generation.batch import generate_batch
 from jan_serve.http.disconnect import while_connected
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 
 async def send_answer(
@@ -68,11 +67,8 @@ async def send_answer(
     )
 
 
-_STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
-
-
 def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix: str) -> None:
-    @router.post(f"{prefix}/generate", response_model=GenerateReply, responses=_STREAMED)
+    @router.post(f"{prefix}/generate", response_model=GenerateReply, responses=STREAMED)
     async def generate(request: Request, body: GenerateRequest) -> Response:
         """Continue a text or token ids with the default model, without a template."""
         generation = generate_request(body)
@@ -82,7 +78,7 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
         )
         return await send_answer(request, services, session, body, [generation], renderer)
 
-    @router.post(f"{prefix}/v1/chat/completions", response_model=ChatReply, responses=_STREAMED)
+    @router.post(f"{prefix}/v1/chat/completions", response_model=ChatReply, responses=STREAMED)
     async def chat_completions(request: Request, body: ChatRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
@@ -101,7 +97,7 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
         )
         return await send_answer(request, services, session, body, [generation], ChatRenderer(head, form))
 
-    @router.post(f"{prefix}/v1/completions", response_model=CompletionReply, responses=_STREAMED)
+    @router.post(f"{prefix}/v1/completions", response_model=CompletionReply, responses=STREAMED)
     async def completions(request: Request, body: CompletionRequest) -> Response:
         """Continue a text, or several."""
         requests = completion_requests(body)

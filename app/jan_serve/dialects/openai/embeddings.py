@@ -23,12 +23,7 @@ class CreateEmbeddingRequest(EmbeddingFields):
 
 
 def add_embedding_route(router: APIRouter, service: GenerationService) -> None:
-    @router.post(
-        "/v1/embeddings",
-        tags=["OpenAI V1"],
-        summary="Embedding",
-        response_model=CreateEmbeddingResponse,
-    )
+    @router.post("/v1/embeddings", summary="Embedding", response_model=CreateEmbeddingResponse)
     async def create_embedding(request: Request, body: CreateEmbeddingRequest) -> Response:
         """Embed texts as vectors of unit length."""
         return await embeddings_reply(request, service, body, body.model, ttl_s(body.keep_alive))

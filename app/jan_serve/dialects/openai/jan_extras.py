@@ -74,9 +74,7 @@ def add_extra_routes(router: APIRouter, services: Services, service: GenerationS
 
 
 def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
-    @router.post(
-        "/extras/tokenize", tags=["Extras"], summary="Tokenize", response_model=TokenizeInputResponse
-    )
+    @router.post("/extras/tokenize", summary="Tokenize", response_model=TokenizeInputResponse)
     async def tokenize(request: Request, body: TokenizeInputRequest) -> Response:
         """Tokenize a text: parses special tokens, and adds BOS and EOS if the model does."""
         tokenized = partial(LeasedModel.tokenize, text=body.input, with_pieces=body.with_pieces)
@@ -87,10 +85,7 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
         return json_reply(answer)
 
     @router.post(
-        "/extras/tokenize/count",
-        tags=["Extras"],
-        summary="Tokenize Count",
-        response_model=TokenizeInputCountResponse,
+        "/extras/tokenize/count", summary="Tokenize Count", response_model=TokenizeInputCountResponse
     )
     async def count_query_tokens(request: Request, body: TokenizeInputRequest) -> Response:
         """Count the token ids that `/extras/tokenize` returns."""
@@ -98,12 +93,7 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
         result = await while_connected(request, service.with_model(body.model or None, tokenized))
         return json_reply({"count": len(result.tokens)})
 
-    @router.post(
-        "/extras/detokenize",
-        tags=["Extras"],
-        summary="Detokenize",
-        response_model=DetokenizeInputResponse,
-    )
+    @router.post("/extras/detokenize", summary="Detokenize", response_model=DetokenizeInputResponse)
     async def detokenize(request: Request, body: DetokenizeInputRequest) -> Response:
         """Turn token ids into text, without special tokens."""
         for token in body.tokens:
@@ -115,7 +105,7 @@ def _add_token_routes(router: APIRouter, service: GenerationService) -> None:
 
 
 def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
-    @router.post("/extras/grammar", tags=["Extras"], summary="Grammar", response_model=GrammarResponse)
+    @router.post("/extras/grammar", summary="Grammar", response_model=GrammarResponse)
     async def grammar(request: Request, body: GrammarRequest) -> Response:
         """Compile a constraint, and show what runs as GBNF. Needs no model."""
         constraint, field = constraint_of(body)
@@ -123,12 +113,7 @@ def _add_grammar_route(router: APIRouter, preparer: RequestPreparer) -> None:
             raise InvalidRequest("response_format or grammar is needed", param="response_format")
         return json_reply({"grammar": await while_connected(request, preparer.gbnf(constraint, field))})
 
-    @router.post(
-        "/extras/grammar/explain",
-        tags=["Extras"],
-        summary="Explain Grammar",
-        response_model=ExplanationResponse,
-    )
+    @router.post("/extras/grammar/explain", summary="Explain Grammar", response_model=ExplanationResponse)
     async def explain(request: Request, body: GrammarRequest) -> Response:
         """Say what a JSON Schema costs, or which keyword to change if it is rejected. Needs no model."""
         constraint, _ = constraint_of(body)

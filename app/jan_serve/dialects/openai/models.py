@@ -56,12 +56,12 @@ def add_model_routes(router: APIRouter, services: Services) -> None:
         states = {state.name: state for state in services.models.snapshot().models}
         return list(_cards(await services.store.models(), states.values()))
 
-    @router.get("/v1/models", tags=["OpenAI V1"], summary="Models", response_model=ModelList)
+    @router.get("/v1/models", summary="Models", response_model=ModelList)
     async def get_models() -> Response:
         """List the available models, and their LoRA adapters as `model:adapter`."""
         return json_reply({"object": "list", "data": await cards()})
 
-    @router.get("/v1/models/{name:path}", tags=["OpenAI V1"], summary="Model", response_model=ModelData)
+    @router.get("/v1/models/{name:path}", summary="Model", response_model=ModelData)
     async def get_model(name: str) -> Response:
         """Get a model by name or alias."""
         for card in await cards():

@@ -62,12 +62,13 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
 
     router = APIRouter(route_class=JsonRoute)
     router.routes += [
-        _deferred(completions, "/v1/completions"),
-        _deferred(chat, "/v1/chat/completions"),
-        _deferred(embeddings, "/v1/embeddings"),
-        _deferred(models, "/v1/models"),
-        _deferred(extras, "/extras"),
+        _deferred("OpenAI V1", completions, "/v1/completions"),
+        _deferred("OpenAI V1", chat, "/v1/chat/completions"),
+        _deferred("OpenAI V1", embeddings, "/v1/embeddings"),
+        _deferred("OpenAI V1", models, "/v1/models"),
+        _deferred("Extras", extras, "/extras"),
         _deferred(
+            "llama-server",
             llama_server,
             "/llama-server",
             "/apply-template",
@@ -77,16 +78,17 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
             "/lora-adapters",
             "/props",
             "/slots",
+            "/v1/chat/completions/input_tokens",
         ),
-        _deferred(responses, "/v1/responses"),
-        _deferred(transcriptions, "/v1/audio"),
+        _deferred("OpenAI V1", responses, "/v1/responses"),
+        _deferred("OpenAI V1", transcriptions, "/v1/audio"),
     ]
     return router
 
 
-def _deferred(add: _AddRoutes, *paths: str) -> DeferredRoutes:
+def _deferred(tag: str, add: _AddRoutes, *paths: str) -> DeferredRoutes:
     def make() -> APIRouter:
-        router = APIRouter(route_class=JsonRoute, responses=DEFAULT_ERRORS)
+        router = APIRouter(route_class=JsonRoute, responses=DEFAULT_ERRORS, tags=[tag])
         add(router)
         return router
 

@@ -30,7 +30,7 @@ from jan_serve.errors import InvalidAudio, InvalidRequest
 from jan_serve.generation.media_reader import of_field
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.multipart import FormField, form_fields
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 ResponseFormat = Literal["json", "text", "verbose_json"]
 FORMATS: Final[tuple[str, ...]] = get_args(ResponseFormat)
@@ -226,10 +226,9 @@ def add_transcription_route(router: APIRouter, services: Services, service: Gene
 
     @router.post(
         "/v1/audio/transcriptions",
-        tags=["OpenAI V1"],
         summary="Transcription",
         response_model=Transcription,
-        responses={200: {"content": {"text/plain": {}, **SSE_RESPONSE}}},
+        responses={200: {"content": {"text/plain": {}, **STREAMED[200]["content"]}}},
         openapi_extra={
             "requestBody": {"content": {"multipart/form-data": {"schema": FORM_SCHEMA}}, "required": True}
         },

@@ -21,7 +21,7 @@ from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest
 from jan_serve.dialects.tgi.completions.routes import serve_completions
 from jan_serve.dialects.tgi.completions.wire import CompletionReply, CompletionRequest
 from jan_serve.dialects.tgi.generate.render import Collected
-from jan_serve.dialects.tgi.generate.routes import STREAMED, serve_compat
+from jan_serve.dialects.tgi.generate.routes import serve_compat
 from jan_serve.dialects.tgi.generate.wire import CompatRequest, GenerateResponse, Parameters, Seed, Unsigned
 from jan_serve.dialects.tgi.job import NativeRequest, answer_headers
 from jan_serve.dialects.tgi.limits import MAX_INSTANCES
@@ -29,6 +29,7 @@ from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, validation_problem
 from jan_serve.http.replies import json_reply
+from jan_serve.http.sse import STREAMED
 
 
 class VertexParameters(WireModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from functools import partial
 
 import msgspec
 from fastapi import APIRouter
@@ -24,12 +23,10 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
 from jan_serve.dialects.openai.chat.wire import (
     ChatCompletionChunk,
-    ChatInputTokens,
     CreateChatCompletionRequest,
     CreateChatCompletionResponse,
     Delta,
@@ -52,11 +49,8 @@ from jan_serve.dialects.openai.wire_common import ReportFields
 from jan_serve.dialects.shared.answers import answer
 from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
-from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService
-from jan_serve.http.disconnect import while_connected
-from jan_serve.http.replies import json_reply
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 
 class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,25 +209,10 @@ class ChatRenderer:
 def add_chat_route(router: APIRouter, services: Services, service: GenerationService) -> None:
 
     @router.post(
-        "/v1/chat/completions/input_tokens",
-        tags=["llama-server"],
-        summary="Input tokens",
-        response_model=ChatInputTokens,
-    )
-    async def count_input_tokens(request: Request, body: CreateChatCompletionRequest) -> Response:
-        """Count the tokens of a chat's prompt, including tools. Loads the model."""
-        generation = chat_request(body)
-        assert isinstance(generation.prompt, ChatPrompt)
-        counted = partial(LeasedModel.count, prompt=generation.prompt, requested=generation.model)
-        tokens = await while_connected(request, service.with_model(generation.model, counted))
-        return json_reply({"object": "response.input_tokens", "input_tokens": tokens})
-
-    @router.post(
         "/v1/chat/completions",
-        tags=["OpenAI V1"],
         summary="Chat",
         response_model=CreateChatCompletionResponse,
-        responses={200: {"content": SSE_RESPONSE}},
+        responses=STREAMED,
     )
     async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""

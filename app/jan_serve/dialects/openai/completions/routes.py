@@ -48,7 +48,7 @@ from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 
 def completion_requests(body: CreateCompletionRequest) -> list[GenerationRequest]:
@@ -221,11 +221,7 @@ def _concatenated(parts: Sequence[CompletionLogprobs | None]) -> CompletionLogpr
 def add_completion_route(router: APIRouter, services: Services, service: GenerationService) -> None:
 
     @router.post(
-        "/v1/completions",
-        tags=["OpenAI V1"],
-        summary="Completion",
-        response_model=CreateCompletionResponse,
-        responses={200: {"content": SSE_RESPONSE}},
+        "/v1/completions", summary="Completion", response_model=CreateCompletionResponse, responses=STREAMED
     )
     async def create_completion(request: Request, body: CreateCompletionRequest) -> Response:
         """Continue a text, or several."""

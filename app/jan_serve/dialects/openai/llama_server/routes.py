@@ -27,7 +27,7 @@ from jan_serve.core.request import (
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request
-from jan_serve.dialects.openai.chat.wire import CreateChatCompletionRequest
+from jan_serve.dialects.openai.chat.wire import ChatInputTokens, CreateChatCompletionRequest
 from jan_serve.dialects.openai.llama_server.wire import (
     AnswerFields,
     AppliedTemplate,
@@ -59,7 +59,7 @@ from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 from jan_serve.placement.report import advice, lines
 
 SAMPLERS: Final = {
@@ -241,26 +241,14 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
     _add_token_routes(router, generation)
     _add_fact_routes(router, services, generation)
 
-    @router.post(
-        "/infill",
-        tags=["llama-server"],
-        summary="Infill",
-        response_model=InfillResponse,
-        responses={200: {"content": SSE_RESPONSE}},
-    )
+    @router.post("/infill", summary="Infill", response_model=InfillResponse, responses=STREAMED)
     async def infill(request: Request, body: InfillRequest) -> Response:
         """Fill a gap in code."""
         events = generation.generate(infill_request(body))
         renderer, streams = InfillRenderer(body), services.streams
         return await answer(request, events, renderer, error_body, streams, stream=body.stream, done=b"")
 
-    @router.post(
-        "/completion",
-        tags=["llama-server"],
-        summary="Completion",
-        response_model=InfillResponse,
-        responses={200: {"content": SSE_RESPONSE}},
-    )
+    @router.post("/completion", summary="Completion", response_model=InfillResponse, responses=STREAMED)
     async def completion(request: Request, body: TextRequest) -> Response:
         """Continue a text or token ids, without a template."""
         events = generation.generate(text_request(body))
@@ -271,12 +259,7 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
         async with generation.open(model_name) as model:
             return await model.chat_text(prompt, model_name)
 
-    @router.post(
-        "/apply-template",
-        tags=["llama-server"],
-        summary="Apply template",
-        response_model=AppliedTemplate,
-    )
+    @router.post("/apply-template", summary="Apply template", response_model=AppliedTemplate)
     async def apply_template(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Render a chat to the prompt that the model reads."""
         chat = chat_request(body)
@@ -285,7 +268,16 @@ def add_llama_routes(router: APIRouter, services: Services, generation: Generati
 
 
 def _add_token_routes(router: APIRouter, generation: GenerationService) -> None:
-    @router.post(LLAMA_PATH, tags=["llama-server"], summary="Tokenize", response_model=TokenList)
+    @router.post("/v1/chat/completions/input_tokens", summary="Input tokens", response_model=ChatInputTokens)
+    async def count_input_tokens(request: Request, body: CreateChatCompletionRequest) -> Response:
+        """Count the tokens of a chat's prompt, including tools. Loads the model."""
+        chat = chat_request(body)
+        assert isinstance(chat.prompt, ChatPrompt)
+        counted = partial(LeasedModel.count, prompt=chat.prompt, requested=chat.model)
+        tokens = await while_connected(request, generation.with_model(chat.model, counted))
+        return json_reply({"object": "response.input_tokens", "input_tokens": tokens})
+
+    @router.post(LLAMA_PATH, summary="Tokenize", response_model=TokenList)
     async def tokenize(request: Request, body: TokenizedRequest) -> Response:
         """Cut a text into tokens. Also at `/tokenize`, for bodies with `content`."""
         work = partial(
@@ -301,7 +293,7 @@ def _add_token_routes(router: APIRouter, generation: GenerationService) -> None:
         pairs = zip(found.tokens, found.pieces, strict=True)
         return json_reply({"tokens": [{"id": token, "piece": shown_piece(piece)} for token, piece in pairs]})
 
-    @router.post("/detokenize", tags=["llama-server"], summary="Detokenize", response_model=TokensText)
+    @router.post("/detokenize", summary="Detokenize", response_model=TokensText)
     async def detokenize(request: Request, body: TokensRequest) -> Response:
         """Turn token ids into text."""
         for token in body.tokens:
@@ -313,18 +305,13 @@ def _add_token_routes(router: APIRouter, generation: GenerationService) -> None:
 
 
 def _add_fact_routes(router: APIRouter, services: Services, generation: GenerationService) -> None:
-    @router.get("/props", tags=["llama-server"], summary="Props", response_model=Props)
+    @router.get("/props", summary="Props", response_model=Props)
     async def props(request: Request, model: str | None = None) -> Response:
         """Properties of a model; without a name, of the default model. Loads the model."""
         name, facts = await while_connected(request, generation.facts(model or None))
         return json_reply(_props(name, facts))
 
-    @router.get(
-        "/lora-adapters",
-        tags=["llama-server"],
-        summary="LoRA adapters",
-        response_model=list[LoraAdapter],
-    )
+    @router.get("/lora-adapters", summary="LoRA adapters", response_model=list[LoraAdapter])
     async def lora_adapters(request: Request, model: str | None = None) -> Response:
         """List the adapters of a model by the ids that `lora` takes. They apply only to requests that choose them."""
         _, facts = await while_connected(request, generation.facts(model or None))
@@ -335,7 +322,7 @@ def _add_fact_routes(router: APIRouter, services: Services, generation: Generati
             ]
         )
 
-    @router.get("/slots", tags=["llama-server"], summary="Slots", response_model=list[SlotState])
+    @router.get("/slots", summary="Slots", response_model=list[SlotState])
     async def slots(request: Request, model: str | None = None) -> Response:
         """List the slots of a model; without a name, of the default model. Loads the model."""
         name, facts = await while_connected(request, generation.facts(model or None))

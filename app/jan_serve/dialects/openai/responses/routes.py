@@ -41,7 +41,7 @@ from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, Problem, http_problem
 from jan_serve.http.replies import json_reply, named_frame
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 
 def add_response_routes(
@@ -50,13 +50,7 @@ def add_response_routes(
     """store_bytes: size limit of the stored answers."""
     store = ResponseStore(store_bytes)
 
-    @router.post(
-        "/v1/responses",
-        tags=["OpenAI V1"],
-        summary="Response",
-        response_model=ResponseBody,
-        responses={200: {"content": SSE_RESPONSE}},
-    )
+    @router.post("/v1/responses", summary="Response", response_model=ResponseBody, responses=STREAMED)
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
         """Continue a conversation, in the form of OpenAI's Responses API."""
         previous, items, parsed = _parsed(body, store)
@@ -89,12 +83,7 @@ def add_response_routes(
 
 def _compact_route(router: APIRouter, service: GenerationService, store: ResponseStore) -> None:
 
-    @router.post(
-        "/v1/responses/compact",
-        tags=["OpenAI V1"],
-        summary="Compact a conversation",
-        response_model=CompactedResponse,
-    )
+    @router.post("/v1/responses/compact", summary="Compact a conversation", response_model=CompactedResponse)
     async def compact_response(request: Request, body: CompactResponseRequest) -> Response:
         """Replace a conversation by its user's messages and a summary, which the next request sends as input."""
         asked = body.asking()
@@ -107,12 +96,7 @@ def _compact_route(router: APIRouter, service: GenerationService, store: Respons
 
 
 def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
-    @router.get(
-        "/v1/responses/{response_id}",
-        tags=["OpenAI V1"],
-        summary="Kept response",
-        response_model=ResponseBody,
-    )
+    @router.get("/v1/responses/{response_id}", summary="Kept response", response_model=ResponseBody)
     async def get_response(response_id: str) -> Response:
         """Get a stored answer."""
         kept = store.get(cache_salt.get(), response_id)
@@ -120,12 +104,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
             raise _not_kept(response_id)
         return json_reply(kept.body)
 
-    @router.get(
-        "/v1/responses/{response_id}/input_items",
-        tags=["OpenAI V1"],
-        summary="Input items",
-        response_model=ItemPage,
-    )
+    @router.get("/v1/responses/{response_id}/input_items", summary="Input items", response_model=ItemPage)
     async def list_input_items(
         response_id: str,
         after: str | None = None,
@@ -139,7 +118,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         rows = _shown_items(response_id, kept.items[: len(kept.items) - len(kept.ids)])
         return json_reply(_page(rows if order == "asc" else rows[::-1], after, limit))
 
-    @router.post("/v1/responses/{response_id}/cancel", tags=["OpenAI V1"], summary="Cancel response")
+    @router.post("/v1/responses/{response_id}/cancel", summary="Cancel response")
     async def cancel_response(response_id: str) -> Response:
         """Refused: only an answer in the background can be cancelled, and this server makes none."""
         if store.get(cache_salt.get(), response_id) is None:
@@ -149,12 +128,7 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
             param="response_id",
         )
 
-    @router.delete(
-        "/v1/responses/{response_id}",
-        tags=["OpenAI V1"],
-        summary="Delete response",
-        response_model=DeletedResponse,
-    )
+    @router.delete("/v1/responses/{response_id}", summary="Delete response", response_model=DeletedResponse)
     async def delete_response(response_id: str) -> Response:
         """Delete a stored answer. Answers that continue it are unaffected."""
         if not store.delete(cache_salt.get(), response_id):
@@ -206,12 +180,7 @@ def _count_route(router: APIRouter, service: GenerationService, store: ResponseS
         async with service.open(model_name) as model:
             return await model.count(prompt, model_name)
 
-    @router.post(
-        "/v1/responses/input_tokens",
-        tags=["OpenAI V1"],
-        summary="Input tokens",
-        response_model=InputTokens,
-    )
+    @router.post("/v1/responses/input_tokens", summary="Input tokens", response_model=InputTokens)
     async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
         """Count the prompt tokens of the conversation, including tools."""
         _, _, parsed = _parsed(body, store)

@@ -29,7 +29,7 @@ from jan_serve.dialects.tgi.chat.render import CallChunks, ChatChunks, chat_repl
 from jan_serve.dialects.tgi.chat.wire import ChatReply, ChatRequest, ChatTokenized, Tool
 from jan_serve.dialects.tgi.errors import in_band_error
 from jan_serve.dialects.tgi.generate.render import Collected
-from jan_serve.dialects.tgi.generate.routes import STREAMED, prompt_tokens
+from jan_serve.dialects.tgi.generate.routes import prompt_tokens
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
 from jan_serve.dialects.tgi.reply_facts import ReplyFacts, requested_model
 from jan_serve.dialects.tgi.serving import RequestLease, Serving
@@ -37,7 +37,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
 from jan_serve.http.request_record import record_of
-from jan_serve.http.sse import DONE
+from jan_serve.http.sse import DONE, STREAMED
 
 
 def add_chat_routes(router: APIRouter, serving: Serving) -> None:

@@ -20,12 +20,11 @@ from jan_serve.dialects.tgi.generate.render import (
     finish_reason,
     usage_of,
 )
-from jan_serve.dialects.tgi.generate.routes import STREAMED
 from jan_serve.dialects.tgi.generate.wire import Parameters
 from jan_serve.dialects.tgi.job import Job, NativeRequest, answer_headers
 from jan_serve.dialects.tgi.reply_facts import ReplyFacts, requested_model
 from jan_serve.dialects.tgi.serving import Serving
-from jan_serve.http.sse import DONE
+from jan_serve.http.sse import DONE, STREAMED
 
 
 def prompts_of(body: CompletionRequest, max_prompts: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -27,7 +27,7 @@ from jan_serve.dialects.tgi.serving import RequestLease, Serving
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.replies import json_reply
-from jan_serve.http.sse import SSE_RESPONSE
+from jan_serve.http.sse import STREAMED
 
 _SPACES: Final = re.compile(rb"\s*")
 
@@ -106,9 +106,6 @@ def _moved(token: SimpleToken, by: int) -> SimpleToken:
     if token["start"] == token["stop"]:
         return token
     return {**token, "start": token["start"] + by, "stop": token["stop"] + by}
-
-
-STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": SSE_RESPONSE}}
 
 
 def add_native_routes(router: APIRouter, serving: Serving, prefix: str) -> None:
