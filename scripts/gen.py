@@ -1,4 +1,4 @@
-"""Writes the documents derived from the code: settings.md, cli.md and why.md in docs/. `--check` only compares."""
+"""Writes docs/ settings.md, cli.md, why.md and errors.md from the code. `--check` only compares."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer.main
 from pydantic import BaseModel
 
-from jan_serve.api.activity.causes import WORDS
 from jan_serve.api.activity.recent import KEPT
 from jan_serve.cli.app import build_app
 from jan_serve.cli.chat.request_options import PARAMETERS
@@ -21,6 +20,7 @@ from jan_serve.cli.options import setting_options
 from jan_serve.config import ModelOptions, ModelSettings, Option
 from jan_serve.config.model_settings import LIVE_KEYS, OWN_KEYS, LoraSettings, SamplingSettings
 from jan_serve.config.options import bounds
+from jan_serve.resources import explanations
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- Written by scripts/gen.py from the code. Change it there. -->"
@@ -173,12 +173,6 @@ def chat_section() -> list[str]:
 def why_page() -> str:
     """Every cause that `jan-serve why` names."""
 
-    def shown(text: str) -> str:
-        return re.sub(
-            r"\{(\w+)[^}]*\}", lambda name: name[1].upper(), text.replace("{read}", "tokens were read")
-        )
-
-    rows = [(code(cause), shown(text), shown(advice)) for cause, (text, advice) in WORDS.items()]
     lines = [
         NOTICE,
         "",
@@ -198,9 +192,38 @@ def why_page() -> str:
         "nearest earlier one of its client, tool by tool, line by line of the system text and message by message,",
         "and names the first part that differs.",
         "",
-        *table(("code", "cause", "what can be done"), rows),
+        *explanation_table("causes", "cause"),
     ]
     return "\n".join(lines)
+
+
+def errors_page() -> str:
+    """Every code of an error."""
+    lines = [
+        NOTICE,
+        "",
+        "# Errors",
+        "",
+        "Each error has a code, which stays the same, and a message, which names the field and the limit.",
+        "`jan-serve explain CODE` prints the line of a code. The statuses of each dialect:",
+        "[adr/0007](adr/0007-status-422-and-400.md).",
+        "",
+        *explanation_table("errors", "meaning"),
+    ]
+    return "\n".join(lines)
+
+
+def explanation_table(kind: Literal["errors", "causes"], meaning: str) -> list[str]:
+    def shown(text: str) -> str:
+        return re.sub(
+            r"\{(\w+)[^}]*\}", lambda name: name[1].upper(), text.replace("{read}", "tokens were read")
+        )
+
+    rows = [
+        (code(name), shown(words.meaning), shown(words.advice))
+        for name, words in explanations()[kind].items()
+    ]
+    return table(("code", meaning, "what can be done"), rows)
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -232,7 +255,12 @@ def code(text: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """0 if the documents are written, or with --check if they match the code."""
     stale: list[str] = []
-    for name, page in (("settings.md", settings_page()), ("cli.md", cli_page()), ("why.md", why_page())):
+    for name, page in (
+        ("settings.md", settings_page()),
+        ("cli.md", cli_page()),
+        ("why.md", why_page()),
+        ("errors.md", errors_page()),
+    ):
         path = DOCS / name
         content = page.rstrip("\n") + "\n"
         if path.is_file() and path.read_text(encoding="utf-8") == content:

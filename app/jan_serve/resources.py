@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 BUILTIN_MODEL: Final = "jan-tiny"
 
@@ -51,3 +53,20 @@ def bundled_packages() -> Path | None:
     """Folder of the Python packages that a bundled wheel holds, llama.cpp's bindings; None in other installations."""
     folder = _PACKAGE / "_bundled"
     return folder if folder.is_dir() else None
+
+
+class Explanation(NamedTuple):
+    """meaning: of a cause with names in braces, for values of a request. advice: what can be done; may be empty."""
+
+    meaning: str
+    advice: str = ""
+
+
+@cache
+def explanations() -> dict[Literal["errors", "causes"], dict[str, Explanation]]:
+    """What each code of an error, and each cause of `jan-serve why`, means."""
+    tables = tomllib.loads((_PACKAGE / "explanations.toml").read_text(encoding="utf-8"))
+    return {
+        kind: {code: Explanation(**words) for code, words in tables[kind].items()}
+        for kind in ("errors", "causes")
+    }

@@ -112,6 +112,9 @@ COMMANDS: Final = {
         "Say where the time of a request went, and what can be done. Without ID, of the last one.",
         "Server",
     ),
+    "explain": Entry(
+        "explain:explain", "Say what the code of an error means, and what can be done.", "Server"
+    ),
     "config": Entry("config:config_app", "Show the settings and the sources of their values.", "Server"),
     "doctor": Entry(
         "doctor:doctor",

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from jan_serve.api.activity.recent import Activity
 from jan_serve.core.trace import Difference
+from jan_serve.resources import explanations
 
 _LEAST_S: Final = 0.02
 """Shorter times are not worth a word."""
@@ -15,78 +16,9 @@ _LONG_PROMPT: Final = 512
 _LOST: Final = 0.5
 """Share of an earlier prompt: if the cache had less of it, it was evicted."""
 
-_OFF: Final = "`jan-serve connect PROGRAM` shows the setting that switches the line off."
-
-WORDS: Final[dict[str, tuple[str, str]]] = {
-    "cold_load": (
-        "{model} was loaded: nobody had asked it before",
-        "`jan-serve load {model}` loads it before the first request.",
-    ),
-    "swapped": (
-        "{model} was loaded again: {other} was asked in between and took its place",
-        "A larger `memory_budget` or `max_models`, or a smaller `n_ctx`, lets both stay.",
-    ),
-    "reload": (
-        "{model} was loaded again: it had been unloaded, or its process had ended",
-        "`ttl_s` says how long an idle model stays loaded.",
-    ),
-    "template": ("the chat template was rendered", ""),
-    "compile": (
-        "the schema or the tools were compiled to a grammar",
-        "It is kept: send the same text again.",
-    ),
-    "media": ("images or sounds were fetched and decoded", ""),
-    "queue": (
-        "it waited for a slot, while {count} other request(s) used the model",
-        "`parallel` says how many requests a model answers at a time.",
-    ),
-    "long_neighbour": (
-        "another request read a prompt of {tokens} tokens meanwhile",
-        "`stream_share` says how much of the time streams keep while prompts are read.",
-    ),
-    "new_prompt": ("{read}: no earlier prompt of this client is like it", ""),
-    "new_text": ("{read}: what was said before came from the cache", ""),
-    "evicted": (
-        "{read}: {tokens} of them had been read before, but the cache had lost them",
-        "`cache_ram_mib` and `cache_disk_mib` say how much the cache keeps.",
-    ),
-    "date": (
-        "{read}: {place} has another date or time",
-        "Put dates at the end of the prompt, or leave the time out.",
-    ),
-    "billing": ("{read}: {place} is a billing line of the client that changes", _OFF),
-    "tokens_left": ("{read}: {place} says how many tokens are left, which changes", _OFF),
-    "system_changed": ("{read}: {place} is another one", "What changes belongs behind what stays."),
-    "tools_order": (
-        "{read}: the tools come in another order from tool {number} on",
-        "Send them in one order.",
-    ),
-    "tool_added": (
-        "{read}: {count} tool(s) were added, the first as tool {number}",
-        "Send all tools from the start.",
-    ),
-    "tool_removed": (
-        "{read}: {count} tool(s) are gone, from tool {number} on",
-        "Send the same tools in each turn.",
-    ),
-    "tool_changed": ("{read}: tool {number} is another one", "Send the same tools in each turn."),
-    "history_cut": (
-        "{read}: {count} message(s) were left out, from message {number} on",
-        "Clients do so near their limit of tokens: a larger `n_ctx`, told to the client, moves it.",
-    ),
-    "history_edited": (
-        "{read}: {place} is another one",
-        "A client that rewrites earlier messages has all behind them read again.",
-    ),
-    "picture": ("{read}: {place} has another picture", ""),
-    "server": ("the server was busy with itself: imports at its first request, or many requests at once", ""),
-    "writing": ("{count} token(s) were written, {rate:.1f} a second", ""),
-}
-"""By code: the cause, and what can be done. A client's prompt differs from its nearest earlier one at `place`."""
-
 
 class Cause(NamedTuple):
-    """code: a key of WORDS. seconds: the time that it explains. advice: empty if there is nothing to do."""
+    """code: as in explanations.toml. seconds: the time that it explains. advice: empty if there is nothing to do."""
 
     code: str
     seconds: float
@@ -126,9 +58,9 @@ def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
 def _cause(code: str, *names: str, seconds: float, **values: object) -> Iterator[Cause]:
     """Nothing if it took no time. names: the model, and another one."""
     if seconds >= _LEAST_S:
-        text, advice = WORDS[code]
+        words = explanations()["causes"][code]
         values.update(zip(("model", "other"), names, strict=False))
-        yield Cause(code, seconds, text.format_map(values), advice.format_map(values))
+        yield Cause(code, seconds, words.meaning.format_map(values), words.advice.format_map(values))
 
 
 def _overlap(activity: Activity, other: Activity) -> float:
