@@ -1,10 +1,10 @@
 """Plays recorded sessions of agents on our server and on others in turn: `python -m benchmarks.session_replay FILE …`.
 
-A file has one request a line: `{"path", "headers", "body"}`, as `tests.clients.record_agents` writes it. Without files,
-the generated session of `agent_session` is played. Answers are cut short, so that a turn is the reading of its prompt; the
-history is the recorded one. Prints the wall and CPU time of all turns and of those after the first. From the second turn
-on: the share of prompt tokens that was computed (anew), and of those that were there a turn before (twice). Last, answers
-with the status of an error.
+A file has one request a line: `{"path", "headers", "body"}`, as `tests.clients.record_agents` writes it. Without
+files, the generated session of `agent_session` is played. Answers are cut short, so that a turn is the reading of its
+prompt; the history is the recorded one. Prints the wall and CPU time of all turns and of those after the first; from
+the second turn on, the share of prompt tokens that was computed (anew), and of those that were there a turn before
+(twice); and the answers with the status of an error.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def tokens(usage: dict[str, Any]) -> tuple[int, int]:
 def _row(turns: list[dict[str, Any]]) -> str:
     later = turns[1:]
     prompt = sum(turn["prompt"] for turn in later)
-    anew = sum(turn["computed"] for turn in later) / prompt if prompt else 0.0
+    anew = sum(turn["computed"] for turn in later) / max(1, prompt)
     grown = [(turn, turn["prompt"] - before["prompt"]) for before, turn in itertools.pairwise(turns)]
     again = sum(max(0, turn["computed"] - max(0, more)) for turn, more in grown)
     cells = [f"{sum(turn[name] for turn in turns):.1f}" for name in ("wall_s", "cpu_s")]

@@ -77,10 +77,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """Which tools the model may or must call. name: for `named` only."""
+    """Which tools the model may or must call. name: for `named` only. among: the only ones; None is all."""
 
     mode: Literal["none", "auto", "required", "named"] = "auto"
     name: str | None = None
+    among: frozenset[str] | None = None
 
 
 class CallForm(msgspec.Struct, frozen=True, kw_only=True):

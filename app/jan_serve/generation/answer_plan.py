@@ -45,13 +45,11 @@ def usable_tools(prompt: ChatPrompt) -> tuple[Tool, ...]:
         raise InvalidRequest(
             f"tool_choice: `{choice.mode}` needs tools, and there are none", param="tool_choice"
         )
-    tools = tuple(map(_plain, prompt.tools))
-    if choice.mode != "named":
-        return tools
-    named = tuple(tool for tool in tools if tool.name == choice.name)
-    if not named:
-        raise InvalidRequest(f"tool_choice: no tool is named {choice.name!r}", param="tool_choice")
-    return named
+    among = frozenset((choice.name,)) if choice.mode == "named" else choice.among
+    missing = sorted(map(str, (among or frozenset()) - {tool.name for tool in prompt.tools}))
+    if missing:
+        raise InvalidRequest(f"tool_choice: no tool is named {missing[0][:100]!r}", param="tool_choice")
+    return tuple(_plain(tool) for tool in prompt.tools if among is None or tool.name in among)
 
 
 def _plain(tool: Tool) -> Tool:
@@ -85,6 +83,11 @@ class ChatPlan(NamedTuple):
     def of(cls, prompt: ChatPrompt, template: str | None) -> ChatPlan:
         """Raises as `usable_tools`."""
         return cls(prompt, template, detect_format(template), usable_tools(prompt))
+
+    @property
+    def shown_tools(self) -> tuple[Tool, ...]:
+        """What the template sees: all, also where some may be called, so that the prompt stays in the prefix cache."""
+        return tuple(map(_plain, self.prompt.tools)) if self.tools else ()
 
     def in_form(self, form: CallForm | None) -> ChatPlan:
         """The plan with calls in the form of the template."""

@@ -271,10 +271,10 @@ class RequestPreparer:
         return ChatPlan.of(prompt, template)
 
     async def _render(self, plan: ChatPlan, client: EngineClient) -> tuple[MarkedMessages, RenderedChat]:
-        """The template sees only the tools that may be called, and markers in place of images and sounds."""
+        """The template sees markers in place of images and sounds."""
         facts, prompt = client.facts, plan.prompt
         marked = await self._media.marked(prompt.messages, client)
-        tools = tuple(_without_dialect(tool) for tool in plan.tools)
+        tools = tuple(_without_dialect(tool) for tool in plan.shown_tools)
         seen = msgspec.structs.replace(prompt, messages=marked.messages, tools=tools)
         render = RenderRequest(
             prompt=seen,

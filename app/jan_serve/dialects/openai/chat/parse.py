@@ -207,6 +207,9 @@ def _tool_choice(body: wire.CreateChatCompletionRequest) -> ToolChoice:
             return ToolChoice("auto")
         case wire.NamedToolChoice():
             return ToolChoice("named", choice.function.name)
+        case wire.AllowedToolChoice():
+            allowed = choice.allowed_tools
+            return ToolChoice(allowed.mode, among=frozenset(tool.function.name for tool in allowed.tools))
         case wire.FunctionName():
             return ToolChoice("named", choice.name)
         case mode:

@@ -173,6 +173,18 @@ class NamedToolChoice(WireModel):
     function: FunctionName
 
 
+class AllowedTools(WireModel):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedToolChoice], FirstError(), AtMost(limits.MAX_TOOLS, "tool_choice")]
+
+
+class AllowedToolChoice(WireModel):
+    """The only tools of `tools` that may be called."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
 class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     """A conversation to answer."""
 
@@ -185,7 +197,7 @@ class CreateChatCompletionRequest(ChoiceFields, TemplateFields):
     functions: Annotated[list[Function], FirstError(), AtMost(limits.MAX_TOOLS, "functions")] | None = None
     function_call: Literal["none", "auto"] | FunctionName | None = None
     tools: Annotated[list[Tool], FirstError(), AtMost(limits.MAX_TOOLS, "tools")] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | AllowedToolChoice | None = None
     parallel_tool_calls: Annotated[
         bool | None, Field(description="Allows several tool calls in one answer.")
     ] = None

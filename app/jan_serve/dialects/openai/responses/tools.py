@@ -5,7 +5,6 @@ A custom tool becomes a function of one text; a tool of a namespace is called `n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -73,7 +72,7 @@ class ToolBook:
             case NamedChoice():
                 return everything, ToolChoice("named", self._find(choice.name, choice.namespace).name)
             case AllowedTools():
-                return tuple(self._allowed(choice)), ToolChoice(choice.mode)
+                return everything, ToolChoice(choice.mode, among=frozenset(self._allowed(choice)))
             case HostedChoice():
                 raise InvalidRequest(
                     f"tool_choice: {choice.type[:60]} is not on this server", param="tool_choice"
@@ -129,17 +128,17 @@ class ToolBook:
         }
         return Tool(name=name, description=description, parameters=schema)
 
-    def _allowed(self, choice: AllowedTools) -> Iterator[Tool]:
-        names = dict.fromkeys(
+    def _allowed(self, choice: AllowedTools) -> list[str]:
+        names = [
             self._find(str(entry.get("name")), _text(entry.get("namespace"))).name
             for entry in choice.tools
             if entry.get("type") in ("function", "custom")
-        )
+        ]
         if not names:
             raise InvalidRequest(
                 "tool_choice.tools: none of these tools is on this server", param="tool_choice"
             )
-        yield from (self._tools[name] for name in names)
+        return names
 
     def _find(self, name: str, namespace: str | None) -> Tool:
         tool = self._tools.get(flat_name(namespace, name))

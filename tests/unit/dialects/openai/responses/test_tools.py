@@ -123,8 +123,8 @@ def test_tools_of_other_servers_are_left_out_and_told(kind: str) -> None:
                 "mode": "required",
                 "tools": [{"type": "custom", "name": "patch"}, {"type": "x"}],
             },
-            ["patch"],
-            ToolChoice("required"),
+            ["f", "patch"],
+            ToolChoice("required", among=frozenset({"patch"})),
         ),
     ],
 )
