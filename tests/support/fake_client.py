@@ -9,9 +9,12 @@ import contextlib
 import itertools
 import math
 import struct
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from jan_serve.core.events import Timings, TokenInfo
 from jan_serve.core.media import MediaPiece
@@ -19,6 +22,7 @@ from jan_serve.core.models.model_facts import ModelFacts, SpecialToken
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ManagerSnapshot, ModelState, ModelStatus
 from jan_serve.errors import InvalidRequest, ModelNotFound, UnsupportedOperation
+from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -123,6 +127,32 @@ def failing(error: Exception, *pieces: str) -> Script:
     return script
 
 
+async def _after(
+    past: Sequence[EngineEvent], events: AsyncIterator[EngineEvent]
+) -> AsyncGenerator[EngineEvent]:
+    """What a worker writes that knows the past: neither its text nor its other events come again."""
+    left = Counter[int]()
+    for event in past:
+        if isinstance(event, Chunk):
+            left[event.index] += len(event.text)
+    ended = {event.index for event in past if isinstance(event, SequenceFinished)}
+    async for event in events:
+        match event:
+            case Accepted() if past:
+                continue
+            case Chunk():
+                text = event.text[left[event.index] :]
+                left[event.index] -= len(event.text) - len(text)
+                if event.index in ended or (not text and event.text):
+                    continue
+                event = msgspec.structs.replace(event, text=text)
+            case SequenceFinished() if event.index in ended:
+                continue
+            case _:
+                pass
+        yield event
+
+
 def endings(request: EngineRequest, completion_tokens: int, **ending: Any) -> list[EngineEvent]:
     """The last events of a request."""
     values: dict[str, Any] = {"reason": "stop", "eos": True, "mean_logprob": -0.5} | ending
@@ -169,8 +199,15 @@ class FakeClient:
     def next_id(self) -> int:
         return next(self._ids)
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
+    async def generate(
+        self, request: EngineRequest, log: AnswerLog | None = None
+    ) -> AsyncGenerator[EngineEvent]:
         self.requests.append(request)
+        past = list(log or ())
+        for event in past:
+            yield event
+            if isinstance(event, RequestCompleted):
+                return
         if request.prompt_logprobs is not None and any(isinstance(p, MediaPiece) for p in request.prompt):
             raise UnsupportedOperation(
                 "prompt_logprobs: a prompt with images or sound has no log-probabilities",
@@ -178,8 +215,10 @@ class FakeClient:
             )
         ended = False
         try:
-            async for event in self.script(request):
+            async for event in _after(past, self.script(request)):
                 ended = isinstance(event, RequestCompleted)
+                if log is not None:
+                    log.add(event)
                 yield event
         finally:
             if not ended:

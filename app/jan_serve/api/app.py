@@ -66,6 +66,8 @@ from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
 from jan_serve.http.request_record import RequestContext, RequestRecord, record_of
 from jan_serve.http.sse import StreamSettings
 from jan_serve.http.strict_json import JsonReader
+from jan_serve.journal.background import Background
+from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
 
@@ -84,6 +86,7 @@ class AppParts(msgspec.Struct, frozen=True):
     lifecycle: Lifecycle
     running: RunningRequests
     activities: Activities
+    background: Background
 
 
 def create_app(
@@ -111,7 +114,12 @@ def create_app(
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
-    parts = AppParts(lifecycle, RunningRequests(settings.request_timeout_s or None), Activities())
+    parts = AppParts(
+        lifecycle,
+        RunningRequests(settings.request_timeout_s or None),
+        Activities(),
+        Background(Journal(settings.data_dir / FILE_NAME, settings.journal_bytes)),
+    )
     self_checks = SelfChecks(settings.data_dir).all()
     health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
     services = Services(
@@ -133,6 +141,7 @@ def create_app(
         streams=StreamSettings(settings.sse_ping_s, settings.write_timeout_s),
         metrics=metrics,
         health=health,
+        background=parts.background,
         store=ModelStore(management.manager, management.library, pulls.events)
         if management is not None and pulls is not None
         else None,

@@ -46,12 +46,15 @@ class ModelServer(DrainingServer):
         self._parts = parts
         self._background = background
         self._running = app.running
+        self._journaled = app.background
         self._busy_at = time.monotonic()
         self._needed: set[HelperPool[Any, Any]] = set()
 
     async def main_loop(self) -> None:
         self._busy_at = time.monotonic()  # no request could arrive before
+        resuming = asyncio.create_task(self._journaled.start(), name="journal")
         await super().main_loop()
+        await resuming
 
     async def attend(self, idle_s: float) -> None:
         """Have helper processes ready once a model that needs them is loaded, and none after a rest without models."""
@@ -72,18 +75,22 @@ class ModelServer(DrainingServer):
 
     def idle_s(self) -> float:
         now = time.monotonic()
-        if self._background or any(
-            model.state in _IN_MEMORY for model in self._parts.models.snapshot().models
+        if (
+            self._background
+            or self._journaled.is_busy
+            or any(model.state in _IN_MEMORY for model in self._parts.models.snapshot().models)
         ):
             self._busy_at = now
         return min(super().idle_s(), now - self._busy_at)
 
     async def finish(self, drain_s: float) -> None:
+        await self._journaled.stop()
         await self._parts.models.shutdown(drain_s)
         message = "The server is shutting down."
         self._running.expire_all(Draining(message, retry_after=RETRY_AFTER_S))
         for pool in self._parts.helpers:
             await pool.close()
+        await self._journaled.journal.close()
 
 
 def run(

@@ -179,6 +179,12 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         "Folder of `NAME.gbnf` files that requests use by name, and of JSON Schemas (`*.json`) that a"
         " `$ref` may name. Default: `grammars` in the data folder.",
     )
+    journal_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = setting(
+        4 << 30,
+        _STORE,
+        "Maximum size of the journal in the data folder: responses in the background, files and batches."
+        " 0 keeps none, and refuses these.",
+    )
     hf_endpoint: str = setting(
         "https://huggingface.co",
         _STORE,

@@ -17,6 +17,7 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.sse import StreamSettings
+from jan_serve.journal.background import Background
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -32,6 +33,7 @@ class Services(msgspec.Struct, frozen=True):
     streams: StreamSettings
     metrics: Metrics
     health: Callable[[], Health]
+    background: Background
     store: ModelStore | None = None
     control: ControlPlane | None = None
 

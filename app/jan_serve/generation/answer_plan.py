@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
+from collections.abc import Iterator
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
@@ -183,12 +186,15 @@ def _thinks_by_default(chat_format: ChatFormat, template: str | None) -> bool:
 
 
 class AnswerParsers:
-    """Parses the choices of one answer into text, reasoning and calls. Pure except for random call ids."""
+    """Parses the choices of one answer into text, reasoning and calls. Pure, but for random ids of calls."""
 
-    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool) -> None:
+    def __init__(self, plan: ChatPlan, *, starts_in_thought: bool, identity: str = "") -> None:
+        """identity: see GenerationRequest."""
         self._plan = plan
         self._starts_in_thought = starts_in_thought
-        self._ids = CallIds(plan.chat_format.id_style, ids_in(plan.prompt.messages), _random_id)
+        self._ids = CallIds(
+            plan.chat_format.id_style, ids_in(plan.prompt.messages), _id_texts(identity).__next__
+        )
         self._parsers: dict[int, StreamParser] = {}
 
     def read(self, event: TextDelta | Finished) -> list[ChoiceEvent]:
@@ -219,5 +225,9 @@ class AnswerParsers:
         )
 
 
-def _random_id() -> str:
-    return secrets.token_hex(_ID_BYTES)
+def _id_texts(identity: str) -> Iterator[str]:
+    for number in itertools.count():
+        if not identity:
+            yield secrets.token_hex(_ID_BYTES)
+        else:
+            yield blake2b(f"{identity} {number}".encode(), digest_size=_ID_BYTES).hexdigest()

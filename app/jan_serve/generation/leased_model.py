@@ -24,6 +24,7 @@ from jan_serve.errors import EngineFailure, UnsupportedOperation
 from jan_serve.generation.deadline import Deadline
 from jan_serve.generation.ports import EngineClient, SequenceStates
 from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
+from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
@@ -197,7 +198,9 @@ class LeasedModel:
 
     @staticmethod
     async def answer(
-        opening: AbstractAsyncContextManager[LeasedModel], request: GenerationRequest
+        opening: AbstractAsyncContextManager[LeasedModel],
+        request: GenerationRequest,
+        log: AnswerLog | None = None,
     ) -> AsyncGenerator[GenerationEvent]:
         """See GenerationService.generate. The model is held until the last event, or until the generator is closed."""
         async with opening as model, AsyncExitStack() as stack:
@@ -207,7 +210,7 @@ class LeasedModel:
             stack.callback(transfer.close)
             submitted = await wait(transfer.submitted(prepared.submitted))
             answer = _Answer(model.name, prepared, _best_of(request, submitted), transfer)
-            events = await stack.enter_async_context(closing(client.generate(submitted)))
+            events = await stack.enter_async_context(closing(client.generate(submitted, log)))
             completed = False
             while not completed:
                 event = await wait(_next(events))

@@ -10,6 +10,7 @@ from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
+from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -45,8 +46,11 @@ class EngineClient(Protocol):
 
     def next_id(self) -> int: ...
 
-    def generate(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
-        """Yield the request's events up to RequestCompleted. Raises the error of Failed. Closing it aborts."""
+    def generate(self, request: EngineRequest, log: AnswerLog | None = None) -> AsyncIterator[EngineEvent]:
+        """Yield the request's events up to RequestCompleted. Raises the error of Failed. Closing it aborts.
+
+        log: repeats what it has first, and gets each new event before it is yielded.
+        """
         ...
 
     async def embed(self, request: EmbedRequest) -> Embedded:

@@ -20,6 +20,7 @@ from jan_serve.generation.deadline import RunningRequests
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.ports import EngineClient, ModelLeases, SequenceStates
 from jan_serve.generation.prepare import RequestPreparer
+from jan_serve.ipc.answer_log import AnswerLog
 
 T = TypeVar("T")
 
@@ -90,13 +91,15 @@ class GenerationService:
         async with self.open(model, ttl_s) as opened:
             return await work(opened)
 
-    def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
+    def generate(
+        self, request: GenerationRequest, log: AnswerLog | None = None
+    ) -> AsyncGenerator[GenerationEvent]:
         """Yield the request's events from Started to Completed; waits while the model loads or the queue is long.
 
         Raises errors of the tree: those of InvalidRequest and Unavailable before Started, EngineFailure at any time.
-        Closing the generator aborts the request and returns the model.
+        Closing the generator aborts the request and returns the model. log: see EngineClient.
         """
-        return LeasedModel.answer(self.open(request.model, request.ttl_s), request)
+        return LeasedModel.answer(self.open(request.model, request.ttl_s), request, log)
 
     async def facts(self, model: str | None) -> tuple[str, ModelFacts]:
         """The model's canonical name and its facts."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter
 from starlette.middleware import Middleware
 
@@ -10,19 +13,38 @@ from jan_serve.dialects.dialect import Dialect, Services
 from jan_serve.dialects.openai.options import OpenAIOptions
 from jan_serve.dialects.openai.outline import LLAMA_PATH, OUTLINE, SHARED_PATH, is_llama_body
 from jan_serve.dialects.shared.body_dispatch import BodyDispatch
+from jan_serve.generation.service import GenerationService, exact_name, name_or_default
+from jan_serve.journal.answers import AnswerTable
+
+if TYPE_CHECKING:
+    from jan_serve.dialects.openai.responses.routes import StoredAnswers
 
 
 def openai_dialect(settings: Settings, services: Services) -> Dialect:
     """A configured default model also serves requests that name unknown models."""
+    names = name_or_default if settings.model is not None else exact_name
+    service = GenerationService(services.models, services.preparer, services.running, names=names)
+
+    @cache
+    def answers() -> StoredAnswers:
+        # Imported late: the wire types of responses are large.
+        from jan_serve.dialects.openai.responses.background import BackgroundResponses
+        from jan_serve.dialects.openai.responses.routes import StoredAnswers
+        from jan_serve.dialects.openai.responses.store import ResponseStore
+
+        store = ResponseStore(settings.part(OpenAIOptions).response_store_bytes)
+        return StoredAnswers(store, BackgroundResponses(service, services.background, store))
+
+    async def resume() -> None:
+        if await AnswerTable(services.background.journal).open_answers():
+            await answers().background.resume()
+
+    services.background.at_start(resume)
 
     def router() -> APIRouter:
         from jan_serve.dialects.openai.routes import openai_router
 
-        return openai_router(
-            services,
-            serves_unknown_names=settings.model is not None,
-            response_store_bytes=settings.part(OpenAIOptions).response_store_bytes,
-        )
+        return openai_router(services, service, answers)
 
     dispatch = Middleware(BodyDispatch, shared=SHARED_PATH, other=LLAMA_PATH, is_other=is_llama_body)
     return Dialect(OUTLINE, router, middleware=(dispatch,))

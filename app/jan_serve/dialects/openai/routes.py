@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
-from jan_serve.generation.service import GenerationService, exact_name, name_or_default
+from jan_serve.generation.service import GenerationService
 from jan_serve.http.deferred_routes import DeferredRoutes
 from jan_serve.http.json_body import JsonRoute
+
+if TYPE_CHECKING:
+    from jan_serve.dialects.openai.responses.routes import StoredAnswers
 
 _AddRoutes = Callable[[APIRouter], None]
 
 
-def openai_router(services: Services, *, serves_unknown_names: bool, response_store_bytes: int) -> APIRouter:
-    """serves_unknown_names: the default model answers for models that do not exist."""
-    names = name_or_default if serves_unknown_names else exact_name
-    service = GenerationService(services.models, services.preparer, services.running, names=names)
+def openai_router(
+    services: Services, service: GenerationService, answers: Callable[[], StoredAnswers]
+) -> APIRouter:
+    """answers: made with the first route that needs them."""
 
     def completions(router: APIRouter) -> None:
         from jan_serve.dialects.openai.completions.routes import add_completion_route
@@ -53,7 +57,7 @@ def openai_router(services: Services, *, serves_unknown_names: bool, response_st
     def responses(router: APIRouter) -> None:
         from jan_serve.dialects.openai.responses.routes import add_response_routes
 
-        add_response_routes(router, services, service, response_store_bytes)
+        add_response_routes(router, services, service, answers())
 
     def transcriptions(router: APIRouter) -> None:
         from jan_serve.dialects.openai.transcriptions import add_transcription_route

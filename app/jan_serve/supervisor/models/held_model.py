@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import EngineCrashed, EngineStalled
+from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     CountRequest,
     DetokenizeRequest,
@@ -77,13 +78,22 @@ class HeldModel:
     def next_id(self) -> int:
         return self._client.next_id()
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
+    async def generate(
+        self, request: EngineRequest, log: AnswerLog | None = None
+    ) -> AsyncGenerator[EngineEvent]:
         """Yield the request's events up to RequestCompleted. Closing the iterator aborts the request.
+
+        log: of an answer that was begun before, or is to go on later.
 
         A state for another server ends with its worker, so those requests are not tried again.
         """
         moves = request.keep_state or request.resume is not None
         written = WrittenAnswer(request)
+        for event in log or ():
+            written.add(event)
+            yield event
+            if isinstance(event, RequestCompleted):
+                return
         with closing(Tries(self._trials, 0 if moves else self._retry)) as tries:
             while True:
                 client = await self._turn(tries)
@@ -92,7 +102,11 @@ class HeldModel:
                         while not isinstance(event := await inbox.get(), RequestCompleted):
                             if written.add(event):
                                 tries.got_on()
+                                if log is not None:
+                                    log.add(event)
                                 yield event
+                        if log is not None:
+                            log.add(event)
                         yield event
                     return
                 except _LOST as error:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import abc
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from jan_serve.core.events import TokenInfo
 from jan_serve.dialects.openai.chat.wire import TokenLogprob
@@ -34,12 +35,23 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex}"
 
 
+class Place(NamedTuple):
+    """Where an item is. A repeated answer has the same ids."""
+
+    response_id: str
+    output_index: int
+
+    def id(self, prefix: str) -> str:
+        text = f"{self.response_id} {self.output_index}"
+        return f"{prefix}_{blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
 class OpenItem(abc.ABC):
     """An output item under construction: id, output index and text."""
 
-    def __init__(self, prefix: str, output_index: int) -> None:
-        self._id = new_id(prefix)
-        self._output_index = output_index
+    def __init__(self, prefix: str, place: Place) -> None:
+        self._id = place.id(prefix)
+        self._output_index = place.output_index
         self._pieces: list[str] = []
 
     @abc.abstractmethod
@@ -70,8 +82,8 @@ class OpenItem(abc.ABC):
 
 
 class MessageWriter(OpenItem):
-    def __init__(self, output_index: int, *, logprobs: bool) -> None:
-        super().__init__("msg", output_index)
+    def __init__(self, place: Place, *, logprobs: bool) -> None:
+        super().__init__("msg", place)
         self._wants_logprobs = logprobs
         self._logprobs: list[TokenLogprob] = []
 
@@ -108,8 +120,8 @@ class MessageWriter(OpenItem):
 class ThoughtWriter(OpenItem):
     """A thought: in `summary` if the client asked for one, else in `content`."""
 
-    def __init__(self, output_index: int, *, as_summary: bool, packed: bool) -> None:
-        super().__init__("rs", output_index)
+    def __init__(self, place: Place, *, as_summary: bool, packed: bool) -> None:
+        super().__init__("rs", place)
         self._packed = packed
         self._as_summary = as_summary
         self._part_kind = "reasoning_summary_part" if as_summary else "content_part"
@@ -150,8 +162,8 @@ class ThoughtWriter(OpenItem):
 
 
 class FunctionCallWriter(OpenItem):
-    def __init__(self, output_index: int, callee: Callee, call_id: str) -> None:
-        super().__init__("fc", output_index)
+    def __init__(self, place: Place, callee: Callee, call_id: str) -> None:
+        super().__init__("fc", place)
         self._callee = callee
         self._call_id = call_id
 
@@ -184,8 +196,8 @@ class FunctionCallWriter(OpenItem):
 class CustomCallWriter(OpenItem):
     """A call of a custom tool: extracts its input from the arguments."""
 
-    def __init__(self, output_index: int, callee: Callee, call_id: str) -> None:
-        super().__init__("ctc", output_index)
+    def __init__(self, place: Place, callee: Callee, call_id: str) -> None:
+        super().__init__("ctc", place)
         self._callee = callee
         self._call_id = call_id
         self._input = CustomInput()

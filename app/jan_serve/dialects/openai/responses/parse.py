@@ -196,7 +196,6 @@ LOGPROBS: Final = "message.output_text.logprobs"
 ENCRYPTED_THOUGHTS: Final = "reasoning.encrypted_content"
 
 _UNSUPPORTED: Final = {
-    "background": "answers are made while their request is open",
     "conversation": "there are no stored conversations; previous_response_id goes on from an answer",
     "prompt": "there are no stored prompts",
 }
@@ -218,6 +217,8 @@ def response_request(
     Raises InvalidRequest.
     """
     _reject_unsupported(body)
+    if body.background and not body.store:
+        raise InvalidRequest("background: such an answer is stored, and `store` is false", param="store")
     _check_metadata(body.metadata)
     history = History()
     history.add(previous, "previous_response_id")

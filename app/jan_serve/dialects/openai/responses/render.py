@@ -25,6 +25,7 @@ from jan_serve.dialects.openai.responses.items import (
     FunctionCallWriter,
     MessageWriter,
     OpenItem,
+    Place,
     ThoughtWriter,
 )
 from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
@@ -66,7 +67,7 @@ class ResponseForm(msgspec.Struct, frozen=True):
             "usage": None,
             "previous_response_id": body.previous_response_id,
             "store": body.store,
-            "background": False,
+            "background": body.background,
             "max_output_tokens": body.max_output_tokens,
             "max_tool_calls": body.max_tool_calls,
             "parallel_tool_calls": body.parallel_tool_calls,
@@ -113,12 +114,23 @@ class ResponseEvents:
             self._last = rendered
 
     def body(self) -> ResponseBody:
-        """The `response` of the last event."""
+        """The `response` of the last event that `add` rendered."""
         return self._last["response"]
 
     def chunks(self, event: GenerationEvent) -> Iterator[Event]:
         for rendered in self._reports.added(event, self._events(event), self._in_progress):
             yield self._numbered(rendered)
+
+    def queued(self) -> list[Event]:
+        """The first events of an answer in the background. Others follow once it is accepted."""
+        response = self._response("queued", [])
+        kinds = "response.created", "response.queued"
+        return [self._numbered({"type": kind, "response": response}) for kind in kinds]
+
+    def cancelled(self) -> Event:
+        """The last event of an answer that its owner ended. The API has none of its own for it."""
+        response = self._response("cancelled", self._output("incomplete"))
+        return self._numbered({"type": "response.incomplete", "response": response})
 
     def failed(self, problem: Problem) -> Event:
         """The last event of an answer that failed."""
@@ -133,13 +145,12 @@ class ResponseEvents:
         match event:
             case Started() as started:
                 self._head.served_by(started.model)
-                yield {"type": "response.created", "response": self._response("in_progress", [])}
+                if not self._sequence:
+                    yield {"type": "response.created", "response": self._response("in_progress", [])}
                 yield self._in_progress()
             case TextDelta() as delta:
                 if delta.text and not isinstance(self._open, MessageWriter):
-                    yield from self._opened(
-                        MessageWriter(len(self._done) + self._is_open, logprobs=self._logprobs)
-                    )
+                    yield from self._opened(MessageWriter(self._place, logprobs=self._logprobs))
                 if isinstance(self._open, MessageWriter):
                     yield from self._open.more(delta.text, delta.tokens)
             case ReasoningDelta() as delta if delta.text:
@@ -178,8 +189,9 @@ class ResponseEvents:
         return self._reason in ("stop", "tool_calls")
 
     @property
-    def _is_open(self) -> bool:
-        return self._open is not None
+    def _place(self) -> Place:
+        """Of the next item."""
+        return Place(self._head.id, len(self._done) + (self._open is not None))
 
     @property
     def _logprobs(self) -> bool:
@@ -188,15 +200,14 @@ class ResponseEvents:
     def _thought(self) -> ThoughtWriter:
         body = self._form.body
         return ThoughtWriter(
-            len(self._done) + self._is_open,
+            self._place,
             as_summary=body.reasoning.wants_summary,
             packed=ENCRYPTED_THOUGHTS in body.include,
         )
 
     def _call(self, call_id: str, name: str) -> OpenItem:
         callee = self._form.parsed.tools.callee(name)
-        index = len(self._done) + self._is_open
-        return (CustomCallWriter if callee.custom else FunctionCallWriter)(index, callee, call_id)
+        return (CustomCallWriter if callee.custom else FunctionCallWriter)(self._place, callee, call_id)
 
     def _opened(self, item: OpenItem) -> Iterator[Event]:
         yield from self._closed("completed")

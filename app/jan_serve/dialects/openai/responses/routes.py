@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
+import msgspec
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.render_common import ReplyFacts
+from jan_serve.dialects.openai.responses.background import Asked, BackgroundResponses
 from jan_serve.dialects.openai.responses.compaction import (
     CompactedResponse,
     CompactionRenderer,
@@ -24,7 +26,7 @@ from jan_serve.dialects.openai.responses.compaction import (
     task,
 )
 from jan_serve.dialects.openai.responses.items import new_id
-from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
+from jan_serve.dialects.openai.responses.parse import response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
 from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
 from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem, MessageItem
@@ -36,34 +38,37 @@ from jan_serve.dialects.openai.responses.wire_reply import (
 )
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer, answer_whole
+from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.disconnect import while_connected
 from jan_serve.http.errors import HttpError, Problem, http_problem
 from jan_serve.http.replies import json_reply, named_frame
-from jan_serve.http.sse import STREAMED
+from jan_serve.http.sse import STREAMED, EventStream
 
 
 def add_response_routes(
-    router: APIRouter, services: Services, service: GenerationService, store_bytes: int
+    router: APIRouter, services: Services, service: GenerationService, answers: StoredAnswers
 ) -> None:
-    """store_bytes: size limit of the stored answers."""
-    store = ResponseStore(store_bytes)
-
     @router.post("/v1/responses", summary="Response", response_model=ResponseBody, responses=STREAMED)
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
         """Continue a conversation, in the form of OpenAI's Responses API."""
-        previous, items, parsed = _parsed(body, store)
+        asked = await _asked(body, answers)
+        now = int(time.time())
+        if body.background:
+            live = await answers.background.begin(new_id("resp"), now, asked, await request.json())
+            if body.stream:
+                return EventStream(live.follow(-1), services.streams)
+            return json_reply(live.body)
         caller = cache_salt.get()
 
         def keep(response: ResponseBody) -> None:
             if body.store:
-                store.keep(caller, response, previous, items)
+                answers.store.keep(caller, response, asked.before, asked.items)
 
-        now = int(time.time())
         head = ReplyFacts(new_id("resp"), now, body.model)
-        events = service.generate(parsed.generation)
-        renderer = ResponseEvents(head, ResponseForm(body, parsed, lambda: int(time.time()), keep))
+        events = service.generate(asked.parsed.generation)
+        renderer = ResponseEvents(head, ResponseForm(body, asked.parsed, lambda: int(time.time()), keep))
         with _renamed_fields():
             return await answer(
                 request,
@@ -76,32 +81,76 @@ def add_response_routes(
                 framed=named_frame,
             )
 
-    _compact_route(router, service, store)
-    _kept_routes(router, store)
-    _count_route(router, service, store)
+    _compact_route(router, service, answers)
+    _reading_routes(router, services, answers)
+    _ending_routes(router, answers)
+    _count_route(router, service, answers)
 
 
-def _compact_route(router: APIRouter, service: GenerationService, store: ResponseStore) -> None:
+class StoredAnswers(msgspec.Struct, frozen=True):
+    """Those in memory, and those in the background."""
+
+    store: ResponseStore
+    background: BackgroundResponses
+
+    async def find(self, answer_id: str) -> KeptResponse | None:
+        """An answer of this caller that can be continued."""
+        caller = cache_salt.get()
+        found = self.store.get(caller, answer_id)
+        if found is None and await self.background.whole(caller, answer_id) is not None:
+            found = self.store.get(caller, answer_id)
+        return found
+
+
+def _compact_route(router: APIRouter, service: GenerationService, answers: StoredAnswers) -> None:
 
     @router.post("/v1/responses/compact", summary="Compact a conversation", response_model=CompactedResponse)
     async def compact_response(request: Request, body: CompactResponseRequest) -> Response:
         """Replace a conversation by its user's messages and a summary, which the next request sends as input."""
-        asked = body.asking()
-        previous, items, parsed = _parsed(asked, store, task())
+        asked = await _asked(body.asking(), answers, task())
         head = ReplyFacts(new_id("resp"), int(time.time()), body.model)
-        kept = kept_items((*(previous.items if previous is not None else ()), *items))
+        kept = kept_items((*asked.earlier, *asked.items))
         renderer = CompactionRenderer(head, _shown_items(head.id, kept))
         with _renamed_fields():
-            return await answer_whole(request, service.generate(parsed.generation), renderer)
+            return await answer_whole(request, service.generate(asked.parsed.generation), renderer)
 
 
-def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
-    @router.get("/v1/responses/{response_id}", summary="Kept response", response_model=ResponseBody)
-    async def get_response(response_id: str) -> Response:
-        """Get a stored answer."""
-        kept = store.get(cache_salt.get(), response_id)
+def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswers) -> None:
+    store, background = answers.store, answers.background
+
+    @router.get(
+        "/v1/responses/{response_id}",
+        summary="Kept response",
+        response_model=ResponseBody,
+        responses=STREAMED,
+    )
+    async def get_response(
+        response_id: str,
+        stream: bool = False,
+        starting_after: Annotated[int | None, Query(ge=0, le=MAX_INT)] = None,
+    ) -> Response:
+        """Get a stored answer. One in the background can be a stream, from behind the event `starting_after`."""
+        caller = cache_salt.get()
+        if starting_after is not None and not stream:
+            raise InvalidRequest(
+                "starting_after: only a stream has a place to start from", param="starting_after"
+            )
+        after = -1 if starting_after is None else starting_after
+        live = background.live(caller, response_id)
+        if live is not None:
+            return EventStream(live.follow(after), services.streams) if stream else json_reply(live.body)
+        whole = await background.whole(caller, response_id)
+        if whole is not None:
+            if stream:
+                return EventStream(_each(whole.frames[after + 1 :]), services.streams)
+            return Response(whole.reply, media_type="application/json")
+        kept = store.get(caller, response_id)
         if kept is None:
             raise _not_kept(response_id)
+        if stream:
+            raise InvalidRequest(
+                "stream: only an answer that was made in the background has one", param="stream"
+            )
         return json_reply(kept.body)
 
     @router.get("/v1/responses/{response_id}/input_items", summary="Input items", response_model=ItemPage)
@@ -112,16 +161,33 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
         order: Literal["asc", "desc"] = "desc",
     ) -> Response:
         """List the items that a stored answer continues, the latest first unless `order` is `asc`."""
-        kept = store.get(cache_salt.get(), response_id)
-        if kept is None:
-            raise _not_kept(response_id)
-        rows = _shown_items(response_id, kept.items[: len(kept.items) - len(kept.ids)])
+        live = background.live(cache_salt.get(), response_id)
+        if live is not None:
+            items = (*live.asked.earlier, *live.asked.items)
+        else:
+            kept = await answers.find(response_id)
+            if kept is None:
+                raise _not_kept(response_id)
+            items = kept.items[: len(kept.items) - len(kept.ids)]
+        rows = _shown_items(response_id, items)
         return json_reply(_page(rows if order == "asc" else rows[::-1], after, limit))
 
-    @router.post("/v1/responses/{response_id}/cancel", summary="Cancel response")
+
+def _ending_routes(router: APIRouter, answers: StoredAnswers) -> None:
+    store, background = answers.store, answers.background
+
+    @router.post("/v1/responses/{response_id}/cancel", summary="Cancel response", response_model=ResponseBody)
     async def cancel_response(response_id: str) -> Response:
-        """Refused: only an answer in the background can be cancelled, and this server makes none."""
-        if store.get(cache_salt.get(), response_id) is None:
+        """End an answer in the background. One that has ended stays as it is."""
+        caller = cache_salt.get()
+        live = background.live(caller, response_id)
+        if live is not None:
+            await background.cancel(live)
+            return json_reply(live.body)
+        whole = await background.whole(caller, response_id)
+        if whole is not None:
+            return Response(whole.reply, media_type="application/json")
+        if store.get(caller, response_id) is None:
             raise _not_kept(response_id)
         raise InvalidRequest(
             "response_id: the answer is complete: only one that is made in the background can be cancelled",
@@ -131,9 +197,16 @@ def _kept_routes(router: APIRouter, store: ResponseStore) -> None:
     @router.delete("/v1/responses/{response_id}", summary="Delete response", response_model=DeletedResponse)
     async def delete_response(response_id: str) -> Response:
         """Delete a stored answer. Answers that continue it are unaffected."""
-        if not store.delete(cache_salt.get(), response_id):
+        caller = cache_salt.get()
+        is_kept = store.delete(caller, response_id)
+        if not await background.delete(caller, response_id) and not is_kept:
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
+
+
+async def _each(frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
+    for frame in frames:
+        yield frame
 
 
 _PREFIXES: Final = {
@@ -174,7 +247,7 @@ def _page(rows: list[dict[str, Any]], after: str | None, limit: int) -> ItemPage
     }
 
 
-def _count_route(router: APIRouter, service: GenerationService, store: ResponseStore) -> None:
+def _count_route(router: APIRouter, service: GenerationService, answers: StoredAnswers) -> None:
 
     async def count(model_name: str | None, prompt: ChatPrompt) -> int:
         async with service.open(model_name) as model:
@@ -183,26 +256,24 @@ def _count_route(router: APIRouter, service: GenerationService, store: ResponseS
     @router.post("/v1/responses/input_tokens", summary="Input tokens", response_model=InputTokens)
     async def count_input_tokens(request: Request, body: CreateResponseRequest) -> Response:
         """Count the prompt tokens of the conversation, including tools."""
-        _, _, parsed = _parsed(body, store)
-        generation = parsed.generation
+        generation = (await _asked(body, answers)).parsed.generation
         assert isinstance(generation.prompt, ChatPrompt)
         with _renamed_fields():
             tokens = await while_connected(request, count(generation.model, generation.prompt))
         return json_reply({"object": "response.input_tokens", "input_tokens": tokens})
 
 
-def _parsed(
-    body: CreateResponseRequest, store: ResponseStore, *more: InputItem
-) -> tuple[KeptResponse | None, list[InputItem], ParsedResponse]:
-    previous, caller = None, cache_salt.get()
+async def _asked(body: CreateResponseRequest, answers: StoredAnswers, *more: InputItem) -> Asked:
+    """more: items behind those of the request, for the prompt alone."""
+    previous = None
     if body.previous_response_id is not None:
-        previous = store.get(caller, body.previous_response_id)
+        previous = await answers.find(body.previous_response_id)
         if previous is None:
-            raise _no_previous(body.previous_response_id, store)
-    items = store.resolved(caller, body.input)
+            raise _no_previous(body.previous_response_id, answers.store)
+    items = answers.store.resolved(cache_salt.get(), body.input)
     with _renamed_fields():
-        before = previous.items if previous is not None else ()
-        return previous, items, response_request(body, before, [*items, *more])
+        parsed = response_request(body, previous.items if previous is not None else (), [*items, *more])
+    return Asked(body, parsed, items, previous)
 
 
 @contextmanager

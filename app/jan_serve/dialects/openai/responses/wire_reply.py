@@ -12,7 +12,7 @@ Event = dict[str, Any]
 """A stream event: a `type` and the fields of that type."""
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class OutputText(TypedDict):

@@ -12,12 +12,13 @@ from jan_serve.dialects.openai.responses.items import (
     CustomCallWriter,
     FunctionCallWriter,
     MessageWriter,
+    Place,
     ThoughtWriter,
 )
 from jan_serve.dialects.openai.responses.tools import Callee
 from jan_serve.dialects.shared.packed_texts import THOUGHT
 
-PLACE = 3
+PLACE = Place("resp_1", 3)
 
 
 @pytest.mark.parametrize("wanted", [True, False])

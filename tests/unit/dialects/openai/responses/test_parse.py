@@ -124,7 +124,7 @@ def test_logprobs(fields: dict[str, Any], expected: int | None) -> None:
     ("fields", "param"),
     [
         ({"input": []}, "input"),
-        ({"background": True}, "background"),
+        ({"background": True, "store": False}, "store"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"conversation": {"id": "conv_1"}}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),

@@ -1,0 +1,238 @@
+"""Answers that go on without their client, and after the end of the server: its journal has each event before a client.
+
+A chunk of events is in the journal before the next is asked for. Meanwhile the engine's chunks merge, so that a slow
+disk makes few large transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from jan_serve.core.caller import cache_salt
+from jan_serve.core.closing import closing
+from jan_serve.core.events import Completed
+from jan_serve.core.request import GenerationRequest
+from jan_serve.dialects.openai.render_common import ReplyFacts
+from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
+from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
+from jan_serve.dialects.openai.responses.store import KeptResponse, ResponseStore
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, InputItem
+from jan_serve.dialects.openai.responses.wire_reply import Event, ResponseBody
+from jan_serve.errors import Draining, JanServeError, StoreError
+from jan_serve.generation.prepare import draw_seed
+from jan_serve.generation.service import GenerationService
+from jan_serve.http.errors import internal_problem, logged_problem
+from jan_serve.http.replies import json_bytes, named_frame
+from jan_serve.ipc.answer_log import AnswerLog
+from jan_serve.journal.answers import AnswerTable, OpenAnswer, WholeAnswer
+from jan_serve.journal.background import Background
+
+logger = logging.getLogger(__name__)
+
+_CONTINUED: Final = frozenset({"completed", "incomplete"})
+_DONE: Final = _CONTINUED | {"failed", "cancelled"}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request that was read. items: of its input; before: the answer that it continues."""
+
+    body: CreateResponseRequest
+    parsed: ParsedResponse
+    items: Sequence[InputItem]
+    before: KeptResponse | None = None
+
+    @property
+    def earlier(self) -> Sequence[InputItem]:
+        """The conversation before the request."""
+        return self.before.items if self.before is not None else ()
+
+    def as_json(self, raw: dict[str, Any]) -> bytes:
+        """The request with its whole conversation, for a server that has not kept what it continues."""
+        items = [*self.earlier, *self.items]
+        return json_bytes(
+            {**raw, "input": [item.model_dump(by_alias=True, exclude_none=True) for item in items]}
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Asked:
+        body = CreateResponseRequest.model_validate(msgspec.json.decode(data))
+        return cls(body, response_request(body, (), body.input), body.input)
+
+
+class LiveAnswer:
+    """An answer that is being written. frames: its events so far, by their sequence numbers.
+
+    body: the answer as its last event with a `response` has it.
+    """
+
+    def __init__(self, answer: OpenAnswer, asked: Asked) -> None:
+        form = ResponseForm(asked.body, asked.parsed, lambda: int(time.time()), lambda _: None)
+        head = ReplyFacts(answer.id, answer.created, asked.body.model)
+        self.answer = answer
+        self.asked = asked
+        self.renderer = ResponseEvents(head, form)
+        self.frames: list[bytes] = []
+        self.is_cancelled = False
+        self._is_left = False
+        self._changed = asyncio.Event()
+        self.body: ResponseBody = form.response(head, "queued", [])
+        self.publish(self.renderer.queued())
+
+    @property
+    def is_done(self) -> bool:
+        return self.body["status"] in _DONE
+
+    def publish(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.body = event.get("response", self.body)
+            self.frames.append(named_frame(event))
+        self._wake()
+
+    def leave(self) -> None:
+        """This server writes no more of it: the streams of its readers end."""
+        self._is_left = True
+        self._wake()
+
+    async def follow(self, after: int) -> AsyncGenerator[bytes]:
+        """The frames behind this sequence number, up to the last one."""
+        number = after + 1
+        while True:
+            changed, is_last = self._changed, self.is_done or self._is_left
+            for frame in self.frames[number:]:
+                number += 1
+                yield frame
+            if is_last:
+                return
+            await changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class BackgroundResponses:
+    """The answers in the background that are not whole, of all keys."""
+
+    def __init__(self, service: GenerationService, background: Background, store: ResponseStore) -> None:
+        """store: gets the whole answers, for requests that continue them."""
+        self._service = service
+        self._store = store
+        self._background = background
+        self._table = AnswerTable(background.journal)
+        self._live: dict[str, LiveAnswer] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def live(self, owner: str, answer_id: str) -> LiveAnswer | None:
+        found = self._live.get(answer_id)
+        return found if found is not None and found.answer.owner == owner else None
+
+    async def whole(self, owner: str, answer_id: str) -> WholeAnswer | None:
+        """One that is whole, which the store gets again. Raises StoreError."""
+        if not self._background.journal.exists:
+            return None
+        whole = await self._table.find(owner, answer_id)
+        if whole is not None and self._store.get(owner, answer_id) is None:
+            self._keep(owner, Asked.from_json(whole.request), msgspec.json.decode(whole.reply))
+        return whole
+
+    def _keep(self, owner: str, asked: Asked, body: ResponseBody) -> None:
+        if body["status"] in _CONTINUED:
+            self._store.keep(owner, body, asked.before, asked.items)
+
+    async def begin(self, answer_id: str, created: int, asked: Asked, raw: dict[str, Any]) -> LiveAnswer:
+        """raw: the request as it came. Raises StoreError."""
+        answer = OpenAnswer(answer_id, cache_salt.get(), created, asked.as_json(raw), draw_seed())
+        await self._table.begin(answer)
+        return self._started(answer, asked)
+
+    async def resume(self) -> None:
+        """Go on with what an earlier server left. Raises StoreError."""
+        for answer in await self._table.open_answers():
+            if answer.id not in self._live:
+                self._started(answer, Asked.from_json(answer.request))
+
+    async def cancel(self, live: LiveAnswer) -> None:
+        """End it, with what it has."""
+        live.is_cancelled = True
+        task = self._tasks[live.answer.id]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if not live.is_done:
+            await self._end(live, [live.renderer.cancelled()])
+
+    async def delete(self, owner: str, answer_id: str) -> bool:
+        """Returns whether it existed."""
+        live = self.live(owner, answer_id)
+        if live is not None and not live.is_done:
+            await self.cancel(live)
+        known = self._live.pop(answer_id, None) if live is not None else None
+        is_kept = self._background.journal.exists and await self._table.delete(owner, answer_id)
+        return is_kept or known is not None
+
+    def _started(self, answer: OpenAnswer, asked: Asked) -> LiveAnswer:
+        live = self._live[answer.id] = LiveAnswer(answer, asked)
+        task = self._background.run(self._write(live), f"response {answer.id}")
+        self._tasks[answer.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(answer.id, None))
+        return live
+
+    async def _write(self, live: LiveAnswer) -> None:
+        answer = live.answer
+        cache_salt.set(answer.owner)
+        fresh: list[bytes] = []
+        number = len(answer.events)
+        generated = self._service.generate(_request(live), AnswerLog(answer.events, fresh.append))
+        try:
+            async with closing(generated) as events:
+                async for event in events:
+                    if fresh:
+                        await self._add(answer.id, number, tuple(fresh))
+                        number += len(fresh)
+                        fresh.clear()
+                    if isinstance(event, Completed):
+                        await self._end(live, live.renderer.chunks(event))
+                    else:
+                        live.publish(live.renderer.chunks(event))
+        except (asyncio.CancelledError, Draining):
+            if not live.is_cancelled:
+                live.leave()
+            raise
+        except JanServeError as error:
+            await self._end(live, [live.renderer.failed(logged_problem(error, answer.id))])
+        except Exception:
+            logger.exception("%s failed", answer.id)
+            await self._end(live, [live.renderer.failed(internal_problem())])
+
+    async def _add(self, answer_id: str, number: int, events: Sequence[bytes]) -> None:
+        try:
+            await self._table.add(answer_id, number, events)
+        except StoreError as error:
+            logger.warning("%s goes on, but would begin anew after a restart: %s", answer_id, error.message)
+
+    async def _end(self, live: LiveAnswer, events: Iterable[Event]) -> None:
+        """The last events. A whole answer that the journal cannot take stays in memory."""
+        last = [*events]
+        frames = [*live.frames, *map(named_frame, last)]
+        try:
+            await self._table.end(live.answer.id, json_bytes(last[-1]["response"]), frames)
+        except StoreError as error:
+            logger.error("%s is whole, but not in the journal: %s", live.answer.id, error.message)
+        else:
+            self._live.pop(live.answer.id, None)
+        live.publish(last)
+        self._keep(live.answer.owner, live.asked, live.body)
+
+
+def _request(live: LiveAnswer) -> GenerationRequest:
+    """With ids and a seed that a repeated answer has, too."""
+    generation = live.asked.parsed.generation
+    sampling = generation.sampling
+    if sampling.seed is None:
+        sampling = msgspec.structs.replace(sampling, seed=live.answer.seed)
+    return msgspec.structs.replace(generation, sampling=sampling, identity=live.answer.id)

@@ -1,0 +1,1 @@
+"""What outlives the server: background answers, files and batches, in one SQLite file."""

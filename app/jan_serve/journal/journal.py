@@ -1,0 +1,162 @@
+"""The file of the journal: one connection in one thread, each piece of work in a transaction.
+
+The lock is exclusive, so that two servers of one data folder do not do the same work twice. It ends with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from jan_serve.errors import InsufficientStorage, StoreError, UnsupportedOperation
+from jan_serve.journal.schema import MIGRATIONS
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FILE_NAME: Final = "journal.sqlite3"
+_SIDE_FILES: Final = ("", "-wal", "-shm")
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class Journal:
+    """Opened by the first piece of work. Methods are for the event loop."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        """max_bytes: of the file; 0 keeps no journal, and all work is refused."""
+        self.path = path
+        self._max_bytes = max_bytes
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there may be anything from an earlier server."""
+        return self._max_bytes > 0 and self.path.exists()
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of `work`, which one transaction holds whole. Cancelling the call does not stop it.
+
+        Raises InsufficientStorage if the journal or the disk is full, StoreError if the file cannot be used, and
+        UnsupportedOperation without a journal.
+        """
+        if not self._max_bytes:
+            raise UnsupportedOperation("This server keeps no journal: `journal_bytes` is 0.")
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "journal")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
+
+    async def close(self) -> None:
+        """Waits for the work that was begun. The journal opens again with the next piece."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
+            thread.shutdown()
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return work(self._connection)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        except OSError as error:
+            raise StoreError(f"The journal {self.path} cannot be opened: {error.strerror}.") from error
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection, with the present schema. A damaged file is moved aside, and a new one takes its place."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._connected()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in _DAMAGED:
+                raise
+            self._move_aside()
+            return self._connected()
+
+    def _connected(self) -> sqlite3.Connection:
+        # SQLite gives its other files the mode of this one.
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            (fault,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if fault != "ok":
+                raise _damaged(fault)
+            (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {max(1, self._max_bytes // page_size)}")
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Raises StoreError for the file of a newer version."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise StoreError(
+                f"The journal {self.path} was written by a newer version of jan-serve (its format is {version}, and"
+                f" this version reads {len(MIGRATIONS)} at most). Start that version, or move the file away."
+            )
+        for number, script in enumerate(MIGRATIONS[version:], version + 1):
+            connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT")
+
+    def _failure(self, error: sqlite3.Error) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        match code:
+            case sqlite3.SQLITE_FULL:
+                return InsufficientStorage(
+                    f"The journal {self.path} is full: the disk has no room, or the file has reached `journal_bytes`"
+                    f" ({self._max_bytes}). Delete files, batches and responses that are done."
+                )
+            case _ if code in _DAMAGED:
+                self._disconnect()
+                aside = self._move_aside()
+                return StoreError(
+                    f"The journal was damaged, and is {aside.name} now. Send what it held again."
+                )
+            case _ if code in _TAKEN:
+                self._disconnect()
+                return StoreError(f"Another server uses the journal {self.path}.")
+            case _:
+                self._disconnect()
+                return StoreError(f"The journal {self.path} cannot be used: {error}.")
+
+    def _move_aside(self) -> Path:
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+        for end in _SIDE_FILES:
+            file = self.path.with_name(self.path.name + end)
+            if file.exists():
+                file.replace(aside.with_name(aside.name + end))
+        logger.error(
+            "the journal %s is damaged: moved to %s, and a new one begins. What it held is not answered.",
+            self.path,
+            aside.name,
+        )
+        return aside
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _damaged(fault: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(fault)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error

@@ -1,0 +1,66 @@
+"""The tables of the journal, as the scripts that lead from each version of them to the next.
+
+owner: who left a row, as `core.caller.cache_salt` names the keys. Times are seconds of the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ANSWERS: Final = """
+CREATE TABLE answers (
+    id TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    request BLOB NOT NULL,      -- JSON
+    seed INTEGER NOT NULL,      -- of its sampling, where the request has none
+    reply BLOB,                 -- JSON; NULL while it is written
+    frames BLOB                 -- the events of its stream, compressed, once it is whole
+) STRICT;
+CREATE INDEX open_answers ON answers (created) WHERE reply IS NULL;
+CREATE TABLE answer_events (
+    answer TEXT NOT NULL REFERENCES answers (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    event BLOB NOT NULL,        -- see ipc.answer_log
+    PRIMARY KEY (answer, number)
+) STRICT, WITHOUT ROWID;
+"""
+
+_BATCHES: Final = """
+CREATE TABLE files (
+    id TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER,
+    purpose TEXT NOT NULL,
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    content BLOB NOT NULL
+) STRICT;
+CREATE TABLE batches (
+    id TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    dialect TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    facts BLOB NOT NULL,        -- JSON: journal.batches.BatchFacts
+    input BLOB                  -- lines that are not checked yet
+) STRICT;
+CREATE INDEX batches_by_time ON batches (owner, created);
+CREATE TABLE lines (
+    batch TEXT NOT NULL REFERENCES batches (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,    -- from 0, in the order of the input
+    rank INTEGER NOT NULL,      -- in the order of work
+    custom_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    body BLOB NOT NULL,         -- JSON
+    status INTEGER,             -- of HTTP; NULL while it is not answered
+    reply BLOB,                 -- JSON
+    request_id TEXT,
+    PRIMARY KEY (batch, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX open_lines ON lines (batch, rank) WHERE status IS NULL;
+"""
+
+MIGRATIONS: Final = (_ANSWERS, _BATCHES)
