@@ -104,6 +104,11 @@ COMMANDS: Final = {
     "logs": Entry(
         "logs:logs", "Show the log of the running server. It never contains prompts or answers.", "Server"
     ),
+    "bench": Entry(
+        "bench:bench",
+        "Measure how fast a model reads and writes here. Starts a server if none runs.",
+        "Models",
+    ),
     "top": Entry(
         "requests:top", "Watch the requests of the running server: state, tokens, cache and rate.", "Server"
     ),

@@ -1,0 +1,251 @@
+"""`jan-serve bench`: how fast a model reads and writes here, beside the last run and another server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+import typer
+
+from jan_serve import __version__
+from jan_serve.cli.client.loading import ProgressBar, ready_model
+from jan_serve.cli.client.own_server import any_server
+from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.commands.completion import model_argument
+from jan_serve.cli.errors import CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
+from jan_serve.cli.output import Output, size_text
+from jan_serve.config import server_address
+from jan_serve.core.speed import FirstToken, Speed
+from jan_serve.store.files.record_files import RecordFiles
+from jan_serve.store.files.small_files import private_folder
+
+_LENGTHS: Final = (1000, 8000, 32_000)
+"""Tokens of prompts, as far as they fit into the context."""
+_ANSWER: Final = 128
+_ROOM: Final = 128
+"""Tokens that a prompt leaves free."""
+_RUNS: Final = 3
+_WORDS: Final = (
+    "time year people way day man thing woman life child world school state family student group".split()
+)
+_SPEEDS: Final = RecordFiles(Speed, "a measured speed", max_bytes=1 << 16, key="format", mode=0o600)
+
+
+def bench(
+    model: Annotated[
+        str | None, model_argument("Name of a model; default: the default model.", "[MODEL]")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, max=64, help="Clients that ask at the same time.")] = 8,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Measure another OpenAI server with the same model, too."),
+    ] = None,
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how fast a model reads and writes here. Starts a server if none runs.
+
+    Shows the time to the first token of prompts that no cache has, tokens a second for one client and several, and how
+    much of the memory's bandwidth one client uses. The last run of the model on this machine stands beside it.
+    """
+    loaded = load_settings(config_file=config)
+    output = Output()
+    with any_server(loaded, url, output, model=model) as client:
+        default = None if model is not None else str(client.get("/props", patient=True)["model_alias"])
+        name = ready_model(client, model or default or "", output)
+        models: list[dict[str, Any]] = client.get("/models")["data"]
+        found = next(each for each in models if each["id"] == name)
+        n_ctx = int(found.get("context_length") or _LENGTHS[0] + _ROOM)
+        here = _measured(client, name, n_ctx, clients, output, found)
+    beside: list[tuple[str, Speed]] = []
+    record = _record(loaded.settings.data_dir, name)
+    last = _SPEEDS.read(record)
+    if last is not None:
+        beside.append((time.strftime("%Y-%m-%d", time.localtime(last.at)), last))
+    if against is not None:
+        with ServerClient(server_address(loaded, against)) as other:
+            beside.append((against, _measured(other, name, n_ctx, clients, output)))
+    try:
+        private_folder(record.parent)
+        _SPEEDS.write(record, here)
+    except OSError as error:
+        output.warning(f"the result cannot be recorded in {record.parent}: {error.strerror}")
+    if as_json:
+        output.json(
+            {
+                "here": msgspec.to_builtins(here),
+                **{label: msgspec.to_builtins(each) for label, each in beside},
+            }
+        )
+        return
+    _print(output, here, beside)
+
+
+def _record(data_dir: Path, name: str) -> Path:
+    return data_dir / "bench" / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
+
+
+def _print(output: Output, here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:
+    speeds = [here, *(speed for _, speed in beside)]
+    rows: list[tuple[str, Callable[[Speed], str]]] = []
+    for index, first in enumerate(here.first):
+        rows.append((f"first token, {first.tokens} tokens", lambda each, at=index: _first(each, at)))
+    for count in here.writes:
+        who = "1 client" if count == 1 else f"{count} clients"
+        rows.append((f"writes, {who}", lambda each, at=count: _rate(each.writes.get(at))))
+    rows.append(("memory", lambda each: size_text(each.memory) if each.memory else ""))
+    rows.append(
+        ("share of the bandwidth", lambda each: f"{each.bandwidth_share:.0%}" if each.bandwidth_share else "")
+    )
+    table = [(label, *(show(speed) for speed in speeds)) for label, show in rows]
+    output.table(("", "now", *(label for label, _ in beside)), table)
+    if here.bandwidth:
+        output.note(f"The memory gives {size_text(int(here.bandwidth))} a second to all cores together.")
+
+
+def _first(speed: Speed, index: int) -> str:
+    if index >= len(speed.first):
+        return ""
+    first = speed.first[index]
+    return f"{first.seconds:.2f} s, {first.per_second:.0f}/s"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} tokens/s"
+
+
+def _measured(
+    client: ServerClient,
+    name: str,
+    n_ctx: int,
+    clients: int,
+    output: Output,
+    facts: Mapping[str, Any] | None = None,
+) -> Speed:
+    """facts: of a model on this machine; None for another server."""
+    memory: Mapping[str, Any] = (facts or {}).get("memory") or {}
+    weights: int | None = memory.get("weights") or (facts or {}).get("size_bytes")
+    lengths = [length for length in _LENGTHS if length + _ROOM <= n_ctx] or [n_ctx - _ROOM]
+    bar = ProgressBar(output, name, "Measuring {task.description}")
+    steps = len(lengths) + 2 * _RUNS
+    try:
+        words = _Words(client, name)
+        first: list[FirstToken] = []
+        for done, length in enumerate(lengths):
+            bar.update(done, steps)
+            first.append(words.read(length))
+        writes: dict[int, float] = {}
+        for at, count in enumerate(dict.fromkeys((1, clients))):
+            rates: list[float] = []
+            for run in range(_RUNS):
+                bar.update(len(lengths) + at * _RUNS + run, steps)
+                rates.append(words.write(count))
+            writes[count] = median(rates)
+    finally:
+        bar.close()
+    bandwidth = _bandwidth() if facts is not None else None
+    return Speed(
+        model=name,
+        version=__version__ if facts is not None else client.url,
+        at=time.time(),
+        first=tuple(first),
+        writes=writes,
+        memory=memory.get("resident"),
+        bandwidth=bandwidth,
+        bandwidth_share=weights * writes[1] / bandwidth if weights and bandwidth else None,
+    )
+
+
+class _Answer(NamedTuple):
+    """When it was asked, and when its first and its last token came."""
+
+    began: float
+    first: float
+    end: float
+    prompt_tokens: int
+    tokens: int
+
+
+class _Words:
+    """Prompts of random words, which no cache has, for one model of a server."""
+
+    def __init__(self, client: ServerClient, model: str) -> None:
+        self._client = client
+        self._model = model
+        self._draw = random.Random(time.time_ns())
+        self._per_word = 1.0
+        self._answer(64, 1)
+        self._per_word = self._answer(512, 1).prompt_tokens / 512
+
+    def read(self, tokens: int) -> FirstToken:
+        answer = self._answer(int(tokens / self._per_word), 1)
+        seconds = answer.first - answer.began
+        return FirstToken(answer.prompt_tokens, seconds, answer.prompt_tokens / seconds)
+
+    def write(self, clients: int) -> float:
+        """Tokens a second of all clients together, from the first to the last one."""
+
+        def ask(_: int) -> _Answer:
+            return self._answer(16, _ANSWER)
+
+        with ThreadPoolExecutor(clients) as pool:
+            answers = list(pool.map(ask, range(clients)))
+        seconds = max(answer.end for answer in answers) - min(answer.first for answer in answers)
+        return sum(answer.tokens - 1 for answer in answers) / max(seconds, 1e-9)
+
+    def _answer(self, words: int, tokens: int) -> _Answer:
+        """Raises CommandError."""
+        prompt = " ".join(self._draw.choices(_WORDS, k=max(1, words)))
+        body = {
+            "model": self._model,
+            "prompt": prompt,
+            "max_tokens": tokens,
+            "temperature": 1,  # a greedy text may repeat itself, which is quicker to guess than to write
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        began = time.perf_counter()
+        first: float | None = None
+        usage: dict[str, Any] = {}
+        timings: dict[str, Any] = {}
+        for event in self._client.events("/v1/completions", body):
+            if event.get("choices") and first is None:
+                first = time.perf_counter()
+            usage, timings = event.get("usage") or usage, event.get("timings") or timings
+        end = time.perf_counter()
+        if first is None or not usage.get("prompt_tokens"):
+            raise CommandError(f"the server at {self._client.url} does not say how many tokens it reads.")
+        if "predicted_ms" in timings:
+            # Tokens without text, or text that may be a stop string, come later than they are written.
+            first = max(began, min(first, end - timings["predicted_ms"] / 1000))
+        return _Answer(began, first, end, usage["prompt_tokens"], usage["completion_tokens"])
+
+
+def _bandwidth() -> float:
+    """Bytes a second that all cores read together, of 256 MiB for each. Blocks for a moment."""
+    import numpy as np
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = min(cores, 8)
+    blocks = [np.ones(1 << 26, np.float32) for _ in range(cores)]
+
+    def rates(pool: ThreadPoolExecutor) -> Iterator[float]:
+        for _ in range(_RUNS):
+            began = time.perf_counter()
+            for block in [pool.submit(np.max, block) for block in blocks]:
+                block.result()
+            yield sum(block.nbytes for block in blocks) / (time.perf_counter() - began)
+
+    with ThreadPoolExecutor(cores) as pool:
+        return max(rates(pool))
