@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -122,3 +123,16 @@ def test_the_server_panel_shows_what_the_last_self_check_found(tab: Tab) -> None
     expect(check).to_contain_text("Version 9.1 on Jan 15, 2027")
     expect(check).to_contain_text("compared with 9.0")
     expect(check.get_by_role("listitem")).to_have_text("The device <b>GPU</b> is gone.")
+
+
+def test_requests_open_into_lanes_and_causes(tab: Tab) -> None:
+    body = {"messages": [{"role": "user", "content": "Name a river. " * 40}], "max_tokens": 4}
+    headers = {"x-request-id": "seen-on-the-page"}
+    assert post(tab.url, "/v1/chat/completions", body, headers=headers).status == 200
+    tab.show("Server")
+    tab.page.get_by_role("button", name="Why: seen-on-the-page").click()
+    shown = tab.page.get_by_role("region", name="Request seen-on-the-page")
+    expect(shown.get_by_role("img")).to_have_attribute("aria-label", re.compile("reading"))
+    expect(shown).to_contain_text("tokens of the prompt were read")
+    tab.page.get_by_role("button", name="Why: seen-on-the-page").click()
+    expect(shown).to_have_count(0)

@@ -10,6 +10,7 @@ import { Tile } from "../ui/tile";
 import { Chart } from "./chart";
 import { EditorSettings } from "./editor_settings";
 import { counted, type Reading } from "./reading";
+import { Requests } from "./requests";
 import { SelfCheck } from "./self_check";
 
 const EVERY_MS = 2_000;
@@ -32,7 +33,8 @@ export function ServerView() {
             <Tile name="Memory of models" value={bytes(now.memory)} more={`${now.loaded} loaded`} />
             <Tile name="Cache hit rate" value={percent(now.cached, now.prompt)} more={`${now.cached.toLocaleString("en")} of ${now.prompt.toLocaleString("en")} prompt tokens`} />
           </dl>
-          <Chart title="Tokens per second" values={rates} slots={KEPT} />
+          {rates.some((each) => each > 0) && <Chart title="Tokens per second" values={rates} slots={KEPT} />}
+          <Requests />
           {health.selfcheck && <SelfCheck last={health.selfcheck} />}
         </>
       )}

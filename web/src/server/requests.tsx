@@ -1,0 +1,148 @@
+// The requests of the server. Each opens into lanes of time and the causes of it.
+import { useEffect, useState } from "preact/hooks";
+import { messageOf, wasAborted } from "../api/http";
+import { listRequests, readWhy, type RequestLine, type Why } from "../api/requests";
+import { percent, rate } from "../ui/format";
+
+const EVERY_MS = 2_000;
+const LANES = ["load", "template", "compile", "media", "queue", "reading", "writing"];
+const WIDTH = 600;
+const LANE_HEIGHT = 18;
+
+export function Requests() {
+  const lines = useRequests();
+  const [chosen, setChosen] = useState<string | null>(null);
+  if (lines === null) return null;
+  return (
+    <section aria-label="Requests">
+      <h2>Requests</h2>
+      {lines.length === 0 ? (
+        <p class="hint">No request has asked a model yet.</p>
+      ) : (
+        <div class="table-box" tabIndex={0} role="group" aria-label="Table of requests">
+          <table class="requests">
+            <thead>
+              <tr>
+                {["", "model", "state", "prompt", "cached", "first token", "answer", "tokens/s", "program"].map((name) => (
+                  <th key={name} scope="col">
+                    {name}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {lines.map((line) => (
+                <Line key={line.id} line={line} open={chosen === line.id} toggle={() => setChosen(chosen === line.id ? null : line.id)} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {chosen !== null && <Explained id={chosen} />}
+    </section>
+  );
+}
+
+function Line({ line, open, toggle }: { line: RequestLine; open: boolean; toggle: () => void }) {
+  return (
+    <tr>
+      <td>
+        <button type="button" aria-expanded={open} aria-label={`Why: ${line.id}`} onClick={toggle}>
+          Why?
+        </button>
+      </td>
+      <td>{line.model ?? ""}</td>
+      <td>{line.error ?? line.state}</td>
+      <td>{line.prompt_tokens || ""}</td>
+      <td>{line.prompt_tokens ? percent(line.cached_tokens, line.prompt_tokens) : ""}</td>
+      <td>{seconds(line.first_token_s)}</td>
+      <td>{line.completion_tokens || ""}</td>
+      <td>{line.tokens_per_second === null ? "" : rate(line.tokens_per_second)}</td>
+      <td>{line.program}</td>
+    </tr>
+  );
+}
+
+function Explained({ id }: { id: string }) {
+  const [why, setWhy] = useState<Why | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    const controller = new AbortController();
+    setWhy(null);
+    readWhy(id, controller.signal).then(setWhy, (error: unknown) => {
+      if (!wasAborted(error)) setProblem(messageOf(error));
+    });
+    return () => controller.abort();
+  }, [id]);
+  if (problem !== null) return <p class="problem">{problem}</p>;
+  if (why === null) return null;
+  return (
+    <section aria-label={`Request ${id}`}>
+      <h3 class="breaks">
+        {id} <span class="hint">{why.route}</span>
+      </h3>
+      <Lanes why={why} />
+      {why.causes.length === 0 && <p class="hint">Nothing took longer than 0.02 s.</p>}
+      <ul>
+        {why.causes.map((cause) => (
+          <li key={cause.code}>
+            {seconds(cause.seconds)}: {cause.text}. {cause.advice && <span class="hint">{cause.advice}</span>}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** One lane for each phase, one after the other as they happen. */
+function Lanes({ why }: { why: Why }) {
+  const lanes = LANES.filter((name) => (why.phases[name] ?? 0) >= 0.001);
+  const total = lanes.reduce((sum, name) => sum + why.phases[name]!, 0) || 1;
+  let from = 0;
+  const text = lanes.map((name) => `${name} ${seconds(why.phases[name]!)}`).join(", ");
+  return (
+    <svg class="lanes" viewBox={`0 0 ${WIDTH} ${LANE_HEIGHT * lanes.length}`} role="img" aria-label={text}>
+      {lanes.map((name, at) => {
+        const x = (WIDTH * from) / total;
+        const width = Math.max(2, (WIDTH * why.phases[name]!) / total);
+        from += why.phases[name]!;
+        const inside = x > WIDTH / 2;
+        return (
+          <g key={name}>
+            <rect x={x.toFixed(1)} y={at * LANE_HEIGHT + 2} width={width.toFixed(1)} height={LANE_HEIGHT - 4} />
+            <text x={(inside ? x - 6 : x + width + 6).toFixed(1)} y={at * LANE_HEIGHT + 13} text-anchor={inside ? "end" : "start"}>
+              {name} {seconds(why.phases[name]!)}
+            </text>
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+function seconds(value: number | null): string {
+  return value === null ? "" : `${value.toFixed(2)} s`;
+}
+
+/** null while they are not known: a proxy does not know them. */
+function useRequests(): RequestLine[] | null {
+  const [lines, setLines] = useState<RequestLine[] | null>(null);
+  useEffect(() => {
+    const controller = new AbortController();
+    let timer = 0;
+    const read = async () => {
+      if (document.visibilityState === "visible") {
+        const found = await listRequests(controller.signal).catch(() => null);
+        if (controller.signal.aborted) return;
+        setLines(found);
+      }
+      timer = window.setTimeout(read, EVERY_MS);
+    };
+    void read();
+    return () => {
+      controller.abort();
+      window.clearTimeout(timer);
+    };
+  }, []);
+  return lines;
+}
