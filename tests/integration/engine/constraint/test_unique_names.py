@@ -24,70 +24,13 @@ from tests.integration.engine.constraint.test_uniqueness_executor import (
     takes,
     walk,
 )
+from tests.support.tables import table
 from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 
 INTEGER = {"type": "integer"}
 CLOSED = {"additionalProperties": False}
 # Each with the names that members are drawn from.
-SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "any": (
-        {"additionalProperties": INTEGER, "minProperties": 2},
-        ["", "a", "ab", '"', "\\", "\n", "é", "a,b"],
-    ),
-    "beside a listed one": (
-        {"properties": {"b": INTEGER}, "required": ["b"], "additionalProperties": INTEGER},
-        ["b", "a", "ab", "bb"],
-    ),
-    "of one letter": ({"patternProperties": {"^[abé]$": INTEGER}, **CLOSED}, ["a", "b", "é", "c"]),
-    "all of a few": (
-        {"patternProperties": {"^[ab]{1,2}$": INTEGER}, **CLOSED, "minProperties": 6},
-        ["a", "b", "ab", "ba", "aa", "bb"],
-    ),
-    "one, or those of a beginning": (
-        {"patternProperties": {"^(ok|x.*)$": INTEGER}, **CLOSED, "minProperties": 2},
-        ["ok", "x", "xa", "xb", "o"],
-    ),
-    "listed by propertyNames": (
-        {"propertyNames": {"enum": ["a", "ab", "abc", "é", "ok"]}, "additionalProperties": INTEGER},
-        ["a", "ab", "abc", "é", "ok"],
-    ),
-    "a few beside listed ones": (
-        {
-            "properties": {"z": INTEGER, "zz": INTEGER},
-            "patternProperties": {"^[a-c]$": INTEGER},
-            **CLOSED,
-            "minProperties": 2,
-            "maxProperties": 4,
-        },
-        ["z", "zz", "a", "b", "c"],
-    ),
-    "a few, and all others": (
-        {"patternProperties": {"^[ab]$": {"const": 1}}, "additionalProperties": INTEGER, "minProperties": 3},
-        ["a", "b", "aa", "c"],
-    ),
-    "of three characters at most": (
-        {"propertyNames": {"maxLength": 3}, "additionalProperties": INTEGER, "minProperties": 2},
-        ["", "a", "abc", '"\\\n', "ééé", "abcd"],
-    ),
-    "one of a few": (
-        {
-            "properties": {"z": INTEGER},
-            "patternProperties": {"^[a-c]$": INTEGER},
-            **CLOSED,
-            "required": ["z"],
-            "maxProperties": 2,
-        },
-        ["z", "a", "b", "d"],
-    ),
-    "below an array": (
-        {
-            "properties": {
-                "k": {"type": "array", "items": {"patternProperties": {"^[ab]$": INTEGER}, **CLOSED}}
-            }
-        },
-        ["k", "a", "b"],
-    ),
-}
+SCHEMAS: dict[str, tuple[dict[str, Any], list[str]]] = table(__file__, "schemas")
 
 
 def schema_of(name: str) -> dict[str, Any]:
@@ -172,24 +115,7 @@ IN_ANY_ORDER: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("others", "text", "valid"),
-    [
-        ({}, '{"z": null, "b": true, "a": 1}', True),
-        ({}, '{"x": 0, "z": null, "y": 0, "é": 1}', True),
-        ({}, '{"z": null, "b": true, "z": null}', False),
-        ({}, '{"é": 1, "a": 1, "é": 1}', False),
-        ({}, '{"é": 1, "\\u00e9": 1}', False),
-        ({}, '{"b": 1}', False),
-        ({"minProperties": 2, "maxProperties": 3}, '{"z": null, "b": true}', True),
-        ({"minProperties": 2, "maxProperties": 3}, '{"z": null}', False),
-        ({"minProperties": 2, "maxProperties": 3}, '{"z": null, "a": 1, "b": true, "y": 0}', False),
-        ({"required": ["r"]}, '{"b": true, "r": 1, "z": null, "x": 1, "a": 1}', True),
-        ({"required": ["r"]}, '{"b": true, "a": 1, "r": 1}', True),
-        ({"required": ["r"]}, '{"r": 1, "a": 1, "r": 1}', False),
-        ({"required": ["r"]}, '{"a": 1, "r": 1, "a": 1}', False),
-        ({"required": ["r"]}, '{"x": 1, "r": 1, "x": 1}', False),
-        ({"required": ["r"]}, '{"z": null, "a": 1}', False),
-        ({"patternProperties": {"^z.": False}}, '{"z": null, "a": 1}', True),
-    ],
+    table(__file__, "listed_properties_and_others_come_in_any_order"),
 )
 def test_listed_properties_and_others_come_in_any_order(
     others: dict[str, Any], text: str, valid: bool
@@ -225,38 +151,7 @@ def test_names_differ_in_any_json_object(text: str, valid: bool, whitespace: Whi
 
 @pytest.mark.parametrize(
     ("schema", "reason"),
-    [
-        (
-            {
-                "anyOf": [
-                    {"type": "object", "patternProperties": {"^[ab]$": INTEGER}, **CLOSED},
-                    {"type": "object", "patternProperties": {"^[bc]$": {"type": "string"}}, **CLOSED},
-                ]
-            },
-            "where another object may be at the same place",
-        ),
-        (
-            {"type": "object", "properties": {"2020": {}}, "patternProperties": {"^[0-9]{4}$": {}}, **CLOSED},
-            "some of which begin as a listed one",
-        ),
-        (
-            {
-                "type": "object",
-                "patternProperties": {"^[ab]$": {"$ref": "#"}},
-                **CLOSED,
-                "minProperties": 1,
-            },
-            "whose values may not exist",
-        ),
-        (
-            {
-                "type": "object",
-                "propertyNames": {"pattern": "^.$"},
-                "not": {"patternProperties": {"[a-z]": INTEGER}},
-            },
-            "beside a condition on some property",
-        ),
-    ],
+    table(__file__, "names_that_may_run_out_undecided_are_refused"),
 )
 def test_names_that_may_run_out_undecided_are_refused(schema: Any, reason: str) -> None:
     with pytest.raises(UnsupportedSchema, match=reason) as refused:

@@ -18,6 +18,7 @@ from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from jan_serve.errors import EngineFailure
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
+from tests.support.tables import table
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
 _BYTES = [bytes((byte,)) for byte in range(0x80, 0x100)]
@@ -40,61 +41,7 @@ FACTORY = GrammarFactory(byte_vocabulary(PIECES))
 LOGITS = np.zeros(len(PIECES), np.float32)
 
 # Each with the values that items are drawn from.
-SCHEMAS: dict[str, tuple[Any, list[Any]]] = {
-    "strings": ({"items": {"type": "string"}}, ["", "a", "b", "ab", '"', "\\", "\n", "\x01", "é", "a,b"]),
-    "short strings": (
-        {"items": {"type": "string", "maxLength": 2, "pattern": '^[ab\\n"é]*$'}},
-        ["", "a", "b", "ab", "\n", '"', "é", "éé"],
-    ),
-    "one letter": ({"items": {"type": "string", "pattern": "^[a-l]$"}, "minItems": 10}, list("abcdefghijkl")),
-    "an enumeration": (
-        {"items": {"enum": ["a", "ab", "abc", "b", "ba", "1", 1, 12, 2.5, True, None, "é"]}, "minItems": 10},
-        ["a", "ab", "abc", "b", "ba", "1", 1, 12, 2.5, True, None, "é"],
-    ),
-    "integers": ({"items": {"type": "integer", "minimum": -3, "maximum": 21}}, [0, -1, 1, 2, 12, 10, 21]),
-    "all integers": ({"items": {"type": "integer", "minimum": 0, "maximum": 12}, "minItems": 13}, []),
-    "numbers": ({"items": {"type": "number"}}, [0, 1, 1.5, -1, 10, 100, 0.5]),
-    "scalars": (
-        {"items": {"type": ["string", "number", "boolean", "null"]}},
-        [1, "1", True, "true", None, 1.5],
-    ),
-    "objects": (
-        {"items": {"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"], "type": "object"}},
-        [
-            {"a": 1},
-            {"a": 2},
-            {"a": 1, "b": "x"},
-            {"a": 1, "x": [1], "y": None},
-            {"a": 1, "y": None, "x": [1]},
-        ],
-    ),
-    "anything": (
-        {},
-        [
-            1,
-            "1",
-            "[]",
-            [],
-            {},
-            [[]],
-            {"a": []},
-            {"a": {}},
-            {"b": 1, "a": 0.5},
-            {"a": 0.5, "b": 1},
-            "{}",
-            True,
-        ],
-    ),
-    "arrays of arrays": (
-        {"items": {"type": "array", "items": {"type": "array", "items": {"enum": [1, 2]}}}},
-        [[], [[]], [[1]], [[1], []], [[], [1]], [[1, 2]]],
-    ),
-    "scalars or objects": (
-        {"items": {"anyOf": [{"enum": ["a", "b"]}, {"type": "object", "properties": {"a": {"const": 1}}}]}},
-        ["a", "b", {}, {"a": 1}, {"b": "a"}],
-    ),
-    "dates": ({"items": {"type": "string", "format": "date"}, "maxItems": 3}, ["2024-02-29", "2024-02-28"]),
-}
+SCHEMAS: dict[str, tuple[Any, list[Any]]] = table(__file__, "schemas")
 
 
 def executor_of(schema: Any, whitespace: Whitespace | None = None) -> UniquenessExecutor:
@@ -281,47 +228,7 @@ def test_arrays_are_known_by_the_pattern_of_their_name(value: Any, valid: bool) 
 
 
 TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
-TAGGED: dict[str, Any] = {
-    "type": "object",
-    "properties": {"kind": {"const": "a"}, "tags": TEXTS},
-    "required": ["kind", "tags"],
-}
-OTHER: dict[str, Any] = {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]}
-BESIDE: dict[str, tuple[Any, list[Any], list[Any]]] = {
-    "in one alternative": (
-        {"type": "array", "items": {"anyOf": [TAGGED, OTHER]}},
-        [
-            [{"kind": "a", "tags": ["x", "y"]}, {"kind": "b", "tags": ["x", 1, {"q": [1, 1]}, [1], None]}],
-            [{"kind": "a", "tags": []}, {"kind": "b", "tags": True, "z": [1, 1]}],
-        ],
-        [[{"kind": "a", "tags": ["x", "x"]}]],
-    ),
-    "texts or numbers": (
-        {"anyOf": [TEXTS, {"type": "array", "items": {"type": "integer"}}]},
-        [["a", "b"], [1, 0, 2], []],
-        [["a", "a"], ["a", 1]],
-    ),
-    "any or a few": (
-        {"anyOf": [TEXTS, {"type": "array", "items": {"type": "boolean"}, "minItems": 2}]},
-        [["a", "b"], [True, False]],
-        [["a", "a"], [True], [True, "a"]],
-    ),
-    "by position": (
-        {"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "boolean"}], "uniqueItems": True},
-        [[True, False], [False], [False, True, "a", "b", 1, [True]]],
-        [[True, True], [False, False], [False, True, "a", "a"], [False, True, False], [1, True]],
-    ),
-    "sets of sets": (
-        {"type": "array", "items": TEXTS, "uniqueItems": True},
-        [[["a"], ["b"], ["a", "b"], ["b", "a"], []]],
-        [[["a"], ["a"]], [["a", "a"]], [[], []]],
-    ),
-    "of itself": (
-        {"anyOf": [TEXTS, {"type": "array", "items": {"$ref": "#"}}]},
-        [["a", "b"], [["a"], ["b", "c"], [["a"], ["b"]]]],
-        [["a", "a"], [["a", "a"]]],
-    ),
-}
+BESIDE: dict[str, tuple[Any, list[Any], list[Any]]] = table(__file__, "beside")
 
 
 @pytest.mark.parametrize("name", BESIDE)

@@ -12,6 +12,7 @@ from jan_serve.core.messages import Tool
 from jan_serve.errors import UnsupportedSchema
 from tests.support.call_grammars import call_trees
 from tests.support.judged_calls import NOTATIONS, CallJudge
+from tests.support.tables import table
 from tests.unit.constraint.sampling import Sampler
 
 SAMPLES = 20
@@ -23,104 +24,8 @@ VARIANTS: list[Any] = [
     {"properties": {"kind": {"const": kind}, "value": {"type": of}}, "required": ["kind", "value"]}
     for kind, of in [("text", "string"), ("number", "integer")]
 ]
-NAMES = [
-    "a>b",
-    'a"',
-    'a">',
-    "</arg_key>",
-    "</arg_key:opensource>",
-    '<|"|>',
-    "/invoke",
-    "/",
-    " a ",
-    "",
-    "a=b",
-    "é",
-]
 
-CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    "a text beside another declared type": (
-        {"properties": {"a": {"type": ["string", "integer"], "allOf": [TEXT]}}},
-        [{"a": "5"}, {"a": "x"}, {"a": 5}],
-    ),
-    "a text without another declared type": (
-        {"properties": {"a": {"type": ["string", "null"], "not": {"type": "null"}}}},
-        [{"a": "null"}, {"a": None}, {"a": "x"}],
-    ),
-    "an enumeration of texts": (
-        {"properties": {"a": {"type": ["string", "integer"], "enum": ["1", "x", 2]}}},
-        [{"a": "1"}, {"a": 1}, {"a": "x"}, {"a": 2}, {"a": "2"}],
-    ),
-    "types that depend on another argument": (
-        {"oneOf": VARIANTS},
-        [{"kind": kind, "value": value} for kind in ("text", "number") for value in (5, "5", "x")],
-    ),
-    "types that depend on a condition": (
-        {
-            "properties": {"kind": TEXT},
-            "required": ["kind", "value"],
-            "if": {"properties": {"kind": {"const": "text"}}},
-            "then": {"properties": {"value": TEXT}},
-            "else": {"properties": {"value": {"type": "integer"}}},
-        },
-        [{"kind": kind, "value": value} for kind in ("text", "number") for value in (5, "5", "x")],
-    ),
-    "a text by its name": (
-        {"patternProperties": {"^a": TEXT}, "required": ["a1"]},
-        [{"a1": "5"}, {"a1": "x"}, {"a1": 5}],
-    ),
-    "a text by an anchor": (
-        {"properties": {"a": {"$ref": "#t"}}, "$defs": {"t": {"$anchor": "t", **TEXT}}},
-        [{"a": "5"}, {"a": "x"}],
-    ),
-    "one type has no name": (
-        {
-            "properties": {
-                "a": {"anyOf": [{"type": "string", "maxLength": 1}, {"type": "null"}, {"minimum": 3}]}
-            }
-        },
-        [{"a": "x"}, {"a": 5}, {"a": 2}, {"a": None}, {"a": "xyz"}, {"a": []}],
-    ),
-    "spaces that a reader strips": (
-        {"properties": {"a": {"type": ["string", "integer"], "minLength": 2, "maximum": 3}}},
-        [{"a": f"{space}5"} for space in " \n\t\x1c\x1d\x1e\x1f\x85\xa0\u2003\ufeff"] + [{"a": "ab"}],
-    ),
-    "line breaks around a text": (
-        {"properties": {"a": {"enum": ["\n", "x\n", "\nx", "\nx\n"]}, "b": {"enum": ["\n", "\n\n", None]}}},
-        [
-            *({"a": text} for text in ("\n", "x\n", "\nx", "\nx\n", "x", "")),
-            *({"b": text} for text in ("\n", "\n\n", "", None)),
-        ],
-    ),
-    "texts that begin like a section of XML": (
-        {
-            "properties": {
-                "a": TEXT,
-                "b": {"type": "string", "minLength": 12},
-                "c": {"type": "string", "maxLength": 5000},
-                "d": {"enum": ["<![CDATA[x]]>", "x"]},
-                "e": {"type": ["string", "integer"], "maxLength": 20},
-                "f": {"type": "string", "maxLength": 20, "minLength": 2},
-            }
-        },
-        [
-            {name: text}
-            for name in "abcdef"
-            for text in ("<![CDATA[x]]>", "<![CDATA[x", "<![CDATA[x]]>y", "<![CDATAx", "x", "<![CDATA[]]>")
-        ],
-    ),
-    "names": (
-        {"properties": {key: {"type": "integer"} for key in NAMES}, "additionalProperties": False},
-        [{name: 1} for name in NAMES],
-    ),
-    "names that begin with another one": (
-        {
-            "properties": {"a": {"type": "integer"}, **{key: TEXT for key in NAMES}},
-            "additionalProperties": False,
-        },
-        [{name: "x"} for name in NAMES],
-    ),
-}
+CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = table(__file__, "cases")
 
 
 @each_notation

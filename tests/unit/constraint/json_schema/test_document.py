@@ -10,6 +10,7 @@ from jsonschema.protocols import Validator
 
 from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
+from tests.support.tables import table
 from tests.unit.constraint.grammars import grammar_alone
 from tests.unit.constraint.recognizer import Recognizer, matches
 
@@ -113,58 +114,8 @@ def test_a_dynamic_anchor_twice_in_one_resource_is_refused() -> None:
         grammar_alone(schema)
 
 
-DOCUMENTS: dict[str, Any] = {
-    "address.json": {
-        "type": "object",
-        "properties": {"country": {"$ref": "country.json"}},
-        "required": ["country"],
-        "additionalProperties": False,
-    },
-    "country.json": {"enum": ["FR", "IT"]},
-    "https://example.com/units": {
-        "$id": "https://example.com/units",
-        "$defs": {"metre": {"$anchor": "metre", "const": "m"}},
-        "type": "string",
-    },
-    "https://example.com/alias": {"$id": "https://example.com/real", "type": "null"},
-    "https://example.com/list": {
-        "items": {"$dynamicRef": "#item"},
-        "$defs": {"any": {"$dynamicAnchor": "item"}},
-    },
-    "draft4.json": {"$schema": "http://json-schema.org/draft-04/schema#", "type": "null"},
-    "unused.json": {"$ref": "nowhere.json"},
-}
-CASES: tuple[tuple[Any, tuple[str, ...], tuple[str, ...]], ...] = (
-    ({"$ref": "address.json"}, ('{"country": "FR"}',), ('{"country": "DE"}', "{}")),
-    (
-        {"type": "array", "items": {"$ref": "country.json"}, "$defs": {"country.json": {"const": 1}}},
-        ('["IT"]',),
-        ("[1]",),
-    ),
-    ({"$ref": "https://example.com/units#metre"}, ('"m"',), ('"x"',)),
-    ({"$ref": "https://example.com/units#/$defs/metre"}, ('"m"',), ('"x"',)),
-    ({"$ref": "https://example.com/alias"}, ("null",), ("1",)),
-    (
-        {
-            "$id": "https://example.com/mine",
-            "$ref": "list",
-            "type": "array",
-            "$defs": {"mine": {"$dynamicAnchor": "item", "type": "null"}},
-        },
-        ("[null]",),
-        ("[1]",),
-    ),
-    (
-        {
-            "$schema": "http://json-schema.org/draft-07/schema#",
-            "definitions": {"i": {"type": "integer"}},
-            "properties": {"a": {"$ref": "country.json"}, "b": {"$ref": "#/definitions/i"}},
-            "type": "object",
-        },
-        ('{"a": "FR", "b": 1}',),
-        ('{"a": "x"}', '{"b": "x"}'),
-    ),
-)
+DOCUMENTS: dict[str, Any] = table(__file__, "documents")
+CASES: tuple[tuple[Any, tuple[str, ...], tuple[str, ...]], ...] = table(__file__, "cases")
 
 
 @pytest.mark.parametrize(("schema", "valid", "invalid"), CASES)

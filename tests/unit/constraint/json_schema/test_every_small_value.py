@@ -11,6 +11,7 @@ import pytest
 
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import UnsupportedSchema
+from tests.support.tables import table
 from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 from tests.unit.constraint.json_schema.schemas import is_valid
 from tests.unit.constraint.recognizer import Recognizer
@@ -24,110 +25,12 @@ OBJECTS = [
     for values in product([1, "s"], repeat=count)
 ]
 
-ARRAY_SCHEMAS: dict[str, dict[str, Any]] = {
-    "anything": {},
-    "counted": {"minItems": 2, "maxItems": 3},
-    "none": {"maxItems": 0},
-    "one kind": {"items": NUMBER},
-    "one kind, counted": {"items": TEXT, "minItems": 1, "maxItems": 2},
-    "positional": {"prefixItems": [NUMBER, TEXT]},
-    "positional, no others": {"prefixItems": [NUMBER, TEXT], "items": False},
-    "positional, all there": {"prefixItems": [NUMBER, TEXT], "items": False, "minItems": 2},
-    "positional, then counted": {"prefixItems": [NUMBER], "items": TEXT, "minItems": 3, "maxItems": 4},
-    "the end at a position": {"prefixItems": [NUMBER, False, TEXT]},
-    "fewer than positions": {"prefixItems": [NUMBER, TEXT, NUMBER], "maxItems": 2},
-    "one of a kind": {"contains": NUMBER},
-    "two or three of a kind": {"contains": NUMBER, "minContains": 2, "maxContains": 3},
-    "at most one of a kind": {"contains": NUMBER, "minContains": 0, "maxContains": 1},
-    "of two kinds": {"allOf": [{"contains": NUMBER}, {"contains": TEXT, "maxContains": 1}]},
-    "of a kind, among few": {"contains": {"const": 1}, "minContains": 2, "maxItems": 3},
-    "of a kind, beside positions": {
-        "prefixItems": [NUMBER],
-        "contains": TEXT,
-        "items": {"enum": ["a", None]},
-    },
-    "different, of few values": {"items": {"enum": [1, "a", None]}, "uniqueItems": True},
-    "different, counted": {
-        "items": {"enum": [1, "a", None]},
-        "uniqueItems": True,
-        "minItems": 2,
-        "maxItems": 2,
-    },
-    "different at positions": {
-        "prefixItems": [{"enum": [1, "a"]}, {"enum": ["a", None]}],
-        "items": False,
-        "uniqueItems": True,
-    },
-    "different kinds": {"prefixItems": [NUMBER, TEXT], "maxItems": 2, "uniqueItems": True},
-    "different because alone": {"maxItems": 1, "uniqueItems": True},
-    "different truths": {"items": {"enum": [None, True, 1]}, "uniqueItems": True, "minItems": 1},
-}
-OBJECT_SCHEMAS: dict[str, tuple[str, dict[str, Any]]] = {
-    "anything": ("", {}),
-    "listed": ("ab", {"properties": {"a": NUMBER, "b": TEXT}}),
-    "in their own order": ("ba", {"properties": {"b": NUMBER, "a": TEXT}}),
-    "closed": ("ab", {"properties": {"a": NUMBER, "b": TEXT}, "additionalProperties": False}),
-    "the first must be there": ("ab", {"properties": {"a": NUMBER, "b": TEXT}, "required": ["a"]}),
-    "the last must be there": ("ab", {"properties": {"a": NUMBER, "b": TEXT}, "required": ["b"]}),
-    "both must be there": ("ab", {"properties": {"a": True, "b": True}, "required": ["b", "a"]}),
-    "only asked for": ("b", {"required": ["b"]}),
-    "others of a kind": ("a", {"properties": {"a": NUMBER}, "additionalProperties": TEXT}),
-    "others by pattern": ("a", {"properties": {"a": True}, "patternProperties": {"^[bx]": NUMBER}}),
-    "patterns over listed names": ("a", {"properties": {"a": True}, "patternProperties": {"^a": NUMBER}}),
-    "names": ("", {"propertyNames": {"enum": ["a", "x"]}}),
-    "no listed name": ("a", {"properties": {"a": False}}),
-    "counted": ("ab", {"properties": {"a": True, "b": True}, "minProperties": 2, "maxProperties": 2}),
-    "counted, one must be there": (
-        "ab",
-        {"properties": {"a": True, "b": True}, "required": ["b"], "minProperties": 2},
-    ),
-    "few others": ("a", {"properties": {"a": True}, "maxProperties": 1}),
-    "some property of a kind": ("", {"not": {"additionalProperties": NUMBER}}),
-    "some listed or other property": (
-        "ab",
-        {"properties": {"a": True, "b": NUMBER}, "not": {"patternProperties": {"^[ax]": NUMBER}}},
-    ),
-}
+ARRAY_SCHEMAS: dict[str, dict[str, Any]] = table(__file__, "array_schemas")
+OBJECT_SCHEMAS: dict[str, tuple[str, dict[str, Any]]] = table(__file__, "object_schemas")
 ONLY_COMPARED = {"counted", "some property of a kind", "some listed or other property"}
 """Where names must differ."""
 A, B = {"properties": {"a": {"type": "integer"}}}, {"properties": {"b": True}}
-UNEVALUATED: dict[str, dict[str, Any]] = {
-    "beside properties": {**A, "unevaluatedProperties": False},
-    "through allOf": {"allOf": [A, B], "unevaluatedProperties": False},
-    "through the branches that hold": {"anyOf": [A, B], "unevaluatedProperties": False},
-    "through one branch": {
-        "oneOf": [{**A, "required": ["a"]}, {**B, "required": ["b"], "maxProperties": 1}],
-        "unevaluatedProperties": False,
-    },
-    "through a condition": {
-        "if": {"required": ["a"], **A},
-        "then": B,
-        "else": {"properties": {"x": True}},
-        "unevaluatedProperties": False,
-    },
-    "not through what fails": {"not": {"required": ["b"], **B}, **A, "unevaluatedProperties": False},
-    "nor through what fails to fail": {"not": {"not": A}, "unevaluatedProperties": False},
-    "a schema for the rest": {**A, "unevaluatedProperties": {"type": "string"}},
-    "patterns": {"patternProperties": {"^[ab]": True}, "unevaluatedProperties": False},
-    "inside, all is evaluated": {"allOf": [{"unevaluatedProperties": True}], "unevaluatedProperties": False},
-    "beside additional ones": {
-        **A,
-        "additionalProperties": {"type": "integer"},
-        "unevaluatedProperties": False,
-    },
-    "items after positional ones": {"prefixItems": [{"type": "integer"}], "unevaluatedItems": False},
-    "the longest of two": {
-        "allOf": [{"prefixItems": [True]}, {"prefixItems": [True, {"type": "string"}]}],
-        "unevaluatedItems": False,
-    },
-    "a schema for further items": {"prefixItems": [True], "unevaluatedItems": {"type": "string"}},
-    "items cover all": {"items": {"type": "integer"}, "unevaluatedItems": False},
-    "contains covers what it finds": {"contains": {"type": "integer"}, "unevaluatedItems": False},
-    "after a branch": {
-        "anyOf": [{"prefixItems": [{"type": "integer"}]}, {"prefixItems": [True, {"type": "string"}]}],
-        "unevaluatedItems": False,
-    },
-}
+UNEVALUATED: dict[str, dict[str, Any]] = table(__file__, "unevaluated")
 
 
 def _compact(value: Any) -> str:

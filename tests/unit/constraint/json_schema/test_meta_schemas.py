@@ -12,49 +12,11 @@ from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.keywords import DRAFTS
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
 from tests.conformance.uniqueness_oracle import UniquenessOracle
+from tests.support.tables import table
 
 ORACLE = UniquenessOracle()
 URIS = [uri for uri, draft in DRAFTS.items() if draft >= 4]
-SCHEMAS: list[Any] = [
-    {},
-    True,
-    1,
-    {"type": "string", "minLength": 2, "maxLength": -1},
-    {"type": ["string", "null"]},
-    {"type": ["string", "string"]},
-    {"type": "text"},
-    {"type": 1},
-    {"properties": {"a": {"type": "integer"}, "b": {"enum": [1, "x"]}}, "required": ["a", "b"]},
-    {"properties": {"a": {"type": "int"}}},
-    {"required": ["a", "a"]},
-    {"required": []},
-    {"items": {"type": "null"}},
-    {"items": [{"type": "null"}, {}]},
-    {"items": [{"minItems": "1"}]},
-    {"prefixItems": [{"type": 7}]},
-    {"additionalProperties": False},
-    {"additionalProperties": {"type": "null"}},
-    {"additionalItems": 1},
-    {"dependencies": {"a": ["b"], "c": {"type": "null"}}},
-    {"dependencies": {"a": 1}},
-    {"dependentRequired": {"a": [1]}},
-    {"multipleOf": 0},
-    {"multipleOf": 0.5},
-    {"exclusiveMinimum": 1},
-    {"exclusiveMinimum": True},
-    {"exclusiveMinimum": True, "minimum": 0},
-    {"allOf": [{"not": {"anyOf": [{"const": 1}]}}]},
-    {"allOf": []},
-    {"oneOf": {}},
-    {"if": {"type": 1}},
-    {"contains": {"type": 1}},
-    {"$defs": {"a": {"type": 1}}},
-    {"definitions": {"a": {"type": 1}}},
-    {"title": 1},
-    {"description": "x", "default": [1], "unknown": {"type": 1}},
-    {"uniqueItems": "yes"},
-    {"enum": 1},
-]
+SCHEMAS: list[Any] = table(__file__, "schemas")
 
 
 @pytest.mark.parametrize("uri", URIS)

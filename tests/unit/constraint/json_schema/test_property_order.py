@@ -30,6 +30,7 @@ from jan_serve.constraint.lark.print_lark import print_lark
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
 from jan_serve.core.uniqueness import Uniqueness
 from tests.conformance.uniqueness_oracle import UniquenessOracle
+from tests.support.tables import table
 
 INTEGER: Final = {"type": "integer"}
 CLOSED: Final = {"additionalProperties": False}
@@ -41,53 +42,7 @@ def listed(names: str, **keywords: Any) -> dict[str, Any]:
     return {"type": "object", "properties": dict.fromkeys(names, INTEGER), **keywords}
 
 
-SCHEMAS: dict[str, dict[str, Any]] = {
-    "closed": listed("abc", required=["a", "c"], **CLOSED),
-    "all required": listed("abcd", required=list("abcd"), **CLOSED),
-    "nothing required": listed("abc", **CLOSED),
-    "open": listed("ab", required=["b"]),
-    "open, nothing required": listed("abc"),
-    "one listed": listed("a"),
-    "one required": listed("a", required=["a"]),
-    "required and not listed": listed("ab", required=["d", "x"]),
-    "others of a kind": listed("ab", additionalProperties={"type": "null"}),
-    "others of a pattern": listed("ab", patternProperties={"^x": INTEGER}, **CLOSED),
-    "at least": listed("abcd", minProperties=3, required=["b"], **CLOSED),
-    "at most": listed("abcd", maxProperties=2, required=["b"], **CLOSED),
-    "no more than required": listed("abc", maxProperties=2, required=["b", "c"]),
-    "from one to one": listed("abcd", minProperties=1, maxProperties=1, **CLOSED),
-    "counted and open": listed("ab", minProperties=2, maxProperties=3, required=["b"]),
-    "at least, open": listed("ab", minProperties=3),
-    "at most, open": listed("ab", maxProperties=2),
-    "one needs another": listed("abc", dependentRequired={"a": ["c"]}, **CLOSED),
-    "one forbids another": {
-        "oneOf": [listed("ab", required=["a"], **CLOSED), listed("bc", required=["c"], **CLOSED)]
-    },
-    "by a mark": {
-        "anyOf": [
-            {**listed("ab", required=["a", "b"], **CLOSED), "properties": {"a": {"const": value}, "b": of}}
-            for value, of in ((1, INTEGER), ("x", {"type": "null"}))
-        ]
-    },
-    "one of open ones": {
-        "type": "object",
-        "oneOf": [
-            {"properties": {"a": own}, "required": ["a"]}
-            for own in (listed("xy", required=["x"]), listed("z", required=["z"]))
-        ],
-    },
-    "within": {
-        "type": "object",
-        "properties": {
-            "a": listed("xy", required=["x"], **CLOSED),
-            "b": {"type": "array", "items": listed("x")},
-        },
-        "required": ["b"],
-        **CLOSED,
-    },
-    "itself": {**listed("x", required=["x"], **CLOSED), "properties": {"x": INTEGER, "a": {"$ref": "#"}}},
-    "with a condition": listed("ab", **{"if": {"required": ["b"]}, "then": {"required": ["x"]}}),
-}
+SCHEMAS: dict[str, dict[str, Any]] = table(__file__, "schemas")
 VALUES: dict[str, list[Any]] = {
     "closed": [1],
     "others of a kind": [1, None],

@@ -9,6 +9,7 @@ import pytest
 from jan_serve.constraint.json_schema.unique_items import MAX_ITEMS
 from jan_serve.core.constraint import Whitespace
 from jan_serve.errors import UnsupportedSchema
+from tests.support.tables import table
 from tests.unit.constraint.grammars import grammar_alone, grammar_in_rules
 from tests.unit.constraint.recognizer import Recognizer, matches
 
@@ -69,32 +70,7 @@ def test_more_items_than_values_are_unsatisfiable() -> None:
 
 @pytest.mark.parametrize(
     ("schema", "reason"),
-    [
-        (
-            array({"type": "object", "properties": {"a": {}}, "additionalProperties": False}),
-            "of objects that may have no other",
-        ),
-        (array({"type": "object", "maxProperties": 3}), "of objects that may have no other"),
-        (
-            array({"type": "object", "patternProperties": {"^[ab]$": {}}, "additionalProperties": False}),
-            "of objects that may have no other",
-        ),
-        (array({"type": "array", "maxItems": 3}), "of arrays that may not be longer"),
-        (array({"type": "array", "items": {"type": "array", "contains": {}}}), "of arrays that may not"),
-        (array(array({"enum": list("abcdefghi")})), "of arrays that may not be longer"),
-        (array({"type": "string"}, prefixItems=[{"enum": [*"ab"]}]), "another array"),
-        (array(True, prefixItems=[{"type": "boolean"}] * 3), "by position"),
-        (array({"type": "boolean"}, prefixItems=[{"type": "string"}]), "by position"),
-        (array({"type": "string"}, contains={"const": "a"}), "together with contains"),
-        ({"anyOf": [TEXTS, {"type": "array", "items": {"enum": ["aa", "ab"]}}]}, "another array"),
-        (
-            {"anyOf": [array({"type": "integer"}), {"type": "array", "items": {"type": "number"}}]},
-            "another array",
-        ),
-        ({"anyOf": [TEXTS, {"type": "array", "contains": {"const": 1}}]}, "beside `contains`"),
-        ({"type": "object", "properties": {"a": TEXTS}, "anyOf": [True, {"properties": {"a": False}}]}, None),
-        ({"type": "array", "items": TEXTS, "contains": {"minItems": 1}}, "beside `contains`"),
-    ],
+    table(__file__, "what_cannot_be_remembered_is_refused"),
 )
 def test_what_cannot_be_remembered_is_refused(schema: Any, reason: str | None) -> None:
     if reason is None:

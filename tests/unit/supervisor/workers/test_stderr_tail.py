@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jan_serve.supervisor.workers.child_process import MAX_LINE_CHARS, MAX_LINES, StderrTail, sanitise
 from jan_serve.supervisor.workers.crash_reason import crash_reason
+from tests.support.tables import table
 
 TEXT = "first line\nzweite Zeile é 模\r\n\nlast without end"
 
@@ -82,89 +85,7 @@ one
 """
 """Lines of llama.cpp and of the worker before crashes: none is a reason."""
 
-TAILS = [
-    ("", ""),
-    (
-        "/tmp/build/llama.cpp/ggml/src/ggml.c:123: GGML_ASSERT(x != NULL) failed\n"
-        "[New LWP 71]\n#0  0x00007f in abort () from /lib/libc.so\n[Inferior 1 (process 70) detached]",
-        "ggml.c:123: GGML_ASSERT(x != NULL) failed",
-    ),
-    (
-        "CUDA error: out of memory\n"
-        "  current device: 0, in function alloc at /build/ggml/src/ggml-cuda/ggml-cuda.cu:503\n"
-        "  cuMemCreate(&handle, reserve_size, &prop, 0)\n"
-        "/build/ggml/src/ggml-cuda/ggml-cuda.cu:96: CUDA error\n"
-        "/opt/jan/lib/libggml-base.so.0(+0x1a2b)[0x7f0011]",
-        "CUDA error: out of memory | ggml-cuda.cu:96: CUDA error",
-    ),
-    (
-        "alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
-        "ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000\n"
-        "sched_reserve: graph nodes = 966",
-        "alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory"
-        " | ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 9437184000",
-    ),
-    (
-        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
-        "terminate called after throwing an instance of 'std::bad_alloc' | what():  std::bad_alloc",
-    ),
-    (
-        "libc++abi: terminating due to uncaught exception of type std::runtime_error: vector",
-        "libc++abi: terminating due to uncaught exception of type std::runtime_error: vector",
-    ),
-    (
-        "vk::DeviceLostError: vk::Queue::submit: ErrorDeviceLost",
-        "vk::DeviceLostError: vk::Queue::submit: ErrorDeviceLost",
-    ),
-    (
-        "ggml_metal_synchronize: error: command buffer 0 failed with status 5\n"
-        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-        "ggml_metal_synchronize: error: command buffer 0 failed with status 5"
-        " | error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-    ),
-    ("free(): invalid pointer", "free(): invalid pointer"),
-    ("double free or corruption (!prev)", "double free or corruption (!prev)"),
-    ("*** stack smashing detected ***: terminated", "*** stack smashing detected ***: terminated"),
-    (
-        "error loading '/home/me/my models/a.gguf' at 0x7f001234",
-        "error loading 'my models/a.gguf' at <address>",
-    ),
-    (
-        "Traceback (most recent call last):\n"
-        '  File "/usr/lib/python3/site-packages/x.py", line 3, in f\n'
-        "    call()\n    ~~~~^^\n"
-        "ValueError: bad thing",
-        "ValueError: bad thing",
-    ),
-    (
-        "Traceback (most recent call last):\n"
-        '  File "/usr/lib/python3/x.py", line 3, in f\n'
-        "struct.error: unpack requires a buffer of 8 bytes\n"
-        "During handling of the above exception, another exception occurred:\n"
-        "Traceback (most recent call last):\n"
-        '  File "/usr/lib/python3/x.py", line 5, in f\n'
-        "jan_serve.errors.EngineFailure: the cells are gone",
-        "struct.error: unpack requires a buffer of 8 bytes | jan_serve.errors.EngineFailure: the cells are gone",
-    ),
-    (
-        '  File "/usr/lib/python3/x.py", line 9, in deep\n    deep()\n'
-        "RecursionError: maximum recursion depth exceeded",
-        "RecursionError: maximum recursion depth exceeded",
-    ),
-    (
-        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-    ),
-    ("/usr/bin/python3: No module named jan_serve", "python3: No module named jan_serve"),
-    ("MemoryError", "MemoryError"),
-    ("Fatal Python error: Segmentation fault", "Fatal Python error: Segmentation fault"),
-    ("python: /build/ggml/src/x.c:7: f: Assertion `p' failed.", "python: x.c:7: f: Assertion `p' failed."),
-    ("protocol error: a frame of 9 bytes", "protocol error: a frame of 9 bytes"),
-    ("Aborted", "Aborted"),
-    ("cannot map /home/me/a.gguf at 0x7f0012345678", "cannot map a.gguf at <address>"),
-    ("mmap: Cannot allocate memory", "mmap: Cannot allocate memory"),
-    ("open C:\\Users\\me\\a.gguf: error: access denied", "open a.gguf: error: access denied"),
-]
+TAILS: Any = table(__file__, "tails")
 
 
 @pytest.mark.parametrize(("tail", "reason"), TAILS)
