@@ -17,6 +17,7 @@ from jan_serve.constraint.charset import MAX_CODE_POINT, CharSet
 _MUST_ESCAPE: CharSet = ((0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
 _RAW = charset.complement(_MUST_ESCAPE)
 _SHORT_ESCAPES = {0x08: "b", 0x09: "t", 0x0A: "n", 0x0C: "f", 0x0D: "r", 0x22: '"', 0x5C: "\\"}
+_PYTHON_ESCAPES = {0x09: "t", 0x0A: "n", 0x0D: "r", 0x27: "'", 0x5C: "\\"}
 _SHORT_ONLY: CharSet = ((0x22, 0x22), (0x5C, 0x5C))
 # `/` has an escape too. It is allowed where any character is, and nowhere else.
 _ESCAPABLE: CharSet = ((0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, MAX_CODE_POINT))
@@ -48,6 +49,24 @@ class PlainText:
 
     def literal(self, text: str) -> Expr:
         return Literal(text) if text else EMPTY
+
+
+class SingleQuoted:
+    """Characters inside a string of Python between single quotes: line breaks and tabs as they are, or escaped."""
+
+    def __init__(self) -> None:
+        self.tail: Expr = Literal("'")
+
+    def chars(self, chars: CharSet) -> Expr:
+        """One character of a non-empty set."""
+        raw = charset.subtract(chars, charset.of_chars("'\\"))
+        escapes = [
+            Literal("\\" + by) for code, by in _PYTHON_ESCAPES.items() if charset.contains(chars, code)
+        ]
+        return choice([*([_one_of(raw)] if raw else []), *escapes])
+
+    def literal(self, text: str) -> Expr:
+        return sequence([self.chars(charset.of_chars(c)) for c in text])
 
 
 class JsonText:

@@ -97,12 +97,7 @@ def shown_calls(template: RealTemplate, calls: list[tuple[str, dict[str, Any]]])
 
 OWN_FORMS = {
     "CohereForAI-c4ai-command-r-plus-tool_use": "JSON is indented by what is around it too",
-    "LFM2-2": "texts between single quotes",
-    "LFM2.5-2": "texts between single quotes, line breaks as they are",
-    "LFM2.5-8B-A1B": "texts between single quotes, line breaks as they are",
     "MiniMax-M3": "arrays as elements, which the grammar writes as JSON",
-    "google-gemma-4-31B-it": "null as None",
-    "google-gemma-4-31B-it-interleaved": "null as None",
 }
 """Templates that show what the grammar does not write."""
 

@@ -28,7 +28,13 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.json_schema.document import Document
 from jan_serve.constraint.json_schema.emit_objects import Field, Shape, members_in_any_order, plain_members
-from jan_serve.constraint.json_schema.emit_strings import MOST_NEEDED_RAW, RawStop, raw_text, text_until
+from jan_serve.constraint.json_schema.emit_strings import (
+    MOST_NEEDED_RAW,
+    RawStop,
+    raw_text,
+    string_expr,
+    text_until,
+)
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import (
     FALSE_ONLY,
@@ -45,7 +51,7 @@ from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec, interse
 from jan_serve.constraint.json_schema.scalars.strings import NO_STRING, StringSet
 from jan_serve.constraint.json_schema.translate import BareKeyEmitter, ValueEmitter, is_bare
 from jan_serve.constraint.limits import budget
-from jan_serve.constraint.text_form import PlainText
+from jan_serve.constraint.text_form import PlainText, SingleQuoted
 from jan_serve.constraint.transform import prune
 from jan_serve.constraint.translation import Translated
 from jan_serve.core.constraint import PropertyOrder, Whitespace
@@ -80,7 +86,8 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     argument: one of them. separator: between two. stop: text that ends a raw string; None where strings are JSON.
     quote: stands around raw strings, also of those within arrays and objects, whose keys are bare; None where both are
     JSON. names: a pattern of all names that may be written; "" for any. section: what opens and closes another form of
-    raw strings. python_words: a value may also be True, False or None.
+    raw strings. python_words: a value may also be True, False or None. single_quotes: a value that is a string may also
+    stand between these.
     """
 
     argument: tuple[Expr | ArgumentSlot, ...]
@@ -90,6 +97,7 @@ class ArgumentNotation(msgspec.Struct, frozen=True, kw_only=True):
     names: str = ""
     section: tuple[str, str] | None = None
     python_words: bool = False
+    single_quotes: bool = False
 
 
 def translate_arguments(
@@ -326,7 +334,11 @@ class _Writer:
         if strings.is_empty(allowed):
             return NEVER
         if stop is None or self._notation.quote is not None:
-            return self._emit.string(allowed, hint)
+            whole = self._emit.string(allowed, hint)
+            if not self._notation.single_quotes:
+                return whole
+            quoted = string_expr(allowed, SingleQuoted(), self._emit.rules, hint)
+            return choice([whole, sequence([Literal("'"), quoted])])
         if self._notation.section is not None:
             opening = strings.Pattern("^" + re.escape(self._notation.section[0]))
             allowed = strings.intersect(allowed, strings.complement(opening))

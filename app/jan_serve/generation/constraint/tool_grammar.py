@@ -305,6 +305,8 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 argument=(ArgumentSlot.KEY, Literal("="), ArgumentSlot.VALUE),
                 separator=Literal(", "),
                 names=r"""^[^\s\u0000-\u0020\u007f-\u00a0=,:()\[\]{}'"<]+$""",
+                python_words=True,
+                single_quotes=True,
             )
         case GemmaArguments(quote=quote):
             return ArgumentNotation(
@@ -312,6 +314,7 @@ def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotati
                 separator=Literal(","),
                 stop=quote,
                 quote=sequence(spelled_texts(quote, specials)),
+                python_words=True,
             )
         case NestedTagArguments(prefix=prefix):
             # Objects and arrays are read as JSON too, which a grammar can hold to their schemas.
