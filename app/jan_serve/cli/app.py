@@ -109,6 +109,11 @@ COMMANDS: Final = {
         "Measure how fast a model reads and writes here. Starts a server if none runs.",
         "Models",
     ),
+    "certify": Entry(
+        "certify:certify",
+        "Try what agents ask of a model: schemas, tools, turns, long prompts. Starts a server if none runs.",
+        "Models",
+    ),
     "top": Entry(
         "requests:top", "Watch the requests of the running server: state, tokens, cache and rate.", "Server"
     ),

@@ -1,4 +1,4 @@
-"""`jan-serve bench`: measures a real model, keeps the result, and puts another server beside it."""
+"""`jan-serve bench` and `certify`: they measure a real model, and keep the result beside it."""
 
 from __future__ import annotations
 
@@ -42,3 +42,22 @@ def test_a_server_that_counts_nothing_is_named(
     monkeypatch.setenv("JAN_SERVE_DATA_DIR", str(tmp_path))
     assert main(["bench", "--url", "http://127.0.0.1:9"]) != 0
     assert "127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_a_certificate_stays_beside_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The built-in model fills any schema; its context is too short for an agent."""
+    monkeypatch.setenv("JAN_SERVE_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("JAN_SERVE_MODELS_DIR", str(tmp_path / "models"))
+    model = builtin_model()
+    assert model is not None
+    with serving_models(tmp_path, model) as served:
+        assert main(["certify", "jan-tiny", "--url", served.url(), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {mark["task"]: mark["right"] for mark in found["marks"]}["schema"] == 4
+    assert found["verdicts"]["structured extraction"] == "yes"
+    assert found["verdicts"]["claude"].startswith("no: its context")
+    assert main(["show", "jan-tiny", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["enough_for"]
+    assert shown == [f"{use}: {verdict}" for use, verdict in found["verdicts"].items()]

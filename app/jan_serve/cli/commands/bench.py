@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -25,8 +23,7 @@ from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_sett
 from jan_serve.cli.output import Output, size_text
 from jan_serve.config import server_address
 from jan_serve.core.speed import FirstToken, Speed
-from jan_serve.store.files.record_files import RecordFiles
-from jan_serve.store.files.small_files import private_folder
+from jan_serve.store.measurements import speeds
 
 _LENGTHS: Final = (1000, 8000, 32_000)
 """Tokens of prompts, as far as they fit into the context."""
@@ -37,7 +34,6 @@ _RUNS: Final = 3
 _WORDS: Final = (
     "time year people way day man thing woman life child world school state family student group".split()
 )
-_SPEEDS: Final = RecordFiles(Speed, "a measured speed", max_bytes=1 << 16, key="format", mode=0o600)
 
 
 def bench(
@@ -68,18 +64,17 @@ def bench(
         n_ctx = int(found.get("context_length") or _LENGTHS[0] + _ROOM)
         here = _measured(client, name, n_ctx, clients, output, found)
     beside: list[tuple[str, Speed]] = []
-    record = _record(loaded.settings.data_dir, name)
-    last = _SPEEDS.read(record)
+    records = speeds(loaded.settings.data_dir)
+    last = records.last(name)
     if last is not None:
         beside.append((time.strftime("%Y-%m-%d", time.localtime(last.at)), last))
     if against is not None:
         with ServerClient(server_address(loaded, against)) as other:
             beside.append((against, _measured(other, name, n_ctx, clients, output)))
     try:
-        private_folder(record.parent)
-        _SPEEDS.write(record, here)
+        records.put(name, here)
     except OSError as error:
-        output.warning(f"the result cannot be recorded in {record.parent}: {error.strerror}")
+        output.warning(f"the result cannot be recorded in {loaded.settings.data_dir}: {error.strerror}")
     if as_json:
         output.json(
             {
@@ -89,10 +84,6 @@ def bench(
         )
         return
     _print(output, here, beside)
-
-
-def _record(data_dir: Path, name: str) -> Path:
-    return data_dir / "bench" / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
 
 def _print(output: Output, here: Speed, beside: Sequence[tuple[str, Speed]]) -> None:

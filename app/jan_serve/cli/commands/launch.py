@@ -25,6 +25,7 @@ from jan_serve.config import LoadedSettings
 from jan_serve.editors.launches import LAUNCHES, Launch
 from jan_serve.editors.recipe import NO_KEY, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
+from jan_serve.store.measurements import certified
 
 
 def launch(
@@ -65,6 +66,9 @@ def launch(
     with any_server(loaded, url, output, model=model, n_ctx=n_ctx) as client:
         facts = _facts(client, model, loaded, output)
         _warn(program, found, facts, output)
+        verdict = certified(loaded.settings.data_dir, facts.model.name).get(program)
+        if verdict is not None:
+            output.note(f"{facts.model.name} for {program}, as `jan-serve certify` found it: {verdict}")
         with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
             status = _run(program, found, executable, arguments or [], facts, loaded, Path(folder))
     raise typer.Exit(status)

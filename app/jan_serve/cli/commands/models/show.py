@@ -25,6 +25,7 @@ from jan_serve.store.gguf.gguf_header import read_gguf_header
 from jan_serve.store.gguf.model_file import ModelFile
 from jan_serve.store.gguf.quantisation import quantisation_of
 from jan_serve.store.index import ModelEntry
+from jan_serve.store.measurements import certified
 from jan_serve.store.projectors import ProjectorFile
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ def show(
         show_fit(name, settings, resolver, output, as_json=as_json)
         return
     facts = _facts(entry, model, resolver.projector(entry))
+    facts["enough_for"] = [
+        f"{use}: {verdict}" for use, verdict in certified(settings.data_dir, entry.name).items()
+    ]
     if verify:
         facts["verified"] = _verify(entry, settings.models_dir)
     if as_json:
