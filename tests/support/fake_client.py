@@ -10,9 +10,9 @@ import itertools
 import math
 import struct
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,7 +26,9 @@ from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    Counted,
     CountRequest,
+    Detokenized,
     DetokenizeRequest,
     Embedded,
     EmbedRequest,
@@ -42,9 +44,10 @@ from jan_serve.ipc.messages import (
     Tokenized,
     TokenizeRequest,
 )
-from jan_serve.ipc.scoring import OptionsWeighed, OptionWeights, RankRequest, WeighOptions
+from jan_serve.ipc.scoring import OptionsWeighed, OptionWeights, Query, RankRequest, WeighOptions
 from tests.support.prompt_pieces import with_shown_media
 
+A = TypeVar("A")
 Script = Callable[[EngineRequest], AsyncIterator[EngineEvent]]
 
 N_VOCAB = 300
@@ -224,6 +227,20 @@ class FakeClient:
             if not ended:
                 self.closed_early.append(request.id)
 
+    async def ask(self, request: Query[A]) -> A:
+        """The answer of one of the methods below."""
+        answers: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
+            EmbedRequest: self.embed,
+            RankRequest: self.rank,
+            WeighOptions: self.weigh,
+            CountRequest: self.count,
+            TokenizeRequest: self.tokenize,
+            DetokenizeRequest: self.detokenize,
+            ReadState: self.read_state,
+            StoreState: self.store_state,
+        }
+        return await answers[type(request)](request)
+
     async def embed(self, request: EmbedRequest) -> Embedded:
         """The vector (3, 4, 0, 0) / 5 for every input."""
         vector = struct.pack(f"<{N_EMBD}f", 0.6, 0.8, 0.0, 0.0)
@@ -253,9 +270,9 @@ class FakeClient:
         )
         return OptionsWeighed(id=request.id, answers=answers, prompt_tokens=7, cached_tokens=3)
 
-    async def count(self, request: CountRequest) -> int:
+    async def count(self, request: CountRequest) -> Counted:
         """The bytes of `prompt_text`, and BOS if requested."""
-        return len(prompt_text(request).encode()) + int(request.add_special)
+        return Counted(request.id, len(prompt_text(request).encode()) + int(request.add_special))
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Bytes, after BOS if requested."""
@@ -264,12 +281,13 @@ class FakeClient:
         pieces = [b"<s>" if token == 256 else bytes([token]) for token in tokens]
         return Tokenized(request.id, tokens, pieces if request.with_pieces else [])
 
-    async def detokenize(self, request: DetokenizeRequest) -> str:
+    async def detokenize(self, request: DetokenizeRequest) -> Detokenized:
         """Bytes as text; raises InvalidRequest for ids outside the vocabulary."""
         for token in request.tokens:
             if not 0 <= token < N_VOCAB:
                 raise InvalidRequest(f"token {token} is outside the vocabulary", param="tokens")
-        return bytes(token for token in request.tokens if token < 256).decode("utf-8", "replace")
+        text = bytes(token for token in request.tokens if token < 256).decode("utf-8", "replace")
+        return Detokenized(request.id, text)
 
     async def read_state(self, request: ReadState) -> StatePart:
         data = self.states[request.state]

@@ -53,8 +53,8 @@ async def embed(
             f"dimensions: must be from 1 to {n_embd} for the model `{client.name}`, got {dimensions}",
             param="dimensions",
         )
-    request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs), adapters=chosen_adapters(None, client))
-    embedded = await model.wait(client.embed(request))
+    request = EmbedRequest(inputs=tuple(inputs), adapters=chosen_adapters(None, client))
+    embedded = await model.wait(client.ask(request))
     vectors = embedded.vectors
     if dimensions is not None and dimensions < embedded.dimensions:
         vectors = tuple(shorten(vector, dimensions) for vector in vectors)
@@ -118,8 +118,8 @@ async def pool(model: LeasedModel, inputs: Sequence[str | tuple[int, ...]]) -> P
             param="model",
         )
     refuse_unpooled(client)
-    request = EmbedRequest(id=client.next_id(), inputs=tuple(inputs), normalize=False, parse_special=True)
-    embedded = await model.wait(client.embed(request))
+    request = EmbedRequest(inputs=tuple(inputs), normalize=False, parse_special=True)
+    embedded = await model.wait(client.ask(request))
     return Pooled(
         model=client.name,
         vectors=embedded.vectors,

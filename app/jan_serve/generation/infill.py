@@ -103,5 +103,5 @@ def _gap(
 async def _tokens(client: EngineClient, text: str) -> tuple[int, ...]:
     if not text:
         return ()
-    request = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=False)
-    return tuple((await client.tokenize(request)).tokens)
+    request = TokenizeRequest(text=text, add_special=False, parse_special=False)
+    return tuple((await client.ask(request)).tokens)

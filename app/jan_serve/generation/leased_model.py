@@ -177,20 +177,17 @@ class LeasedModel:
     ) -> Tokenized:
         """add_special: BOS and EOS as the GGUF says. parse_special: the text of a special token becomes that token."""
         request = TokenizeRequest(
-            id=self.client.next_id(),
             text=text,
             add_special=add_special,
             parse_special=parse_special,
             with_pieces=with_pieces,
         )
-        return await self.wait(self.client.tokenize(request))
+        return await self.wait(self.client.ask(request))
 
     async def detokenize(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Bytes that are not UTF-8 become U+FFFD. Raises InvalidRequest for an unknown id."""
-        request = DetokenizeRequest(
-            id=self.client.next_id(), tokens=tuple(tokens), skip_special_tokens=skip_special_tokens
-        )
-        return await self.wait(self.client.detokenize(request))
+        request = DetokenizeRequest(tokens=tuple(tokens), skip_special_tokens=skip_special_tokens)
+        return (await self.wait(self.client.ask(request))).text
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent]:
         """See GenerationService.generate; answers with this model whatever `request.model` is."""

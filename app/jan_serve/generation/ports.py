@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from jan_serve.core.kv_transfer import RemoteState
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import Compiled, CompileRequest, DecodeMedia
 from jan_serve.ipc.answer_log import AnswerLog
-from jan_serve.ipc.messages import (
-    CountRequest,
-    DetokenizeRequest,
-    Embedded,
-    EmbedRequest,
-    EngineEvent,
-    EngineRequest,
-    ReadState,
-    StatePart,
-    StateStored,
-    StoreState,
-    Tokenized,
-    TokenizeRequest,
-)
-from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
+from jan_serve.ipc.messages import EngineEvent, EngineRequest
+from jan_serve.ipc.scoring import Query
+
+A = TypeVar("A")
 
 
 class EngineClient(Protocol):
@@ -53,32 +42,8 @@ class EngineClient(Protocol):
         """
         ...
 
-    async def embed(self, request: EmbedRequest) -> Embedded:
-        """Cancelling the call aborts the request."""
-        ...
-
-    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
-        """OptionsWeighed if the request has labels. Cancelling the call aborts the request."""
-        ...
-
-    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
-        """Cancelling the call aborts the request."""
-        ...
-
-    async def count(self, request: CountRequest) -> int:
-        """The tokens of a prompt, images included."""
-        ...
-
-    async def tokenize(self, request: TokenizeRequest) -> Tokenized: ...
-
-    async def detokenize(self, request: DetokenizeRequest) -> str: ...
-
-    async def read_state(self, request: ReadState) -> StatePart:
-        """Read a part of a sequence state that the worker keeps."""
-        ...
-
-    async def store_state(self, request: StoreState) -> StateStored:
-        """Write a part of a sequence state to the worker."""
+    async def ask(self, request: Query[A]) -> A:
+        """The answer. Cancelling the call aborts the request."""
         ...
 
     def drop_state(self, state: int) -> None:

@@ -194,7 +194,7 @@ class RequestPreparer:
             found = EnginePrompt(await self._chat_pieces(prompt, client, requested), param="messages")
         else:
             found = await self._plain_prompt(GenerationRequest(prompt=prompt), client)
-        return await client.count(_count_request(found, client))
+        return (await client.ask(_count_request(found))).tokens
 
     async def fetched(self, prompt: PartsPrompt, client: EngineClient) -> PartsPrompt:
         """See MediaReader.fetched."""
@@ -312,7 +312,7 @@ class RequestPreparer:
         """Check as the worker does, but before images and sounds are decoded. Raises ContextLengthExceeded."""
         if not prompt.media:
             return
-        n_prompt = await client.count(_count_request(prompt, client))
+        n_prompt = (await client.ask(_count_request(prompt))).tokens
         n_ctx, requested = client.facts.n_ctx, request.stopping.max_tokens
         if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
             raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=prompt.param)
@@ -321,8 +321,8 @@ class RequestPreparer:
         sampling = request.sampling
         bias = dict(sampling.logit_bias)
         for text, value in request.logit_bias_text.items():
-            tokenize = TokenizeRequest(id=client.next_id(), text=text, add_special=False, parse_special=True)
-            for token in (await client.tokenize(tokenize)).tokens:
+            tokenize = TokenizeRequest(text=text, add_special=False, parse_special=True)
+            for token in (await client.ask(tokenize)).tokens:
                 bias[token] = value
         _check_tokens(tuple(bias), "logit_bias", client.facts.n_vocab)
         if sampling.seed is None:
@@ -337,9 +337,8 @@ async def _about(field: str, compiled: Awaitable[T]) -> T:
         raise error.about(field) from None
 
 
-def _count_request(prompt: EnginePrompt, client: EngineClient) -> CountRequest:
+def _count_request(prompt: EnginePrompt) -> CountRequest:
     return CountRequest(
-        id=client.next_id(),
         prompt=prompt.pieces,
         add_special=prompt.add_special,
         parse_special=prompt.parse_special,

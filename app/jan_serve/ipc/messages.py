@@ -21,7 +21,7 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.placement import ModelParts, PlacementOptions
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.ipc.scoring import AdapterUse as AdapterUse
-from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
+from jan_serve.ipc.scoring import Embedded, EmbedRequest, OptionsWeighed, Query, RankRequest, WeighOptions
 
 PROTOCOL_VERSION = 1
 
@@ -201,49 +201,55 @@ class MediaData(msgspec.Struct, frozen=True, kw_only=True, tag="media_data"):
     data: bytes
 
 
-class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, tag="embed"):
-    """Embed each input. Answered by Embedded or Failed. normalize: L2, over the last axis.
-
-    parse_special: parse special tokens in texts.
-    """
+class Counted(msgspec.Struct, frozen=True, tag="counted"):
+    """tokens: cells of the context that the prompt takes."""
 
     id: int
-    inputs: tuple[str | tuple[int, ...], ...]
-    normalize: bool = True
-    adapters: tuple[AdapterUse, ...] = ()
-    parse_special: bool = False
-    client: str = ""
+    tokens: int
 
 
-class CountRequest(msgspec.Struct, frozen=True, kw_only=True, tag="count"):
-    """Count the tokens of a prompt, as EngineRequest has it; images need no pixels. Answered by Counted or Failed."""
+class CountRequest(Query[Counted], frozen=True, kw_only=True, tag="count"):
+    """Count the tokens of a prompt, as EngineRequest has it; images need no pixels."""
 
-    id: int
     prompt: tuple[PromptPiece, ...]
     add_special: bool = True
     parse_special: bool = True
     prompt_param: str = "prompt"
-    client: str = ""
 
 
-class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
-    """Answered by Tokenized. with_pieces: include the bytes of every token."""
+class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
+    """A part of the answer, small enough that writing it holds nobody up; the client puts the parts together.
+
+    pieces: the bytes of each token, on request.
+    """
 
     id: int
+    tokens: list[int]
+    pieces: list[bytes] = []
+    is_last: bool = True
+
+
+class TokenizeRequest(Query[Tokenized], frozen=True, kw_only=True, tag="tokenize"):
+    """with_pieces: include the bytes of every token."""
+
     text: str
     add_special: bool = True
     parse_special: bool = True
     with_pieces: bool = False
-    client: str = ""
 
 
-class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, tag="detokenize"):
-    """Answered by Detokenized, or by Failed if an id is outside the vocabulary."""
+class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
+    """Invalid UTF-8 is replaced by U+FFFD."""
 
     id: int
+    text: str
+
+
+class DetokenizeRequest(Query[Detokenized], frozen=True, kw_only=True, tag="detokenize"):
+    """Fails if an id is outside the vocabulary."""
+
     tokens: tuple[int, ...]
     skip_special_tokens: bool = True
-    client: str = ""
 
 
 class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
@@ -252,22 +258,32 @@ class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):
     id: int
 
 
-class ReadState(msgspec.Struct, frozen=True, kw_only=True, tag="read_state"):
-    """Read a part of the state kept under the request id `state`. Answered by StatePart or Failed."""
+class StatePart(msgspec.Struct, frozen=True, kw_only=True, tag="state_part"):
+    """Bytes of a kept state from the requested offset. total: size of the whole state."""
 
     id: int
+    data: bytes
+    total: int
+
+
+class ReadState(Query[StatePart], frozen=True, kw_only=True, tag="read_state"):
+    """Read a part of the state kept under the request id `state`."""
+
     state: int
     offset: int
     length: int
 
 
-class StoreState(msgspec.Struct, frozen=True, kw_only=True, tag="store_state"):
-    """The next part of another server's state, usable as `state` once all `total` bytes are received and verified.
-
-    Answered by StateStored or Failed.
-    """
+class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
+    """received: bytes of the state so far."""
 
     id: int
+    received: int
+
+
+class StoreState(Query[StateStored], frozen=True, kw_only=True, tag="store_state"):
+    """The next part of another server's state, usable as `state` once all `total` bytes are received and verified."""
+
     state: int
     offset: int
     total: int
@@ -406,56 +422,6 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     """All events of one engine step."""
 
     events: tuple[EngineEvent, ...]
-
-
-class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
-    """One vector per input: little-endian float32, `dimensions` each (rank pooling: scores)."""
-
-    id: int
-    vectors: tuple[bytes, ...]
-    dimensions: int
-    prompt_tokens: int
-
-
-class Counted(msgspec.Struct, frozen=True, tag="counted"):
-    """tokens: cells of the context that the prompt takes."""
-
-    id: int
-    tokens: int
-
-
-class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """A part of the answer, small enough that writing it holds nobody up; the client puts the parts together.
-
-    pieces: the bytes of each token, on request.
-    """
-
-    id: int
-    tokens: list[int]
-    pieces: list[bytes] = []
-    is_last: bool = True
-
-
-class Detokenized(msgspec.Struct, frozen=True, tag="detokenized"):
-    """Invalid UTF-8 is replaced by U+FFFD."""
-
-    id: int
-    text: str
-
-
-class StatePart(msgspec.Struct, frozen=True, kw_only=True, tag="state_part"):
-    """Bytes of a kept state from the requested offset. total: size of the whole state."""
-
-    id: int
-    data: bytes
-    total: int
-
-
-class StateStored(msgspec.Struct, frozen=True, tag="state_stored"):
-    """received: bytes of the state so far."""
-
-    id: int
-    received: int
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):

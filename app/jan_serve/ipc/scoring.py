@@ -1,8 +1,30 @@
-"""These messages score documents and options, each with the LoRA adapters that it uses."""
+"""A request with one answer, and those that embed inputs and score documents and options, each with the LoRA adapters
+that it uses."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any, Generic, TypeVar, get_args
+
 import msgspec
+
+A = TypeVar("A")
+
+
+class Query(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+    """A request that is answered by an A, or by Failed. id: 0 lets the client of the worker choose it.
+
+    client: whose request it is; see core.caller.
+    """
+
+    id: int = 0
+    client: str = ""
+
+
+@cache
+def answer_type(kind: type[Query[Any]]) -> Any:
+    """What a kind of query is answered by: a class, or a union of classes."""
+    return get_args(vars(kind)["__orig_bases__"][0])[0]
 
 
 class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
@@ -12,46 +34,25 @@ class AdapterUse(msgspec.Struct, frozen=True, order=True, array_like=True):
     scale: float
 
 
-class RankRequest(msgspec.Struct, frozen=True, kw_only=True, tag="rank"):
-    """Score each document for the query. Answered by Embedded (the outputs of a scoring head) or OptionsWeighed (one
-    answer a document, of a model that writes one of `labels`), or by Failed.
-
-    template: the text of a pair with {query} and {document}, whose special tokens are parsed; None: the separators of
-    the vocabulary. labels: for models without a scoring head. max_document_tokens: documents are cut to these.
-    truncate: documents are cut to what fits the context, instead of refused.
-    """
+class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
+    """One vector per input: little-endian float32, `dimensions` each (rank pooling: scores)."""
 
     id: int
-    query: str
-    documents: tuple[str, ...]
-    template: str | None = None
-    labels: tuple[str, ...] = ()
-    max_document_tokens: int | None = None
-    truncate: bool = False
-    client: str = ""
+    vectors: tuple[bytes, ...]
+    dimensions: int
+    prompt_tokens: int
 
 
-class OptionQuestion(msgspec.Struct, frozen=True):
-    """What follows the shared prompt, and the texts that may follow it. Options are not empty and differ."""
+class EmbedRequest(Query[Embedded], frozen=True, kw_only=True, tag="embed"):
+    """Embed each input. normalize: L2, over the last axis.
 
-    prompt: tuple[str | tuple[int, ...], ...]
-    options: tuple[str, ...]
-
-
-class WeighOptions(msgspec.Struct, frozen=True, kw_only=True, tag="weigh"):
-    """The probability of each option after `shared` and the prompt of its question. Answered by OptionsWeighed.
-
-    Texts of prompts are tokenised piece by piece, special tokens parsed; ids are used unchanged. canonical: count only
-    the tokenisation that the vocabulary would choose.
+    parse_special: parse special tokens in texts.
     """
 
-    id: int
-    shared: tuple[str | tuple[int, ...], ...]
-    questions: tuple[OptionQuestion, ...]
-    canonical: bool = False
+    inputs: tuple[str | tuple[int, ...], ...]
+    normalize: bool = True
     adapters: tuple[AdapterUse, ...] = ()
-    cache_salt: str
-    client: str = ""
+    parse_special: bool = False
 
 
 class OptionWeights(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,3 +78,41 @@ class OptionsWeighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed"):
     answers: tuple[OptionWeights, ...]
     prompt_tokens: int
     cached_tokens: int
+
+
+class RankRequest(Query[Embedded | OptionsWeighed], frozen=True, kw_only=True, tag="rank"):
+    """Score each document for the query. The answer is Embedded (the outputs of a scoring head) or OptionsWeighed (one
+    answer a document, of a model that writes one of `labels`).
+
+    template: the text of a pair with {query} and {document}, whose special tokens are parsed; None: the separators of
+    the vocabulary. labels: for models without a scoring head. max_document_tokens: documents are cut to these.
+    truncate: documents are cut to what fits the context, instead of refused.
+    """
+
+    query: str
+    documents: tuple[str, ...]
+    template: str | None = None
+    labels: tuple[str, ...] = ()
+    max_document_tokens: int | None = None
+    truncate: bool = False
+
+
+class OptionQuestion(msgspec.Struct, frozen=True):
+    """What follows the shared prompt, and the texts that may follow it. Options are not empty and differ."""
+
+    prompt: tuple[str | tuple[int, ...], ...]
+    options: tuple[str, ...]
+
+
+class WeighOptions(Query[OptionsWeighed], frozen=True, kw_only=True, tag="weigh"):
+    """The probability of each option after `shared` and the prompt of its question.
+
+    Texts of prompts are tokenised piece by piece, special tokens parsed; ids are used unchanged. canonical: count only
+    the tokenisation that the vocabulary would choose.
+    """
+
+    shared: tuple[str | tuple[int, ...], ...]
+    questions: tuple[OptionQuestion, ...]
+    canonical: bool = False
+    adapters: tuple[AdapterUse, ...] = ()
+    cache_salt: str

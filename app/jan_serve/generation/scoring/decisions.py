@@ -93,7 +93,6 @@ async def decide(
         )
     before, after = await _around_question(model, state, instructions)
     request = WeighOptions(
-        id=client.next_id(),
         shared=(before,),
         questions=tuple(
             OptionQuestion((_asked(question) + after,), tuple(o.text for o in question.options))
@@ -103,7 +102,7 @@ async def decide(
         adapters=chosen_adapters(None, client),
         cache_salt=model.cache_salt,
     )
-    answer = await model.wait(client.weigh(request))
+    answer = await model.wait(client.ask(request))
     return Decided(
         model=client.name,
         adapter=client.adapter,

@@ -51,7 +51,6 @@ async def rank(
     """
     template, labels = _way_to_rank(model.name, model.facts)
     request = RankRequest(
-        id=model.client.next_id(),
         query=query,
         documents=tuple(documents),
         template=template,
@@ -59,7 +58,7 @@ async def rank(
         max_document_tokens=max_document_tokens,
         truncate=truncate,
     )
-    answer = await model.wait(model.client.rank(request))
+    answer = await model.wait(model.client.ask(request))
     return Ranked(
         model=model.name,
         raw=_raw_scores(model.name, model.facts, answer),

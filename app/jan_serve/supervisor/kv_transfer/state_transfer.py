@@ -11,10 +11,11 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from jan_serve.errors import InvalidState, JanServeError, Overloaded, PeerFailed
-from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
+from jan_serve.ipc.messages import ReadState, StatePart, StoreState
+from jan_serve.ipc.scoring import Query
 from jan_serve.supervisor.kv_transfer.peer_connection import (
     PART_BYTES,
     Done,
@@ -34,13 +35,13 @@ from jan_serve.supervisor.kv_transfer.peer_connection import (
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
+
 
 class StateHolder(Protocol):
     """A client of the worker that holds a state. `WorkerEngineClient`; callers know `generation.ports.EngineClient`."""
 
-    def next_id(self) -> int: ...
-    async def read_state(self, request: ReadState) -> StatePart: ...
-    async def store_state(self, request: StoreState) -> StateStored: ...
+    async def ask(self, request: Query[A]) -> A: ...
     def drop_state(self, state: int) -> None: ...
 
 
@@ -257,9 +258,7 @@ class StateServer:
 
 
 async def _read(kept: KeptState, offset: int) -> StatePart:
-    return await kept.owner.read_state(
-        ReadState(id=kept.owner.next_id(), state=kept.state, offset=offset, length=PART_BYTES)
-    )
+    return await kept.owner.ask(ReadState(state=kept.state, offset=offset, length=PART_BYTES))
 
 
 _MAX_STATE_BYTES: Final = 1 << 40
@@ -285,8 +284,8 @@ async def pull(connection: PeerConnection, session: int, taker: StateHolder, sta
         if not data:
             raise PeerFailed("The other server broke off in the middle of its cache.")
         # With the last part, the worker checks the whole state.
-        part = StoreState(id=taker.next_id(), state=state, offset=received, total=found.total, data=data)
-        received = (await taker.store_state(part)).received
+        part = StoreState(state=state, offset=received, total=found.total, data=data)
+        received = (await taker.ask(part)).received
     try:
         _expect_done(await _request(connection, Release(session)))
     except JanServeError as error:

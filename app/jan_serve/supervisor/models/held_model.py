@@ -15,21 +15,13 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import EngineCrashed, EngineStalled
 from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
-    CountRequest,
-    DetokenizeRequest,
-    Embedded,
-    EmbedRequest,
     EngineEvent,
     EngineRequest,
     ReadState,
     RequestCompleted,
-    StatePart,
-    StateStored,
     StoreState,
-    Tokenized,
-    TokenizeRequest,
 )
-from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
+from jan_serve.ipc.scoring import Query
 from jan_serve.supervisor.models.resident_model import ResidentModel
 from jan_serve.supervisor.models.tries import Trials, Tries
 from jan_serve.supervisor.models.written_answer import WrittenAnswer
@@ -37,9 +29,10 @@ from jan_serve.supervisor.workers.engine_client import WorkerEngineClient
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+A = TypeVar("A")
 _Lost = EngineCrashed | EngineStalled
 _LOST = (EngineCrashed, EngineStalled)
+_OF_ONE_WORKER = (ReadState, StoreState)
 
 
 class HeldModel:
@@ -112,45 +105,23 @@ class HeldModel:
                 except _LOST as error:
                     self._try_again(tries, error)
 
-    async def embed(self, request: EmbedRequest) -> Embedded:
-        return await self._asked(lambda client: client.embed(request))
-
-    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
-        return await self._asked(lambda client: client.rank(request))
-
-    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
-        return await self._asked(lambda client: client.weigh(request))
-
-    async def count(self, request: CountRequest) -> int:
-        return await self._asked(lambda client: client.count(request))
-
-    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        return await self._asked(lambda client: client.tokenize(request))
-
-    async def detokenize(self, request: DetokenizeRequest) -> str:
-        return await self._asked(lambda client: client.detokenize(request))
-
-    async def read_state(self, request: ReadState) -> StatePart:
-        return await self._client.read_state(request)
-
-    async def store_state(self, request: StoreState) -> StateStored:
-        return await self._client.store_state(request)
-
-    def drop_state(self, state: int) -> None:
-        self._client.drop_state(state)
-
-    async def _asked(self, ask: Callable[[WorkerEngineClient], Awaitable[T]]) -> T:
-        """The answer to a request that has one, from whichever worker lives to give it."""
+    async def ask(self, request: Query[A]) -> A:
+        """The answer, from whichever worker lives to give it. A state ends with its worker."""
+        if type(request) in _OF_ONE_WORKER:
+            return await self._client.ask(request)
         with closing(Tries(self._trials, self._retry)) as tries:
             while True:
                 client = await self._turn(tries)
                 try:
-                    answer = await ask(client)
+                    answer = await client.ask(request)
                 except _LOST as error:
                     self._try_again(tries, error)
                 else:
                     tries.got_on()
                     return answer
+
+    def drop_state(self, state: int) -> None:
+        self._client.drop_state(state)
 
     def _try_again(self, tries: Tries, error: _Lost) -> None:
         tries.again(error)

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -32,12 +32,9 @@ from jan_serve.ipc.codec import media_frames
 from jan_serve.ipc.messages import (
     AbortRequest,
     Counted,
-    CountRequest,
     Detokenized,
-    DetokenizeRequest,
     DropState,
     Embedded,
-    EmbedRequest,
     EngineEvent,
     EngineRequest,
     Failed,
@@ -49,26 +46,14 @@ from jan_serve.ipc.messages import (
     Step,
     StoreState,
     Tokenized,
-    TokenizeRequest,
     WorkerEvent,
     WorkerRequest,
 )
-from jan_serve.ipc.scoring import OptionsWeighed, RankRequest, WeighOptions
+from jan_serve.ipc.scoring import OptionsWeighed, Query, answer_type
 from jan_serve.supervisor.workers.event_queue import EventQueue
 from jan_serve.supervisor.workers.worker_process import WorkerEnd, WorkerProcess
 
-_Call = (
-    EmbedRequest
-    | RankRequest
-    | WeighOptions
-    | CountRequest
-    | TokenizeRequest
-    | DetokenizeRequest
-    | ReadState
-    | StoreState
-)
-_Answer = Embedded | OptionsWeighed | Counted | Tokenized | Detokenized | StatePart | StateStored
-_A = TypeVar("_A", bound=_Answer)
+A = TypeVar("A")
 
 FIRST_ID: Final = 1
 SEND_AGAIN: Final = " Send the request again."
@@ -84,7 +69,7 @@ class _Open(msgspec.Struct):
     since: float | None
     fail: Callable[[JanServeError], None]
     inbox: EventQueue | None = None
-    answer: asyncio.Future[_Answer] | None = None
+    answer: asyncio.Future[Any] | None = None
     tokenized: Tokenized | None = None
     has_grammar: bool = False
 
@@ -148,30 +133,27 @@ class WorkerEngineClient:
                 yield event
             yield event
 
-    async def embed(self, request: EmbedRequest) -> Embedded:
-        """Cancelling the call aborts the request. Raises as `generate`, like the calls below."""
-        return await self._call(request, Embedded)
+    async def ask(self, request: Query[A]) -> A:
+        """The answer. Cancelling the call aborts the request. Raises as `generate`."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def rank(self, request: RankRequest) -> Embedded | OptionsWeighed:
-        return await self._call(request, OptionsWeighed if request.labels else Embedded)
+        def fail(error: JanServeError) -> None:
+            if not answer.done():
+                answer.set_exception(error)
 
-    async def weigh(self, request: WeighOptions) -> OptionsWeighed:
-        return await self._call(request, OptionsWeighed)
-
-    async def count(self, request: CountRequest) -> int:
-        return (await self._call(request, Counted)).tokens
-
-    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        return await self._call(request, Tokenized)
-
-    async def detokenize(self, request: DetokenizeRequest) -> str:
-        return (await self._call(request, Detokenized)).text
-
-    async def read_state(self, request: ReadState) -> StatePart:
-        return await self._call(request, StatePart)
-
-    async def store_state(self, request: StoreState) -> StateStored:
-        return await self._call(request, StateStored)
+        request = msgspec.structs.replace(request, id=request.id or self.next_id(), client=client.get())
+        since = None if isinstance(request, ReadState | StoreState) else self._clock()
+        self._register(request.id, _Open(since=since, fail=fail, answer=answer))
+        try:
+            await self._send(cast(WorkerRequest, request))
+            event = await answer
+        finally:
+            self._close(request.id)
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # retrieved, even if a cancellation came first
+        if not isinstance(event, answer_type(type(request))):
+            raise EngineFailure(f"The engine answered {type(request).__name__} with {type(event).__name__}.")
+        return event
 
     def drop_state(self, state: int) -> None:
         self._worker.send_nowait(DropState(state))
@@ -201,7 +183,7 @@ class WorkerEngineClient:
             case _:
                 raise ProtocolError(f"a ready worker sent {type(event).__name__}")
 
-    def _answer(self, event: _Answer) -> None:
+    def _answer(self, event: Any) -> None:
         entry = self._open.get(event.id)
         if entry is not None and entry.answer is not None and not entry.answer.done():
             entry.since = None
@@ -252,29 +234,6 @@ class WorkerEngineClient:
         entry = self._open.pop(request_id)
         if entry.since is not None:
             self._worker.send_nowait(AbortRequest(request_id))
-
-    async def _call(self, request: _Call, kind: type[_A]) -> _A:
-        """Send a request and wait for its single answer."""
-        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-
-        def fail(error: JanServeError) -> None:
-            if not answer.done():
-                answer.set_exception(error)
-
-        since = None if isinstance(request, ReadState | StoreState) else self._clock()
-        self._register(request.id, _Open(since=since, fail=fail, answer=answer))
-        if not isinstance(request, ReadState | StoreState):
-            request = msgspec.structs.replace(request, client=client.get())
-        try:
-            await self._send(request)
-            event = await answer
-        finally:
-            self._close(request.id)
-            if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # retrieved, even if a cancellation came first
-        if not isinstance(event, kind):
-            raise EngineFailure(f"The engine answered {type(request).__name__} with {type(event).__name__}.")
-        return event
 
     async def _send(self, request: WorkerRequest) -> None:
         try:

@@ -55,7 +55,7 @@ async def _use(client: WorkerEngineClient) -> None:
     """Raises InvalidModel if the model computes nothing."""
     try:
         if client.facts.is_embedding_model:
-            await client.embed(EmbedRequest(id=client.next_id(), inputs=(_PROMPT,)))
+            await client.ask(EmbedRequest(inputs=(_PROMPT,)))
             return
         request = EngineRequest(
             id=client.next_id(),

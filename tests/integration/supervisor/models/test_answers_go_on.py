@@ -119,10 +119,10 @@ async def test_what_has_no_text_runs_again(tmp_path: Path) -> None:
 
 def _calls(client: HeldModel):
     return (
-        client.embed(EmbedRequest(id=client.next_id(), inputs=("a",))),
-        client.tokenize(TokenizeRequest(id=client.next_id(), text="b")),
-        client.detokenize(DetokenizeRequest(id=client.next_id(), tokens=(97,))),
-        client.count(CountRequest(id=client.next_id(), prompt=("c",))),
+        client.ask(EmbedRequest(id=client.next_id(), inputs=("a",))),
+        client.ask(TokenizeRequest(id=client.next_id(), text="b")),
+        client.ask(DetokenizeRequest(id=client.next_id(), tokens=(97,))),
+        client.ask(CountRequest(id=client.next_id(), prompt=("c",))),
     )
 
 

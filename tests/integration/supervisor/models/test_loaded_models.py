@@ -416,7 +416,7 @@ async def test_a_load_that_stops_memory_from_being_free_is_counted_while_it_goes
 
 
 async def _tokens(client: HeldModel) -> list[int]:
-    return (await client.tokenize(TokenizeRequest(id=client.next_id(), text="abc"))).tokens
+    return (await client.ask(TokenizeRequest(id=client.next_id(), text="abc"))).tokens
 
 
 async def test_a_context_that_the_worker_chooses_takes_no_more_than_what_is_free(tmp_path: Path) -> None:

@@ -328,9 +328,7 @@ async def test_other_calls_go_on_beside_a_stream(tmp_path: Path) -> None:
     async with fake_manager(tmp_path) as manager:
         stream = asyncio.create_task(ask(manager, None, f"!gate {gate.path}"))
         async with manager.lease(None) as client:
-            tokenized = await client.tokenize(
-                TokenizeRequest(id=client.next_id(), text="ab", add_special=False)
-            )
+            tokenized = await client.ask(TokenizeRequest(id=client.next_id(), text="ab", add_special=False))
             assert tokenized.tokens == [97, 98]
         await asyncio.to_thread(gate.open)
         assert await stream == "0 done"

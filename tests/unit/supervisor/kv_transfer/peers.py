@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
@@ -23,10 +23,11 @@ class FakeWorker:
     states: dict[int, bytearray] = field(default_factory=dict[int, bytearray])
     fail: JanServeError | None = None
     fail_at: int = 0
-    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def next_id(self) -> int:
-        return next(self.ids)
+    async def ask(self, request: Any) -> Any:
+        if isinstance(request, ReadState):
+            return await self.read_state(request)
+        return await self.store_state(request)
 
     async def read_state(self, request: ReadState) -> StatePart:
         await asyncio.sleep(0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from jan_serve.errors import EngineCrashed
-from jan_serve.ipc.messages import ReadState, StatePart, StateStored, StoreState
 from jan_serve.supervisor.kv_transfer.state_transfer import KeptStates
 
 pytestmark = pytest.mark.anyio
@@ -23,13 +23,7 @@ class Holder:
         self.dropped: list[int] = []
         self.any_dropped = asyncio.Event()
 
-    def next_id(self) -> int:
-        return 1
-
-    async def read_state(self, request: ReadState) -> StatePart:
-        raise EngineCrashed("fake")
-
-    async def store_state(self, request: StoreState) -> StateStored:
+    async def ask(self, request: Any) -> Any:
         raise EngineCrashed("fake")
 
     def drop_state(self, state: int) -> None:

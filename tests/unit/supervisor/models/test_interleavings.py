@@ -187,7 +187,7 @@ class Clients:
             async with asyncio.timeout(ANSWERED_S) as limit, self._manager.lease(name) as client:
                 limit.reschedule(None)
                 for _ in range(draws.randrange(1, 4)):
-                    await client.tokenize(TokenizeRequest(id=client.next_id(), text=""))
+                    await client.ask(TokenizeRequest(id=client.next_id(), text=""))
                     await self._hold(self._world.workers[id(client.resident.client)])
         except JanServeError as error:
             self.outcomes.append(error.code)

@@ -112,7 +112,7 @@ async def test_a_request_says_whose_it_is() -> None:
     client.set("c")
     tasks: list[asyncio.Task[Any]] = [
         asyncio.create_task(played.read(played.request())),
-        asyncio.create_task(played.client.embed(EmbedRequest(id=played.client.next_id(), inputs=("a",)))),
+        asyncio.create_task(played.client.ask(EmbedRequest(id=played.client.next_id(), inputs=("a",)))),
     ]
     await soon()
     assert [cast(Any, request).client for request in played.worker.sent] == ["c", "c"]
@@ -202,7 +202,7 @@ async def test_a_crash_ends_every_open_request_once_and_later_ones_at_once() -> 
     played = Played()
     generating, embedding = played.request(), EmbedRequest(id=played.client.next_id(), inputs=("a",))
     reader = asyncio.ensure_future(played.read(generating))
-    embed = asyncio.ensure_future(played.client.embed(embedding))
+    embed = asyncio.ensure_future(played.client.ask(embedding))
     await soon()
     played.client.on_end(CRASH)
     for task in (reader, embed):
@@ -285,9 +285,9 @@ async def test_failing_all_aborts_them_in_the_worker() -> None:
 async def test_calls_with_one_answer() -> None:
     played = Played()
     embedding = EmbedRequest(id=played.client.next_id(), inputs=("a",))
-    embed = asyncio.ensure_future(played.client.embed(embedding))
+    embed = asyncio.ensure_future(played.client.ask(embedding))
     tokenizing = TokenizeRequest(id=played.client.next_id(), text="a")
-    tokenize = asyncio.ensure_future(played.client.tokenize(tokenizing))
+    tokenize = asyncio.ensure_future(played.client.ask(tokenizing))
     await soon()
     tokens = Tokenized(tokenizing.id, [1])
     played.client.on_event(tokens)
@@ -301,7 +301,7 @@ async def test_calls_with_one_answer() -> None:
 async def test_the_parts_of_one_answer_are_put_together() -> None:
     played = Played()
     request = TokenizeRequest(id=played.client.next_id(), text="abc", with_pieces=True)
-    task = asyncio.ensure_future(played.client.tokenize(request))
+    task = asyncio.ensure_future(played.client.ask(request))
     await soon()
     for token, piece in ((1, b"a"), (2, b"b")):
         played.client.on_event(Tokenized(request.id, [token], [piece], is_last=False))
@@ -316,14 +316,14 @@ async def test_the_parts_of_one_answer_are_put_together() -> None:
 async def test_a_call_that_fails_or_is_cancelled() -> None:
     played = Played()
     failing = DetokenizeRequest(id=played.client.next_id(), tokens=(99,))
-    task = asyncio.ensure_future(played.client.detokenize(failing))
+    task = asyncio.ensure_future(played.client.ask(failing))
     await soon()
     payload = {"message": "token 99 is outside", "param": "tokens"}
     played.client.on_event(Failed(id=failing.id, code="invalid_request", payload=payload))
     with pytest.raises(InvalidRequest, match="token 99"):
         await task
     cancelled = EmbedRequest(id=played.client.next_id(), inputs=("a",))
-    task2 = asyncio.ensure_future(played.client.embed(cancelled))
+    task2 = asyncio.ensure_future(played.client.ask(cancelled))
     await soon()
     task2.cancel()
     await asyncio.gather(task2, return_exceptions=True)
@@ -333,7 +333,7 @@ async def test_a_call_that_fails_or_is_cancelled() -> None:
 async def test_an_answer_of_the_wrong_kind_is_an_engine_failure() -> None:
     played = Played()
     request = EmbedRequest(id=played.client.next_id(), inputs=("a",))
-    task = asyncio.ensure_future(played.client.embed(request))
+    task = asyncio.ensure_future(played.client.ask(request))
     await soon()
     played.client.on_event(Tokenized(request.id, [1]))
     with pytest.raises(EngineFailure, match="answered EmbedRequest with Tokenized"):

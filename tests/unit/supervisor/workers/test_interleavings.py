@@ -385,7 +385,7 @@ class Front:
     async def _asked(self, client: WorkerEngineClient) -> None:
         number = client.next_id()
         if self._world.draws.random() < 0.3:
-            answer = await client.tokenize(
+            answer = await client.ask(
                 TokenizeRequest(id=number, text="a", add_special=False, parse_special=False)
             )
             assert answer.tokens == [number]
