@@ -87,6 +87,11 @@ def _invalid(schema: Any, text: str) -> str | None:
     return None
 
 
+def is_right(schema: Any, text: str) -> bool:
+    """Whether the text is valid JSON without a name twice in an object."""
+    return _invalid(schema, text) is None and not _repeats(text)
+
+
 def _repeats(text: str) -> bool:
     """Whether an object has a name twice."""
     found: list[bool] = []

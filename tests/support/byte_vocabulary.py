@@ -50,5 +50,8 @@ class _ByteVocabulary:
     def pieces(self, tokens: range) -> list[bytes]:
         return [self._pieces[token] for token in tokens]
 
+    def tokenize_inside(self, text: str, *, parse_special: bool) -> list[int]:
+        return self.tokenize(text, add_special=False, parse_special=parse_special)
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         return [self._pieces.index(bytes((byte,))) for byte in text.encode()]

@@ -6,13 +6,17 @@ Generation uses llguidance instead.
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
 from typing import NamedTuple, TypeAlias
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.ast import (
+    Both,
     Brackets,
     CharClass,
     Choice,
+    Except,
     Expr,
     Grammar,
     Literal,
@@ -26,17 +30,21 @@ from jan_serve.constraint.ast import (
     Unordered,
     Until,
 )
-from jan_serve.constraint.layout import LAYOUTS, Nesting
+from jan_serve.constraint.layout import LAYOUTS, Layout, Nesting
 from jan_serve.errors import GrammarTooComplex
 from tests.unit.constraint.grammars import members_in_turn
 
 _MAX_CONFIGURATIONS = 200_000
+_ENDS_SOON = 0.3
+"""How often the first text that is found is taken."""
+_ENOUGH = 200
 _FOR_EACH_CHARACTER = 20
 """Counting the characters of a long string takes about ten."""
 
 # A continuation is a linked list of the expressions still to match, innermost first, each with its nesting.
 # Continuations are interned to integers, so equal ones are one configuration; -1 is the empty one.
-_Cell: TypeAlias = tuple["Expr | _Open", Nesting | None, int]
+States: TypeAlias = frozenset[int]
+_Cell: TypeAlias = tuple["Expr | _Open | _Pair", Nesting | None, int]
 
 
 class _Open(NamedTuple):
@@ -49,15 +57,28 @@ class _Open(NamedTuple):
     opening: str = ""
 
 
+class _Pair(NamedTuple):
+    """A `Both` or an `Except` after some characters: where its text is in the item, and in the other or the words."""
+
+    item: States
+    other: States
+    is_both: bool
+
+    def is_end(self) -> bool:
+        return -1 in self.item and (-1 in self.other) == self.is_both
+
+
 class Recognizer:
     """Matches texts against one grammar. Not thread-safe: it caches. Left-recursive grammars are not allowed."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
         self._grammar = grammar
+        self._layouts = layouts
         self._ids: dict[_Cell, int] = {}
         self._cells: list[_Cell] = []
         self._most_cells = _MAX_CONFIGURATIONS
         self._closures: dict[int, frozenset[int]] = {}
+        self._going_on: dict[_Pair, bool] = {}
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
     def matches(self, text: str) -> bool:
@@ -68,14 +89,19 @@ class Recognizer:
         """None where the text belongs; else the index of the first character that no word continues with, or
         `len(text)` where the text is only the beginning of a word."""
         self._most_cells += _FOR_EACH_CHARACTER * len(text)
-        states = self._closure(self._cell(RuleRef(self._grammar.root), None, -1))
+        states = self.start()
         for index, c in enumerate(text):
-            states = self._step(states, c)
+            states = self.step(states, c)
             if not states:
                 return index
         return None if -1 in states else len(text)
 
-    def _step(self, states: frozenset[int], c: str) -> frozenset[int]:
+    def start(self) -> States:
+        """Before the first character. Where the grammar is pruned, some word begins with a text if any state is left
+        after it, and the text is one if -1 is among them."""
+        return self._closure(self._cell(RuleRef(self._grammar.root), None, -1))
+
+    def step(self, states: States, c: str) -> States:
         key = (states, c)
         known = self._steps.get(key)
         if known is None:
@@ -95,6 +121,8 @@ class Recognizer:
             return self._closure(self._cell(left, None, rest) if left.text else rest)
         if isinstance(expr, _Open):
             return self._step_until(expr, c, rest)
+        if isinstance(expr, _Pair):
+            return self._within(self._pair_after(expr, c), rest)
         assert isinstance(expr, CharClass)
         return self._closure(rest) if charset.contains(expr.chars, ord(c)) else frozenset()
 
@@ -115,7 +143,94 @@ class Recognizer:
             return frozenset()
         return self._closure(self._cell(_Open(until, written, end, opening), None, rest))
 
-    def _cell(self, expr: Expr | _Open, nesting: Nesting | None, rest: int) -> int:
+    # Intersections and differences
+
+    def _begun(self, expr: Both | Except) -> _Pair:
+        item = self._closure(self._cell(expr.item, None, -1))
+        others = (expr.other,) if isinstance(expr, Both) else expr.words
+        other = (self._closure(self._cell(each, None, -1)) for each in others)
+        return _Pair(item, frozenset[int]().union(*other), isinstance(expr, Both))
+
+    def _pair_after(self, pair: _Pair, c: str) -> _Pair:
+        return pair._replace(item=self.step(pair.item, c), other=self.step(pair.other, c))
+
+    def _within(self, pair: _Pair, rest: int) -> States:
+        ended = self._closure(rest) if pair.is_end() else frozenset[int]()
+        return ended | {self._cell(pair, None, rest)} if self._goes_on(pair) else ended
+
+    def _goes_on(self, pair: _Pair) -> bool:
+        """Whether more characters complete a text of the pair."""
+        known = self._going_on.get(pair)
+        if known is None:
+            known = self._going_on[pair] = self._rest_of(pair, Random(0), may_be_empty=False) is not None
+        return known
+
+    def _rest_of(self, pair: _Pair, random: Random, *, may_be_empty: bool) -> str | None:
+        """Characters that complete a text of the pair; None where none do."""
+        found = "" if may_be_empty and pair.is_end() else None
+        seen = {pair}
+        todo = [(pair, "")]
+        for pair, text in todo:
+            letters = self.letters(pair.item)
+            random.shuffle(letters)
+            for low, high in letters:
+                character = chr(random.randint(low, min(high, low + 9)))
+                after = self._pair_after(pair, character)
+                if after.is_end():
+                    found = text + character
+                    if random.random() < _ENDS_SOON:
+                        return found
+                if after.item and after not in seen:
+                    seen.add(after)
+                    todo.append((after, text + character))
+            if found is not None and len(seen) > _ENOUGH:
+                break
+        return found
+
+    def letters(self, states: States) -> list[tuple[int, int]]:
+        """Ranges of code points, of which each leads to the same states."""
+        cuts = {0xD800, 0xE000}
+        sets: list[charset.CharSet] = []
+        todo = list(states)
+        while todo:
+            state = todo.pop()
+            expr = self._cells[state][0] if state >= 0 else None
+            if isinstance(expr, Literal):
+                sets.append(charset.of_chars(expr.text[0]))
+            elif isinstance(expr, CharClass):
+                sets.append(expr.chars)
+            elif isinstance(expr, _Pair):
+                todo += [*expr.item, *expr.other]
+            elif isinstance(expr, _Open):
+                sets += [charset.ANY, *map(charset.of_chars, expr.until.stop + expr.opening)]
+        for chars in sets:
+            cuts.update(*((low, high + 1) for low, high in chars))
+        ends = sorted(cuts)
+        every = charset.union(*sets) if sets else charset.NONE
+        parts = [(low, high - 1) for low, high in pairwise(ends)]
+        return [part for part in parts if charset.contains(every, part[0]) and part[0] != 0xD800]
+
+    def continuations(self, state: int, random: Random) -> list[tuple[Expr | str, Nesting | None]]:
+        """What a state waits for, in order: expressions, and characters of what is begun."""
+        found: list[tuple[Expr | str, Nesting | None]] = []
+        while state >= 0:
+            expr, nesting, state = self._cells[state]
+            if isinstance(expr, _Pair):
+                rest = self._rest_of(expr, random, may_be_empty=False)
+                assert rest is not None
+                found.append((rest, None))
+            else:
+                assert not isinstance(expr, _Open)
+                found.append((expr, nesting))
+        return found
+
+    def word(self, expr: Both | Except, random: Random) -> str:
+        """A short text of the expression."""
+        text = self._rest_of(self._begun(expr), random, may_be_empty=True)
+        assert text is not None
+        return text
+
+    def _cell(self, expr: Expr | _Open | _Pair, nesting: Nesting | None, rest: int) -> int:
         key = (expr, nesting, rest)
         known = self._ids.get(key)
         if known is None:
@@ -139,8 +254,11 @@ class Recognizer:
                 found.add(cell)
                 continue
             expr, nesting, rest = self._cells[cell]
-            if isinstance(expr, CharClass | _Open) or (isinstance(expr, Literal) and expr.text):
+            if isinstance(expr, CharClass | _Open | _Pair) or (isinstance(expr, Literal) and expr.text):
                 found.add(cell)
+                continue
+            if isinstance(expr, Both | Except):
+                found |= self._within(self._begun(expr), rest)
                 continue
             for target in self._unfold(expr, nesting, rest):
                 if target not in seen:
@@ -172,7 +290,7 @@ class Recognizer:
                 rest = self._cell(item, nesting, rest)
             return [rest]
         if isinstance(expr, OneLayout):
-            return [self._cell(expr.item, Nesting(layout), rest) for layout in LAYOUTS]
+            return [self._cell(expr.item, Nesting(layout), rest) for layout in self._layouts]
         if isinstance(expr, Unordered):
             return [self._cell(option, nesting, rest) for option in members_in_turn(expr)]
         if isinstance(expr, Mark | Brackets):

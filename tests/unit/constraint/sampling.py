@@ -5,9 +5,11 @@ from __future__ import annotations
 from random import Random
 
 from jan_serve.constraint.ast import (
+    Both,
     Brackets,
     CharClass,
     Choice,
+    Except,
     Expr,
     Grammar,
     Literal,
@@ -23,6 +25,7 @@ from jan_serve.constraint.ast import (
 )
 from jan_serve.constraint.layout import LAYOUTS, Layout, Nesting
 from tests.unit.constraint.grammars import members_in_turn
+from tests.unit.constraint.recognizer import Recognizer
 
 _FAR = 10**9
 
@@ -32,6 +35,7 @@ class Sampler:
 
     def __init__(self, grammar: Grammar, *, depth: int = 25, layouts: tuple[Layout, ...] = LAYOUTS) -> None:
         self._grammar = grammar
+        self._recognizer = Recognizer(grammar, layouts)
         self._depth = depth
         self._nestings = [Nesting(layout) for layout in layouts]
         self._nesting = self._nestings[0]
@@ -49,6 +53,17 @@ class Sampler:
         """One text of the grammar."""
         parts: list[str] = []
         self._write(RuleRef(self._grammar.root), random, 0, parts)
+        return "".join(parts)
+
+    def rest(self, recognizer: Recognizer, state: int, random: Random, *, shortest: bool) -> str:
+        """Characters that complete a text from a state of its recognizer on. shortest: take the shortest way."""
+        parts: list[str] = []
+        for expr, nesting in recognizer.continuations(state, random):
+            if isinstance(expr, str):
+                parts.append(expr)
+            else:
+                self._nesting = nesting or self._nesting
+                self._write(expr, random, self._depth if shortest else 0, parts)
         return "".join(parts)
 
     def _height(self, expr: Expr) -> int:
@@ -75,19 +90,15 @@ class Sampler:
     def _write(self, expr: Expr, random: Random, depth: int, parts: list[str]) -> None:
         if isinstance(expr, Literal | Special):
             parts.append(expr.text)
+        elif isinstance(expr, Both | Except):
+            parts.append(self._recognizer.word(expr, random))
         elif isinstance(expr, CharClass):
             low, high = random.choice(expr.chars)
             # llama.cpp ends a text at NUL.
             code = random.randint(low, min(high, low + 90)) or min(high, 1)
             parts.append(chr(code if not 0xD800 <= code < 0xE000 else low))
         elif isinstance(expr, Until):
-            most = expr.low + 9 if expr.high is None else min(expr.high, expr.low + 9)
-            count = random.randint(expr.low, most)
-            written = "".join(random.choices("ab \n", k=count))
-            opening, closing = expr.section or ("", "")
-            if closing and random.random() < 0.5:
-                written = f"{opening}{written}{random.choice(('', expr.stop))}{closing}"
-            parts.append(written + expr.stop)
+            parts.append(_until(expr, random))
         elif isinstance(expr, RuleRef):
             self._write(self._grammar.rules[expr.name], random, depth + 1, parts)
         elif isinstance(expr, Terminal):
@@ -123,6 +134,17 @@ class Sampler:
 
     def _repeat(self, expr: Repeat, random: Random, depth: int, parts: list[str]) -> None:
         most = expr.low + 3 if expr.high is None else min(expr.high, expr.low + 3)
-        count = expr.low if depth >= self._depth else random.randint(expr.low, most)
+        is_leaf = self._height(expr.item) <= 1
+        count = random.randint(expr.low, most) if is_leaf or depth < self._depth else expr.low
         for _ in range(count):
             self._write(expr.item, random, depth, parts)
+
+
+def _until(expr: Until, random: Random) -> str:
+    most = expr.low + 9 if expr.high is None else min(expr.high, expr.low + 9)
+    count = random.randint(expr.low, most)
+    written = "".join(random.choices("ab \n", k=count))
+    opening, closing = expr.section or ("", "")
+    if closing and random.random() < 0.5:
+        written = f"{opening}{written}{random.choice(('', expr.stop))}{closing}"
+    return written + expr.stop

@@ -61,6 +61,9 @@ class GreedyVocab(Vocab):
     def texts(self, tokens: Sequence[int]) -> list[str]:
         return [self._all[token].decode() for token in tokens]
 
+    def tokenize_inside(self, text: str, *, parse_special: bool) -> list[int]:
+        return self.tokenize(text, add_special=False, parse_special=parse_special)
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         text = text.lower() if self._only_small else text
         rest = f" {text}".encode() if self._adds_space and text else text.encode()

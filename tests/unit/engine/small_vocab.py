@@ -38,6 +38,9 @@ class SmallVocab:
     def entry(self, token: int) -> str:
         return LETTERS[token]
 
+    def tokenize_inside(self, text: str, *, parse_special: bool) -> list[int]:
+        return self.tokenize(text, add_special=False, parse_special=parse_special)
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         return [LETTERS.index(letter) for letter in text]
 

@@ -336,7 +336,7 @@ class GuidedExecutor:
             text = rest.decode("utf-8")
         except UnicodeDecodeError:
             return None
-        for token in self._vocab.tokenize(text, add_special=False, parse_special=False) if text else ():
+        for token in self._vocab.tokenize_inside(text, parse_special=False) if text else ():
             if not grammar.allows(token):
                 return None
             grammar.accept(token)
@@ -379,7 +379,7 @@ class GuidedExecutor:
         return _LedGrammar(self._tokens(lead), self._tools.grammar())
 
     def _tokens(self, text: str) -> list[int]:
-        return self._vocab.tokenize(text, add_special=False, parse_special=True) if text else []
+        return self._vocab.tokenize_inside(text, parse_special=True) if text else []
 
 
 def _encoded(texts: Iterable[str]) -> tuple[bytes, ...]:

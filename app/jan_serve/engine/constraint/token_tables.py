@@ -191,7 +191,7 @@ class TokenizerParts:
         if self.vocab is None:
             return []
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        return self.vocab.tokenize(text, add_special=False, parse_special=False)
+        return self.vocab.tokenize_inside(text, parse_special=False)
 
 
 def made_tokenizer(parts: TokenizerParts) -> Any:

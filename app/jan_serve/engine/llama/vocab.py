@@ -24,6 +24,8 @@ _ROLES = {
     "fim_rep": lib.llama_vocab_fim_rep,
     "fim_sep": lib.llama_vocab_fim_sep,
 }
+_APART = b"\x02"
+"""Merges with nothing that precedes or follows it."""
 _ATTR_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 _ATTR_USER_DEFINED = 1 << 4  # LLAMA_TOKEN_ATTR_USER_DEFINED
 _ATTR_UNKNOWN = 1 << 0  # LLAMA_TOKEN_ATTR_UNKNOWN
@@ -49,6 +51,8 @@ class Vocab:
             token for token in range(self.n_tokens) if lib.llama_vocab_is_eog(pointer, token)
         )
         self._eog = frozenset(self.eog_ids)
+        alone = self.tokenize("a", add_special=False, parse_special=False)
+        self._writes_space = b"".join(self.piece(token, special=False) for token in alone) == b" a"
 
     @property
     def bos_id(self) -> int | None:
@@ -78,6 +82,31 @@ class Vocab:
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """`llama_tokenize`. Text must have no lone surrogates. Its time grows with the square of the special tokens."""
         return self.tokenize_bytes(text.encode("utf-8"), add_special=add_special, parse_special=parse_special)
+
+    def tokenize_inside(self, text: str, *, parse_special: bool) -> list[int]:
+        """The tokens of a text that another one precedes: their pieces are the text, without spaces that the vocabulary
+        would add. Empty where it cannot write the text."""
+        data = text.encode("utf-8")
+        tokens: list[int] = []
+        while data:
+            found, written = self._beginning(data, parse_special)
+            if not written:
+                return []
+            tokens += found
+            data = data[written:]
+        return tokens
+
+    def _beginning(self, data: bytes, parse_special: bool) -> tuple[list[int], int]:
+        """The first tokens of a text, as far as their pieces are its bytes, and how many bytes these are."""
+        head = _APART if self._writes_space else b""
+        tokens = self.tokenize_bytes(head + data, add_special=False, parse_special=parse_special)
+        pieces = [self.piece(token, special=True) for token in tokens]
+        first = pieces.index(head) + 1 if head in pieces else 0
+        written, number = 0, first
+        while number < len(tokens) and data.startswith(pieces[number], written):
+            written += len(pieces[number])
+            number += 1
+        return tokens[first:number], written
 
     def tokenize_bytes(self, data: bytes, *, add_special: bool, parse_special: bool) -> list[int]:
         """Tokenise UTF-8 as `tokenize` does. Other threads run meanwhile."""
