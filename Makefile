@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for other processes part of the time: one process more than cores.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-LONG_TESTS := tests/chaos tests/clients tests/conformance tests/page tests/integration/rpc/test_silent_peer.py
+LONG_TESTS := tests/integration/rpc/test_silent_peer.py tests/chaos tests/clients tests/conformance tests/page
 # Files of tests that draw a part by day: properties, calls from the API's documents, sizes of operations, cuts of answers.
 DRAWN_TESTS = $(shell grep -rlE 'from hypothesis|import schemathesis|drawn_grid|parse_everywhere|TEST_DRAWS' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py')
 

@@ -11,6 +11,7 @@ import pytest
 from jan_serve.http import connection
 from jan_serve.http.guards import body
 from tests.support.attacks import ATTACKS, Victim, asked_for_health
+from tests.support.drawn_grid import some
 from tests.support.front_process import front_process
 from tests.support.processes import wait_until
 
@@ -35,7 +36,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Generator[Victim]:
         yield warm
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", some(ATTACKS, 24))
 def test_a_hostile_connection_costs_little_and_ends(
     victim: Victim, name: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -13,12 +13,12 @@ import pytest
 T = TypeVar("T")
 
 
-def some(cases: Iterable[T], count: int) -> list[T]:
-    """`count` of the cases, in their order; all of them if TEST_DRAWS is set."""
+def some(cases: Iterable[T], count: int, seed: str = "") -> list[T]:
+    """`count` of the cases, in their order; all of them if TEST_DRAWS is set. seed: another text draws others."""
     found = [*cases]
     if "TEST_DRAWS" in os.environ or len(found) <= count:
         return found
-    return [found[at] for at in sorted(random.Random(len(found)).sample(range(len(found)), count))]
+    return [found[at] for at in sorted(random.Random(f"{len(found)}{seed}").sample(range(len(found)), count))]
 
 
 def drawn_grid(**axes: Sequence[Any]) -> pytest.MarkDecorator:

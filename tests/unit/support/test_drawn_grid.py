@@ -28,3 +28,4 @@ def test_some_of_the_cases_are_the_same_each_time(monkeypatch: pytest.MonkeyPatc
     assert some(range(100), 10) == some(range(100), 10)
     assert len(set(some(range(100), 10))) == 10
     assert some("abc", 3) == ["a", "b", "c"]
+    assert some(range(100), 10) != some(range(100), 10, "another seed")

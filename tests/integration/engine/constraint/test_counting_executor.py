@@ -33,6 +33,7 @@ from jan_serve.lark_matcher import made_matcher
 from tests.conformance.uniqueness_oracle import UniquenessOracle
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
 from tests.support.call_grammars import call_grammars
+from tests.support.drawn_grid import drawn_grid
 
 MOST = 5_000
 RAW = [f for f in FORMATS if not isinstance(f.calls.arguments, JsonArguments | PythonArguments)]
@@ -184,8 +185,7 @@ def _text(draw: random.Random, length: int) -> str:
     return text[:length]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("length", LENGTHS, ids=str)
+@drawn_grid(pattern=PATTERNS, length=LENGTHS)
 def test_a_length_beside_a_pattern_never_ends_an_answer(pattern: str, length: dict[str, int]) -> None:
     """Neither where the text begins nor further on; a schema that would is refused when it is compiled."""
     schema = {"type": "string", "pattern": pattern, **length}

@@ -18,6 +18,7 @@ from jan_serve.engine.constraint.grammar_factory import GrammarFactory
 from jan_serve.engine.constraint.uniqueness_executor import UniquenessExecutor
 from jan_serve.errors import EngineFailure
 from tests.support.byte_vocabulary import byte_vocabulary, pieces_of
+from tests.support.drawn_grid import some
 from tests.support.tables import table
 
 _CHARACTERS = [c.encode() for c in '\n\t !",-.0123456789:[]abcdefghijklmnopqrstuvwxyz{}\\_']
@@ -276,7 +277,7 @@ def test_every_beginning_of_a_small_set_is_right() -> None:
     beginnings = {text[:end] for text in texts for end in range(len(text))}
     start = executor_of({**schema, "minItems": 1}, Whitespace.COMPACT)
     random = Random(5)
-    for beginning in random.sample(sorted(beginnings), 300):
+    for beginning in some(random.sample(sorted(beginnings), 300), 100):
         executor = start.copy()
         for token in cuts(beginning, random):
             assert executor.allows(token)
