@@ -53,6 +53,7 @@ from jan_serve.ipc.messages import (
     PromptScored,
     Ready,
     RequestCompleted,
+    RequestProgressed,
     SequenceFinished,
     StateKept,
     Step,
@@ -149,6 +150,8 @@ class Result:
                 choice.tokens += event.tokens
             case StateKept():
                 self.kept = event
+            case RequestProgressed():
+                pass
             case SequenceFinished():
                 choice = self.choices.setdefault(event.index, Choice())
                 assert choice.finished is None

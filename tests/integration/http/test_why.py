@@ -27,7 +27,7 @@ Body = dict[str, Any]
 
 
 def openai(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    functions = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
+    functions: list[Body] = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
     messages = [{"role": "system", "content": system}, *turns]
     return "/v1/chat/completions", {
         "messages": messages,
@@ -48,7 +48,7 @@ def anthropic(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Bo
 
 
 def responses(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    found = [{"type": "function", "name": name, "parameters": {}} for name in tools]
+    found: list[Body] = [{"type": "function", "name": name, "parameters": {}} for name in tools]
     body = {"instructions": system, "input": turns, "max_output_tokens": 16, "store": False}
     return "/v1/responses", {**body, **({"tools": found} if tools else {})}
 
