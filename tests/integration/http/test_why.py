@@ -27,7 +27,9 @@ Body = dict[str, Any]
 
 
 def openai(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    functions: list[Body] = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
+    functions: list[Body] = [
+        {"type": "function", "function": {"name": name, "parameters": {}}} for name in tools
+    ]
     messages = [{"role": "system", "content": system}, *turns]
     return "/v1/chat/completions", {
         "messages": messages,
