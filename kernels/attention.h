@@ -3,106 +3,15 @@
 #pragma once
 
 #include <algorithm>
-#include <bitset>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <vector>
 
+#include "row_blocks.h"
+
 namespace jan_serve {
-
-// Half-precision values of a mask: minus infinity hides a cell, 0 leaves its score as it is.
-constexpr uint16_t HIDDEN = 0xFC00;
-
-// Whether `count` neighbouring cells of a row are all hidden.
-inline bool all_hidden(const uint16_t * cells, int64_t count) {
-    uint16_t differs = 0;
-    for (int64_t i = 0; i < count; i++) {
-        differs |= cells[i] ^ HIDDEN;
-    }
-    return differs == 0;
-}
-
-// A set of cells, 64 in each word.
-using CellSet = std::vector<uint64_t>;
-
-// Which of up to 64 values of a mask do not hide their cells (`seen`), and which leave their scores as they are (`plain`).
-inline void read_mask(const uint16_t * values, int64_t count, uint64_t & seen, uint64_t & plain) {
-    uint16_t differs = 0;
-    uint16_t set     = 0;
-    for (int64_t i = 0; i < count; i++) {
-        differs |= values[i] ^ HIDDEN;
-        set |= values[i];
-    }
-    // Most masks end here: all cells of a run are of one sequence.
-    seen = plain = differs && !set ? ~0ull >> (64 - count) : 0;
-    if (differs && set) {
-        for (int64_t i = 0; i < count; i++) {
-            seen |= (uint64_t) (values[i] != HIDDEN) << i;
-            plain |= (uint64_t) (values[i] == 0) << i;
-        }
-    }
-}
-
-// Neighbouring rows of a batch that see mostly the same cells.
-struct RowBlock {
-    int64_t sequence = 0;
-    int64_t first    = 0;
-    int64_t count    = 1;
-    CellSet seen;   // by any of its rows
-    CellSet plain;  // by all of them, with their scores as they are
-};
-
-// One cache holds the cells of all sequences, those of streams that run together by turns. So the rows of an operation are
-// divided into blocks, at most `most` rows each, and a block reads the cells that its rows see and no others.
-inline std::vector<RowBlock> row_blocks(const ggml_tensor * q, const ggml_tensor * k, const ggml_tensor * mask, int64_t most) {
-    const int64_t         cells = k->ne[1];
-    const size_t          words = (cells + 63) / 64;
-    std::vector<RowBlock> blocks;
-    RowBlock              row;
-    const auto size = [](const CellSet & set) {
-        int64_t count = 0;
-        for (uint64_t word : set) {
-            count += std::bitset<64>(word).count();
-        }
-        return count;
-    };
-    for (row.sequence = 0; row.sequence < q->ne[3]; row.sequence++) {
-        for (row.first = 0; row.first < q->ne[1]; row.first++) {
-            row.seen.assign(words, 0);
-            row.plain.assign(words, 0);
-            const uint16_t * values = mask ? (const uint16_t *) ((const char *) mask->data + row.first * mask->nb[1] +
-                                                                 row.sequence % mask->ne[3] * mask->nb[3]) : nullptr;
-            for (size_t word = 0; word < words; word++) {
-                const int64_t count = std::min<int64_t>(64, cells - 64 * word);
-                if (values) {
-                    read_mask(values + 64 * word, count, row.seen[word], row.plain[word]);
-                } else {
-                    row.seen[word] = row.plain[word] = ~0ull >> (64 - count);
-                }
-            }
-            RowBlock * last = blocks.empty() ? nullptr : &blocks.back();
-            if (last && last->sequence == row.sequence && last->count < most) {
-                CellSet both = row.seen;
-                for (size_t word = 0; word < words; word++) {
-                    both[word] &= last->seen[word];
-                }
-                if (std::max(size(row.seen), size(last->seen)) <= 2 * size(both)) {
-                    for (size_t word = 0; word < words; word++) {
-                        last->seen[word] |= row.seen[word];
-                        last->plain[word] &= row.plain[word];
-                    }
-                    last->count++;
-                    continue;
-                }
-            }
-            blocks.push_back(row);
-        }
-    }
-    return blocks;
-}
 
 // Whether products of tiles are computed by vector instructions.
 #if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE)
@@ -188,68 +97,143 @@ inline void as_columns(float * to, int64_t pitch, ggml_type type, const char * k
     }
 }
 
+// What one row of queries gets from some of its cells: the largest score, the sum of weights relative to it, and the values
+// by weight.
+struct Share {
+    float * top;
+    float * sum;
+    float * mixed;
+
+    // Forget all cells. width: of a value.
+    void clear(int64_t width) const {
+        *top = -INFINITY;
+        *sum = 0.0f;
+        std::fill_n(mixed, width, 0.0f);
+    }
+
+    // Add what further cells give (online softmax; Milakov and Gimelshein, 2018).
+    void add(const Share & more, int64_t width) const {
+        if (*more.top == -INFINITY) {
+            return;
+        }
+        // One of the two is 1.
+        const float most  = std::max(*top, *more.top);
+        const float kept  = *top == most ? 1.0f : expf(*top - most);
+        const float added = *more.top == most ? 1.0f : expf(*more.top - most);
+        if (kept != 1.0f) {
+            ggml_vec_scale_f32(width, mixed, kept);
+        }
+        ggml_vec_mad_f32(width, mixed, more.mixed, added);
+        *sum = *sum * kept + *more.sum * added;
+        *top = most;
+    }
+};
+
+// The sum of weights of at most 1, in units of 2^-24: integers have the same sum in any order, and with others between them
+// that are 0.
+inline int32_t fixed_sum(const float * weights, int64_t count) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += (int32_t) (weights[i] * 16777216.0f + 0.5f);
+    }
+    return sum;
+}
+
 // Attention of blocks of rows: those of all heads that share keys are the rows of a product, so that keys and values are read
 // once for all of them (grouped queries; Ainslie et al., 2023).
+//
+// What a row gets depends on the values and the order of its own cells and on nothing else: a product adds up its terms one
+// by one, hidden cells add exactly 0, weights are relative to the largest score of a segment, and segments are added in their
+// order, whichever thread computes them.
 class GroupedAttention {
   public:
-    static constexpr int64_t CELLS = GGML_FA_TILE_KV;
-    // A batch of fewer has blocks of one row: drafts are checked in the arithmetic of single tokens.
-    static constexpr int64_t FEW_ROWS = 24;
+    static constexpr int64_t CELLS = CellList::MOST;
     // What a block's rows may take of a processor's cache.
-    static constexpr int64_t MOST_FLOATS = 32 * 1024;
+    static constexpr int64_t MOST_FLOATS = 56 * 1024;
 
-    GroupedAttention(ggml_tensor * dst, int threads)
+    // room: bytes of the operation's buffer.
+    GroupedAttention(ggml_tensor * dst, int threads, size_t room)
         : dst(dst), q(dst->src[0]), k(dst->src[1]), v(dst->src[2]), mask(dst->src[3]), sinks(dst->src[4]) {
-        float bias = 0.0f;
         memcpy(&scale, (float *) dst->op_params + 0, sizeof(float));
-        memcpy(&bias, (float *) dst->op_params + 1, sizeof(float));
+        memcpy(&most_bias, (float *) dst->op_params + 1, sizeof(float));
         memcpy(&softcap, (float *) dst->op_params + 2, sizeof(float));
         if (softcap != 0.0f) {
             scale /= softcap;
         }
-        heads = q->ne[2] / k->ne[2];
-        const bool is_few = q->ne[1] < FEW_ROWS;
-        // With ALiBi each head has a mask of its own. A single head of a single row gains nothing.
-        possible = HAS_PRODUCTS && !(is_few && heads == 1) && bias == 0.0f && k->ne[2] == v->ne[2] &&
-                   k->ne[3] == v->ne[3] && (!mask || mask->ne[2] == 1) && q->type == GGML_TYPE_F32 &&
-                   is_readable(k->type) && is_readable(v->type);
+        heads    = q->ne[2] / k->ne[2];
+        possible = HAS_PRODUCTS && k->ne[2] == v->ne[2] && k->ne[3] == v->ne[3] && (!mask || mask->ne[2] == 1) &&
+                   q->type == GGML_TYPE_F32 && is_readable(k->type) && is_readable(v->type);
         if (possible) {
-            const int64_t fitting = MOST_FLOATS / (heads * (k->ne[0] + v->ne[0] + CELLS));
+            const int64_t fitting = MOST_FLOATS / (heads * (k->ne[0] + 2 * v->ne[0] + CellList::SEGMENT));
             const int64_t fair    = q->ne[1] * q->ne[3] * k->ne[2] / (2 * threads);
-            blocks = row_blocks(q, k, mask, is_few ? 1 : std::max<int64_t>(1, std::min(fitting, fair)));
+            blocks  = row_blocks(q, k, mask, std::max<int64_t>(1, std::min(fitting, fair)));
+            divided = threads > 1 && blocks.size() == 1 && blocks[0].count == 1 && begin_block(0) &&
+                      listed.num_segments() > 1 && parts_size(dst, listed.num_segments()) <= room;
         }
     }
 
+    // Bytes of what the segments of a lone row give, for so many segments.
+    static size_t parts_size(const ggml_tensor * dst, int64_t segments) {
+        return segments * dst->src[0]->ne[2] * (2 + dst->src[2]->ne[0]) * sizeof(float);
+    }
+
     bool is_possible() const { return possible; }
+
+    // Whether the segments of a lone row are divided between threads. All of them decide alike.
+    bool is_divided() const { return divided; }
 
     // Pairs of a block and a head of keys.
     int64_t units() const { return k->ne[2] * (int64_t) blocks.size(); }
 
     // Compute the units [first, last) into `dst`.
     void compute(int64_t first, int64_t last) {
-        const int64_t DV = v->ne[0];
         for (int64_t unit = first; unit < last; unit++) {
-            attend(unit, 0, 1);
+            begin(unit);
+            prefetch(k, 0);
             for (int64_t row = 0; row < rows; row++) {
-                ggml_vec_scale_f32(DV, mixed + row * DV, sum[row] == 0.0f ? 0.0f : 1.0f / sum[row]);
-                const int64_t place = (block->sequence * q->ne[1] + block->first + row / heads) * q->ne[2] + head_of(row);
-                memcpy((char *) dst->data + place * dst->nb[1], mixed + row * DV, DV * sizeof(float));
+                whole(row).clear(v->ne[0]);
+            }
+            for (int64_t segment = 0; segment < listed.num_segments(); segment++) {
+                attend(segment);
+                for (int64_t row = 0; row < rows; row++) {
+                    whole(row).add(part(row), v->ne[0]);
+                }
+            }
+            for (int64_t row = 0; row < rows; row++) {
+                finish(whole(row), head_of(row), block->sequence * q->ne[1] + block->first + row / heads);
             }
         }
     }
 
-    // Of the only row, compute what the cells of one of `parts` contribute: for each head of queries, `stride` floats
-    // apart, the largest score, the sum of weights, and the values by weight.
-    void compute_part(int64_t part, int64_t parts, float * partials, int64_t stride) {
-        const int64_t DV = v->ne[0];
-        for (int64_t unit = 0; unit < units(); unit++) {
-            attend(unit, part, parts);
-            for (int64_t row = 0; row < rows; row++) {
-                float * partial = partials + head_of(row) * stride;
-                partial[0]      = top[row];
-                partial[1]      = sum[row];
-                memcpy(partial + 2, mixed + row * DV, DV * sizeof(float));
+    // Compute one thread's part of the segments of a lone row into `parts`.
+    void compute_parts(float * parts, int thread, int threads) {
+        const int64_t count = k->ne[2] * listed.num_segments();
+        const int64_t last  = count * (thread + 1) / threads;
+        for (int64_t i = count * thread / threads; i < last; i++) {
+            const int64_t segment = i % listed.num_segments();
+            if (segment == 0 || i == count * thread / threads) {
+                begin(i / listed.num_segments());
+                prefetch(k, listed.segments[segment]);
             }
+            attend(segment);
+            for (int64_t row = 0; row < rows; row++) {
+                const Share to = part_in(parts, head_of(row), segment);
+                *to.top        = *part(row).top;
+                *to.sum        = *part(row).sum;
+                memcpy(to.mixed, part(row).mixed, v->ne[0] * sizeof(float));
+            }
+        }
+    }
+
+    // Once all threads have computed theirs: add up the segments of one thread's heads of queries.
+    void join_parts(float * parts, int thread, int threads) {
+        const int64_t count = q->ne[2];
+        for (int64_t head = count * thread / threads; head < count * (thread + 1) / threads; head++) {
+            const Share sum = part_in(parts, head, 0);
+            for (int64_t segment = 1; segment < listed.num_segments(); segment++) {
+                sum.add(part_in(parts, head, segment), v->ne[0]);
+            }
+            finish(sum, head, 0);
         }
     }
 
@@ -257,69 +241,55 @@ class GroupedAttention {
     // The head of queries of a row of products.
     int64_t head_of(int64_t row) const { return shared * heads + row % heads; }
 
+    // What the cells up to here give a row of products.
+    Share whole(int64_t row) { return { &tops[row], &sums[row], &mixed[row * v->ne[0]] }; }
+
+    // What the cells of the latest segment give it.
+    Share part(int64_t row) { return { &tops[rows + row], &sums[rows + row], &mixed[(rows + row) * v->ne[0]] }; }
+
+    Share part_in(float * parts, int64_t head, int64_t segment) const {
+        float * from = parts + (head * listed.num_segments() + segment) * (2 + v->ne[0]);
+        return { from, from + 1, from + 2 };
+    }
+
+    // Write what a row of queries gets. place: of the row.
+    void finish(const Share & share, int64_t head, int64_t place) const {
+        if (sinks) {
+            const float sink = ((const float *) sinks->data)[head];
+            const float most = std::max(*share.top, sink);
+            const float kept = expf(*share.top - most);
+            ggml_vec_scale_f32(v->ne[0], share.mixed, kept);
+            *share.sum = *share.sum * kept + expf(sink - most);
+        }
+        ggml_vec_scale_f32(v->ne[0], share.mixed, *share.sum == 0.0f ? 0.0f : 1.0f / *share.sum);
+        memcpy((char *) dst->data + (place * q->ne[2] + head) * dst->nb[1], share.mixed, v->ne[0] * sizeof(float));
+    }
+
+    // List the cells of a block, if they are not yet.
+    bool begin_block(int64_t index) {
+        if (block != &blocks[index]) {
+            block = &blocks[index];
+            rows  = block->count * heads;
+            listed.list(*block, mask, k->ne[1]);
+            tops.resize(2 * rows);
+            sums.resize(2 * rows);
+            mixed.resize(2 * rows * v->ne[0]);
+            queries.resize(rows * k->ne[0]);
+            scores.resize(listed.most_packs() * rows * CELLS);
+        }
+        return true;
+    }
+
     void begin(int64_t unit) {
         const int64_t DK = k->ne[0];
-        const int64_t DV = v->ne[0];
-        if (!room) {
-            int64_t most = 1;
-            for (const RowBlock & each : blocks) {
-                most = std::max(most, each.count);
-            }
-            most *= heads;
-            room.reset(new float[most * (2 + DV + DK + CELLS) + CELLS * (1 + DK + std::max(DK, DV))]);
-            top     = room.get();
-            sum     = top + most;
-            mixed   = sum + most;
-            queries = mixed + most * DV;
-            scores  = queries + most * DK;
-            bias    = scores + most * CELLS;
-            keys    = bias + CELLS;
-            values  = keys + CELLS * DK;
-        }
+        begin_block(unit / k->ne[2]);
         shared = unit % k->ne[2];
-        if (block != &blocks[unit / k->ne[2]]) {
-            block = &blocks[unit / k->ne[2]];
-            rows  = block->count * heads;
-            list_cells();
-        }
-        std::fill_n(top, rows, -INFINITY);
-        std::fill_n(sum, rows, 0.0f);
-        std::fill_n(mixed, rows * DV, 0.0f);
+        keys.resize(CELLS * DK);
+        values.resize(CELLS * std::max(DK, v->ne[0]));
         for (int64_t row = 0; row < rows; row++) {
             const char * from = (const char *) q->data + (block->first + row / heads) * q->nb[1] + head_of(row) * q->nb[2] +
                                 block->sequence * q->nb[3];
-            memcpy(queries + row * DK, from, DK * sizeof(float));
-        }
-    }
-
-    void list_cells() {
-        cells.clear();
-        is_plain.clear();
-        for (size_t word = 0; word < block->seen.size(); word++) {
-            for (uint64_t bit = 1, i = 0; bit && bit <= block->seen[word]; bit <<= 1, i++) {
-                if (block->seen[word] & bit) {
-                    if (cells.size() % CELLS == 0) {
-                        is_plain.push_back(true);
-                    }
-                    cells.push_back(64 * word + i);
-                    is_plain.back() = is_plain.back() && (block->plain[word] & bit);
-                }
-            }
-        }
-    }
-
-    void attend(int64_t unit, int64_t part, int64_t parts) {
-        begin(unit);
-        const int64_t packs = is_plain.size();
-        const int64_t first = packs * part / parts;
-        const int64_t last  = packs * (part + 1) / parts;
-        const auto    count = [&](int64_t pack) { return pack < last ? std::min<int64_t>(CELLS, cells.size() - pack * CELLS) : 0; };
-        prefetch(k, cells.data() + first * CELLS, count(first));
-        for (int64_t pack = first; pack < last; pack++) {
-            add_cells(cells.data() + pack * CELLS, count(pack), count(pack + 1), is_plain[pack]);
-        }
-        if (sinks && part == 0) {
-            add_sinks();
+            memcpy(&queries[row * DK], from, DK * sizeof(float));
         }
     }
 
@@ -329,84 +299,108 @@ class GroupedAttention {
         return (const char *) x->data + shared * x->nb[2] + i3 * x->nb[3];
     }
 
-    void prefetch(const ggml_tensor * x, const int32_t * from, int64_t count) const {
-        const char * start = rows_of(x);
-        const size_t size  = ggml_row_size(x->type, x->ne[0]);
-        for (int64_t i = 0; i < count; i++) {
-            prefetch_row(start + from[i] * x->nb[1], size);
+    // Memory reads what comes next while products are computed.
+    void prefetch(const ggml_tensor * x, int64_t pack) const {
+        if (pack < (int64_t) listed.packs.size()) {
+            const char * start = rows_of(x);
+            const size_t size  = ggml_row_size(x->type, x->ne[0]);
+            for (int64_t i = 0; i < listed.packs[pack].count; i++) {
+                prefetch_row(start + listed.cells[listed.packs[pack].first + i] * x->nb[1], size);
+            }
         }
     }
 
-    // next: how many cells follow these. Memory reads what comes next while the products are computed.
-    void add_cells(const int32_t * from, int64_t count, int64_t next, bool plain) {
-        const int64_t DK = k->ne[0];
-        const int64_t DV = v->ne[0];
-        as_columns(keys, CELLS, k->type, rows_of(k), k->nb[1], from, count, DK, values);
-        prefetch(v, from, count);
-        std::fill_n(scores, rows * CELLS, 0.0f);
-        simd_gemm(scores, queries, keys, rows, DK, CELLS);
-        ggml_vec_scale_f32(rows * CELLS, scores, scale);
-        if (softcap != 0.0f) {
-            ggml_vec_tanh_f32(rows * CELLS, scores, scores);
-            ggml_vec_scale_f32(rows * CELLS, scores, softcap);
+    // Compute what a segment gives each row of products.
+    void attend(int64_t segment) {
+        const int64_t first = listed.segments[segment];
+        const int64_t last  = listed.segments[segment + 1];
+        for (int64_t pack = first; pack < last; pack++) {
+            pack + 1 < last ? prefetch(k, pack + 1) : prefetch(v, first);
+            score(listed.packs[pack], &scores[(pack - first) * rows * CELLS]);
         }
         for (int64_t row = 0; row < rows; row++) {
-            if (!plain || count < CELLS) {
-                hide(row, from, count);
-            }
-            weigh(row);
+            weigh(row, last - first);
         }
-        const char * start = rows_of(v);
-        for (int64_t i = 0; i < count; i++) {
-            read_row(v->type, start + from[i] * v->nb[1], values + i * DV, DV);
+        std::fill_n(part(0).mixed, rows * v->ne[0], 0.0f);
+        for (int64_t pack = first; pack < last; pack++) {
+            pack + 1 < last ? prefetch(v, pack + 1) : prefetch(k, last);
+            mix(listed.packs[pack], &scores[(pack - first) * rows * CELLS]);
         }
-        prefetch(k, from + CELLS, next);
-        std::fill_n(values + count * DV, (CELLS - count) * DV, 0.0f);
-        simd_gemm(mixed, scores, values, rows, CELLS, DV);
+    }
+
+    // The scores of a pack's cells. Those behind its last one are minus infinity.
+    void score(const Pack & pack, float * to) {
+        const int64_t   DK   = k->ne[0];
+        const int32_t * from = &listed.cells[pack.first];
+        as_columns(keys.data(), CELLS, k->type, rows_of(k), k->nb[1], from, pack.count, DK, values.data());
+        std::fill_n(to, rows * CELLS, 0.0f);
+        simd_gemm(to, queries.data(), keys.data(), rows, DK, CELLS);
+        ggml_vec_scale_f32(rows * CELLS, to, scale);
+        if (softcap != 0.0f) {
+            ggml_vec_tanh_f32(rows * CELLS, to, to);
+            ggml_vec_scale_f32(rows * CELLS, to, softcap);
+        }
+        for (int64_t row = 0; row < rows && !(pack.is_plain && pack.count == CELLS); row++) {
+            hide(row, from, pack.count, to + row * CELLS);
+        }
     }
 
     // Add the mask to a row of scores. What lies behind `count` may be anything.
-    void hide(int64_t row, const int32_t * from, int64_t count) {
+    void hide(int64_t row, const int32_t * from, int64_t count, float * to) {
         if (row % heads == 0) {
-            const auto * values = mask ? (const uint16_t *) ((const char *) mask->data + (block->first + row / heads) * mask->nb[1] +
+            const auto * halves = mask ? (const uint16_t *) ((const char *) mask->data + (block->first + row / heads) * mask->nb[1] +
                                                              block->sequence % mask->ne[3] * mask->nb[3]) : nullptr;
             for (int64_t i = 0; i < CELLS; i++) {
-                bias[i] = i >= count ? -INFINITY : values ? GGML_CPU_FP16_TO_FP32(values[from[i]]) : 0.0f;
+                bias[i] = i >= count ? -INFINITY : halves ? GGML_CPU_FP16_TO_FP32(halves[from[i]]) : 0.0f;
             }
         }
-        float * ours = scores + row * CELLS;
+        const float factor = slope(head_of(row));
         for (int64_t i = 0; i < CELLS; i++) {
-            ours[i] = bias[i] == -INFINITY ? -INFINITY : ours[i] + bias[i];
+            to[i] = bias[i] == -INFINITY ? -INFINITY : to[i] + factor * bias[i];
         }
     }
 
-    // Scores become weights, relative to the largest score up to here (online softmax; Milakov and Gimelshein, 2018).
-    void weigh(int64_t row) {
-        float * ours = scores + row * CELLS;
-        float   most;
-        ggml_vec_max_f32(CELLS, &most, ours);
-        if (most > top[row]) {
-            const float kept = expf(top[row] - most);
-            ggml_vec_scale_f32(v->ne[0], mixed + row * v->ne[0], kept);
-            sum[row] *= kept;
-            top[row] = most;
+    // By what a head multiplies the mask (ALiBi; Press et al., 2021).
+    float slope(int64_t head) const {
+        if (most_bias <= 0.0f) {
+            return 1.0f;
         }
-        if (top[row] == -INFINITY) {
-            std::fill_n(ours, CELLS, 0.0f);
-        } else {
-            sum[row] += ggml_vec_soft_max_f32(CELLS, ours, ours, top[row]);
-        }
+        const int64_t power = (int64_t) 1 << (int) floor(log2((double) q->ne[2]));
+        return head < power ? powf(powf(2.0f, -most_bias / power), head + 1)
+                            : powf(powf(2.0f, -most_bias / 2.0f / power), 2 * (head - power) + 1);
     }
 
-    void add_sinks() {
-        for (int64_t row = 0; row < rows; row++) {
-            const float sink = ((const float *) sinks->data)[head_of(row)];
-            const float most = std::max(top[row], sink);
-            const float kept = expf(top[row] - most);
-            ggml_vec_scale_f32(v->ne[0], mixed + row * v->ne[0], kept);
-            sum[row] = sum[row] * kept + expf(sink - most);
-            top[row] = most;
+    // A row's scores of a segment become weights, relative to the largest of them.
+    void weigh(int64_t row, int64_t packs) {
+        float   top = -INFINITY;
+        int64_t sum = 0;
+        for (int64_t pack = 0; pack < packs; pack++) {
+            float most;
+            ggml_vec_max_f32(CELLS, &most, &scores[(pack * rows + row) * CELLS]);
+            top = std::max(top, most);
         }
+        for (int64_t pack = 0; pack < packs; pack++) {
+            float * ours = &scores[(pack * rows + row) * CELLS];
+            if (top == -INFINITY) {
+                std::fill_n(ours, CELLS, 0.0f);
+            } else {
+                ggml_vec_soft_max_f32(CELLS, ours, ours, top);
+                sum += fixed_sum(ours, CELLS);
+            }
+        }
+        *part(row).top = top;
+        *part(row).sum = (float) sum / 16777216.0f;
+    }
+
+    // Add the values of a pack's cells by their weights.
+    void mix(const Pack & pack, const float * weights) {
+        const int64_t DV    = v->ne[0];
+        const char *  start = rows_of(v);
+        for (int64_t i = 0; i < pack.count; i++) {
+            read_row(v->type, start + listed.cells[pack.first + i] * v->nb[1], &values[i * DV], DV);
+        }
+        std::fill_n(&values[pack.count * DV], (CELLS - pack.count) * DV, 0.0f);
+        simd_gemm(part(0).mixed, weights, values.data(), rows, CELLS, DV);
     }
 
     ggml_tensor *         dst;
@@ -415,28 +409,36 @@ class GroupedAttention {
     const ggml_tensor *   v;
     const ggml_tensor *   mask;
     const ggml_tensor *   sinks;
-    float                 scale    = 1.0f;
-    float                 softcap  = 0.0f;
-    int64_t               heads    = 1;
-    bool                  possible = false;
+    float                 scale     = 1.0f;
+    float                 most_bias = 0.0f;
+    float                 softcap   = 0.0f;
+    int64_t               heads     = 1;
+    bool                  possible  = false;
+    bool                  divided   = false;
     std::vector<RowBlock> blocks;
 
     // Of the unit that is computed.
-    const RowBlock *     block  = nullptr;
-    int64_t              shared = 0;  // head of keys
-    int64_t              rows   = 0;  // of products: for each row of the block, one for each of its heads
-    std::vector<int32_t> cells;
-    std::vector<bool>    is_plain;  // for each CELLS of them: whether all rows see all of them as they are
+    const RowBlock * block  = nullptr;
+    int64_t          shared = 0;  // head of keys
+    int64_t          rows   = 0;  // of products: for each row of the block, one for each of its heads
+    CellList         listed;
 
-    std::unique_ptr<float[]> room;
-    float *                  top     = nullptr;  // for each row: the largest score up to here,
-    float *                  sum     = nullptr;  // the sum of weights,
-    float *                  mixed   = nullptr;  // and the values by weight
-    float *                  queries = nullptr;
-    float *                  scores  = nullptr;  // (rows, CELLS)
-    float *                  bias    = nullptr;  // the mask of the cells
-    float *                  keys    = nullptr;  // (width, CELLS)
-    float *                  values  = nullptr;  // (CELLS, width)
+    // Two of each for each row: what the cells up to here give it, and what the latest segment does.
+    std::vector<float> tops;
+    std::vector<float> sums;
+    std::vector<float> mixed;
+
+    std::vector<float> queries;
+    std::vector<float> scores;       // for each pack of a segment (rows, CELLS)
+    float              bias[CELLS];  // the mask of the cells
+    std::vector<float> keys;         // (width, CELLS)
+    std::vector<float> values;       // (CELLS, width)
 };
 
 }  // namespace jan_serve
+
+// Bytes of the buffer in which a lone row's segments are divided between threads; a row sees at most all cells.
+size_t jan_serve_attention_size(const ggml_tensor * dst) {
+    const bool is_lone = dst->src[0]->ne[1] == 1 && dst->src[0]->ne[3] == 1;
+    return is_lone ? jan_serve::GroupedAttention::parts_size(dst, dst->src[1]->ne[1] / jan_serve::CellList::SEGMENT + 2) : 0;
+}

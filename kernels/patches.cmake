@@ -5,7 +5,7 @@ file(GLOB jan_serve_headers ${CMAKE_CURRENT_LIST_DIR}/*.h)
 file(COPY ${jan_serve_headers} DESTINATION ${jan_serve_kernels})
 
 function(jan_serve_patch file)
-    set(path ${jan_serve_kernels}/${file})
+    cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${jan_serve_kernels} NORMALIZE OUTPUT_VARIABLE path)
     file(READ ${path} text)
     while(ARGN)
         list(POP_FRONT ARGN before after)
@@ -47,20 +47,16 @@ function(jan_serve_attention)
     const bool use_split_kv_path = !use_ref && (neq1 == 1 && neq3 == 1) && kv_is_f32_or_f16 && (k->type == v->type) && q->type == GGML_TYPE_F32 && nek1 >= 512;
 ]=])
     set(split_ours [=[
-    jan_serve::GroupedAttention groups(dst, nth);
+    jan_serve::GroupedAttention groups(dst, nth, params->wsize);
     const bool use_groups = !use_ref && groups.is_possible();
-    const bool use_split_kv_path = !use_ref && (neq1 == 1 && neq3 == 1) && (use_groups || (kv_is_f32_or_f16 && k->type == v->type)) && q->type == GGML_TYPE_F32 && nek1 >= 512;
+    if (use_groups && groups.is_divided()) {
+        groups.compute_parts((float *) params->wdata, ith, nth);
+        ggml_barrier(params->threadpool);
+        groups.join_parts((float *) params->wdata, ith, nth);
+        return;
+    }
+    const bool use_split_kv_path = !use_ref && !use_groups && (neq1 == 1 && neq3 == 1) && kv_is_f32_or_f16 && (k->type == v->type) && q->type == GGML_TYPE_F32 && nek1 >= 512;
 ]=])
-    set(part [=[
-        if (ic_start < nek1) {
-            for (int64_t q_head]=])
-    set(part_ours [=[
-        if (use_groups) {
-            groups.compute_part(ith, nth, chunk_partials, partial_stride);
-        } else if (ic_start < nek1) {
-            for (int64_t q_head]=])
-    set(reduce "ggml_flash_attn_ext_reduce_partials(params, dst, nth, chunk_size);")
-    set(reduce_ours "ggml_flash_attn_ext_reduce_partials(params, dst, nth, use_groups ? 0 : chunk_size);")
     set(rows [=[
         // total rows in q
         const int64_t nr = neq1*neq2*neq3;
@@ -78,7 +74,7 @@ function(jan_serve_attention)
             } else if (use_tiled) {
                 ggml_compute_forward_flash_attn_ext_tiled(params, dst, ir0, ir1);
 ]=])
-    set(names include cell split part reduce rows call)
+    set(names include cell split rows call)
     set(pairs)
     foreach(name IN LISTS names)
         list(APPEND pairs ${name} ${name}_ours)
@@ -101,8 +97,65 @@ function(jan_serve_attention)
     // Tail rows: one at a time
 ]=])
     jan_serve_patch(simd-gemm.h tail tail_ours)
+
+    set(room "                        cur += MAX(prefill, decode);")
+    set(room_ours "                        cur += MAX(MAX(prefill, decode), jan_serve_attention_size(node));")
+    jan_serve_patch(ggml-cpu.c room room_ours)
+    set(declared [=[
+void ggml_compute_forward_flash_attn_ext(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+]=])
+    set(declared_ours [=[
+void ggml_compute_forward_flash_attn_ext(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+size_t jan_serve_attention_size(const struct ggml_tensor * dst);
+]=])
+    jan_serve_patch(ops.h declared declared_ours)
 endfunction()
 jan_serve_attention()
+
+# libllama tells attention in which order a mask's cells lie in their sequences.
+function(jan_serve_cell_order)
+    set(core ${CMAKE_SOURCE_DIR}/vendor/llama.cpp/src)
+    file(COPY ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/cell_order.h DESTINATION ${core})
+    set(member "    llama_kv_cells_vec & v_cells;\n")
+    set(member_ours "    llama_kv_cells_vec & v_cells;\n    mutable jan_serve::CellOrder cell_order;\n")
+    jan_serve_patch(${core}/llama-kv-cache.h member member_ours)
+    set(mask [=[
+    if (dst->type == GGML_TYPE_F16) {
+        set_input_kq_mask_impl<ggml_fp16_t>(args, (ggml_fp16_t *) dst->data, causal_attn);
+]=])
+    set(mask_ours [=[
+    for (int64_t s = 0; s < n_stream; ++s) {
+        cell_order.sort(s, n_kv, v_cells.at(seq_to_stream[ubatch->seq_id[s*n_tps][0]]), *ubatch);
+    }
+    dst->extra = cell_order.data();
+
+    if (dst->type == GGML_TYPE_F16) {
+        set_input_kq_mask_impl<ggml_fp16_t>(args, (ggml_fp16_t *) dst->data, causal_attn);
+]=])
+    jan_serve_patch(${core}/llama-kv-cache.cpp mask mask_ours)
+
+    # Tokens without a cache: those of a batch are its cells.
+    set(fill [=[
+    GGML_ASSERT(self_kq_mask);
+    GGML_ASSERT(ggml_backend_buffer_is_host(self_kq_mask->buffer));
+]=])
+    set(fill_ours [=[
+    GGML_ASSERT(self_kq_mask);
+    GGML_ASSERT(ggml_backend_buffer_is_host(self_kq_mask->buffer));
+    cell_order.sort(0, n_kv, ubatch->pos);
+    self_kq_mask->extra = cell_order.data();
+    if (self_kq_mask_swa) {
+        self_kq_mask_swa->extra = cell_order.data();
+    }
+]=])
+    set(graph_member "class llm_graph_input_attn_no_cache : public llm_graph_input_i {\npublic:\n")
+    set(graph_member_ours "class llm_graph_input_attn_no_cache : public llm_graph_input_i {\n    jan_serve::CellOrder cell_order;\npublic:\n")
+    set(batch "#include \"llama-batch.h\"\n")
+    set(batch_ours "#include \"llama-batch.h\"\n#include \"cell_order.h\"\n")
+    jan_serve_patch(${core}/llama-graph.h batch batch_ours graph_member graph_member_ours)
+    jan_serve_patch(${core}/llama-graph.cpp fill fill_ours)
+endfunction()
+jan_serve_cell_order()
 
 function(jan_serve_products)
     set(size [=[

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating[Any]]
 _SUFFIX = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
 _ROOM = 256 << 20
+_NAME_BYTES = 64
+"""Of a tensor; its ``extra`` follows."""
 
 
 class _InitParams(ctypes.Structure):
@@ -32,10 +34,11 @@ class Ggml:
         self.base, self.cpu = (
             ctypes.CDLL(str(next(folder.glob(f"*{name}.{_SUFFIX}")))) for name in ("ggml-base", "ggml-cpu")
         )
-        for name in ("init", "new_tensor", "get_data", "new_graph"):
+        for name in ("init", "new_tensor", "get_data", "get_name", "new_graph"):
             getattr(self.base, f"ggml_{name}").restype = ctypes.c_void_p
         self.base.ggml_init.argtypes = [_InitParams]
         self._context = ctypes.c_void_p(self.base.ggml_init(_InitParams(_ROOM, None, False)))
+        self._orders: list[NDArray[np.int32]] = []
 
     def tensor(self, values: Array, kind: gguf.GGMLQuantizationType) -> ctypes.c_void_p:
         """``values`` with the outermost dimension first."""
@@ -50,6 +53,14 @@ class Ggml:
         data = np.ascontiguousarray(data)
         ctypes.memmove(self.base.ggml_get_data(tensor), data.ctypes.data, data.nbytes)
         return tensor
+
+    def order_cells(self, mask: ctypes.c_void_p, places: NDArray[np.integer[Any]]) -> None:
+        """Tell attention the place of each cell in its sequence, as libllama does (``kernels/cell_order.h``)."""
+        by_rank = np.argsort(places, kind="stable")
+        order = np.concatenate([places, np.argsort(by_rank), by_rank]).astype(np.int32)
+        self._orders.append(order)
+        extra = self.base.ggml_get_name(mask) + _NAME_BYTES
+        ctypes.c_void_p.from_address(extra).value = order.ctypes.data
 
     def operation(self, name: str, *inputs: Any) -> ctypes.c_void_p:
         """The result of ``ggml_NAME``, to be computed."""

@@ -205,26 +205,88 @@ def test_cells_of_others_may_hold_anything(rows: int) -> None:
     np.testing.assert_allclose(found, 1.0, atol=1e-3)
 
 
-@pytest.mark.parametrize("rows", [1, 5, 40])
-def test_cells_of_others_in_between_change_no_bit(rows: int) -> None:
+@dataclass(frozen=True)
+class Cache:
+    """Sequences of one cache. Some cells are shared by all (a common prefix), the others belong to one each."""
+
+    shape: Shape
+    kind: gguf.GGMLQuantizationType
+    shared: int
+    window: int | None
+    bias: float
+    softcap: float
+    with_sinks: bool
+
+    def places(self) -> NDArray[np.int64]:
+        """(sequences, own cells): the places in its sequence."""
+        return self.shared + np.arange(self.own)[None].repeat(self.shape.sequences, 0)
+
+    @property
+    def own(self) -> int:
+        return (self.shape.cells - self.shared) // self.shape.sequences
+
+
+def attended(cache: Cache, rows: Sequence[tuple[int, int]], cells: NDArray[np.int64], threads: int) -> Array:
+    """Of rows, each the place of a token of a sequence, with the cells in this order; -1: a cell of nobody."""
+    shape = cache.shape
+    random = np.random.default_rng(7)
+    total = cache.shared + shape.sequences * cache.own
+    keys, values = (random.normal(size=(1, shape.kv_heads, total, shape.width)) for _ in range(2))
+    queries = random.normal(size=(shape.sequences, cache.shared + cache.own, shape.heads, shape.width)) * 2
+    sinks = random.normal(size=shape.heads) if cache.with_sinks else None
+    owner = np.concatenate([np.full(cache.shared, -1), np.arange(shape.sequences).repeat(cache.own)])
+    place = np.concatenate([np.arange(cache.shared), cache.places().ravel()])
+    mask = np.full((len(rows), len(cells)), -np.inf)
+    used = cells >= 0
+    for row, (sequence, position) in enumerate(rows):
+        distance = position - place[cells]
+        sees = used & np.isin(owner[cells], [-1, sequence]) & (distance >= 0)
+        if cache.window is not None:
+            sees &= distance < cache.window
+        mask[row, sees] = -distance[sees] if cache.bias else 0.0
+    ggml = Ggml()
+    masked = ggml.tensor(mask[None, None], F16)
+    ggml.order_cells(masked, np.where(used, place[cells], np.iinfo(np.int32).max))
+    asked = np.stack([queries[sequence, position] for sequence, position in rows], 1)[None]
+    stored = [ggml.tensor(x[:, :, cells], cache.kind) for x in (keys, values)]
+    found = attention(
+        ggml,
+        [ggml.tensor(asked, F32), *stored, masked],
+        ggml.tensor(sinks, F32) if sinks is not None else None,
+        (1 / np.sqrt(shape.width), cache.bias, cache.softcap),
+        (len(rows), shape.heads, shape.width),
+        threads,
+    )
+    ggml.close()
+    return found
+
+
+CACHES = [
+    Cache(Shape(0, 900, 4, 4, 32, 32, 1), F16, 0, None, 0.0, 0.0, False),
+    Cache(Shape(0, 1400, 14, 2, 64, 64, 3), F16, 300, None, 0.0, 0.0, False),
+    Cache(Shape(0, 1300, 6, 6, 32, 32, 4), Q8_0, 0, 200, 0.0, 5.0, True),
+    Cache(Shape(0, 1000, 8, 1, 80, 80, 2), F32, 400, None, 0.0, 0.0, True),
+    Cache(Shape(0, 700, 4, 4, 64, 64, 2), BF16, 100, 300, 0.0, 0.0, False),
+    Cache(Shape(0, 600, 4, 2, 64, 64, 2), F16, 0, None, 8.0, 0.0, False),
+]
+
+
+@drawn_grid(cache=range(len(CACHES)), threads=[1, 2, 3, 5, 8], rows=[2, 5, 23, 24, 40, 100])
+def test_a_row_depends_on_its_own_cells_and_nothing_else(cache: int, threads: int, rows: int) -> None:
+    """To the bit: alone or in a batch, by any number of threads, wherever its cells lie."""
     ggml = Ggml()
     has_ours = is_ours(ggml)
     ggml.close()
     if not has_ours:
         pytest.skip("attention is llama.cpp's on this processor")
-    random = np.random.default_rng(rows)
-    queries, own = random.normal(size=(1, 14, rows, 64)), random.normal(size=(1, 2, 600, 64))
-    hidden = np.arange(600) > 599 - rows + np.arange(1, rows + 1)[:, None]
-    place = np.sort(random.permutation(1500)[:600])
-    spread = random.normal(size=(1, 2, 1500, 64))
-    spread[:, :, place] = own
-    apart = np.full((rows, 1500), True)
-    apart[:, place] = hidden
-    found: list[Array] = []
-    for cells, unseen in ((own, hidden), (spread, apart)):
-        ggml = Ggml()
-        mask = ggml.tensor(np.where(unseen, -np.inf, 0.0)[None, None], F16)
-        inputs = [ggml.tensor(queries, F32), ggml.tensor(cells, F16), ggml.tensor(cells, F16), mask]
-        found.append(attention(ggml, inputs, None, (0.125, 0.0, 0.0), (rows, 14, 64), 2).copy())
-        ggml.close()
-    np.testing.assert_array_equal(found[0], found[1])
+    drawn, case = np.random.default_rng([cache, threads, rows]), CACHES[cache]
+    last, total = case.shared + case.own, case.shared + case.shape.sequences * case.own
+    sequences = np.sort(drawn.integers(0, case.shape.sequences, rows))
+    batch = [(int(s), int(drawn.integers(max(0, last - rows), last))) for s in sequences]
+    cells = drawn.permutation(np.concatenate([np.arange(total), np.full(150, -1)]))
+    together = attended(case, batch, cells, threads)
+    for row in {0, rows // 2, rows - 1}:
+        alone = attended(case, [batch[row]], np.arange(total), 1)
+        np.testing.assert_array_equal(together[row], alone[0])
+        divided = attended(case, [batch[row]], cells, threads)
+        np.testing.assert_array_equal(divided, alone)

@@ -1,0 +1,107 @@
+"""The same request has the same answer to the bit, whatever else the server does and however it is set up."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jan_serve.ipc.messages import EngineRequest, ShutdownRequest
+from jan_serve.resources import builtin_model
+from tests.support.drawn_grid import drawn_grid
+from tests.support.sameness import IS_ON_DEVICE
+from tests.support.worker import Choice, Worker, generate, running_worker
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(IS_ON_DEVICE, reason="products of an accelerator depend on the number of rows"),
+]
+
+BUILTIN = builtin_model() or Path()
+WORDS = "the people said that water was great and every good house has a large door to think about".split()
+Answer = list[tuple[int, float | None, tuple[tuple[int, float | None], ...]]]
+
+# Threads of ggml wait for each other in loops, so two of them take minutes where one processor is shared.
+THREADS = [1, 2, 8] if "TEST_DRAWS" in os.environ else [1]
+ALONE: dict[str, Any] = {"n_ctx": 2048, "parallel": 1, "threads": 1}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "few-cells": {"n_ctx": 1536, "parallel": 12, "cache_sequences": 4},
+    "small-batches": {"n_ctx": 2048, "parallel": 12, "n_batch": 64, "n_ubatch": 32},
+    "drafts": {"n_ctx": 2048, "parallel": 8, "prompt_lookup": "on"},
+    "ram": {"n_ctx": 1024, "parallel": 4, "cache_ram_bytes": 1 << 26, "idle_cells": 0},
+}
+
+
+def words(random_: random.Random, count: int) -> str:
+    return " ".join(random_.choices(WORDS, k=count))
+
+
+def asked(seed: int) -> list[EngineRequest]:
+    """Greedy and sampled requests: of a few tokens, of more than a step, with a common prefix, and one that repeats."""
+    random_ = random.Random(seed)
+    common = words(random_, 60)
+    prompts = ["Hello!", common, f"{common} {words(random_, 90)}", " ".join([words(random_, 8)] * 6)]
+    fields: list[dict[str, Any]] = [{}, {"temperature": 1.5, "seed": seed}]
+    return [
+        generate(prompt, max_tokens=24, ignore_eos=True, return_tokens=True, logprobs=3, **more)
+        for prompt in prompts
+        for more in fields
+    ]
+
+
+def load(seed: int) -> list[EngineRequest]:
+    """What comes and goes beside them."""
+    random_ = random.Random(seed)
+    return [
+        generate(words(random_, random_.choice([1, 20, 150])), max_tokens=random_.choice([1, 9, 30]))
+        for _ in range(12)
+    ]
+
+
+def bits(choice: Choice) -> Answer:
+    return [
+        (token.id, token.logprob, tuple((top.id, top.logprob) for top in token.top))
+        for token in choice.tokens
+    ]
+
+
+def answers(worker: Worker, requests: Iterable[EngineRequest]) -> list[Answer]:
+    """Of requests that come one after the other."""
+    return [bits(worker.run(request)[0].choice) for request in requests]
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[Answer]:
+    """Each computed by a worker that has read nothing else, with one thread."""
+    found: list[Answer] = []
+    for request in asked(1):
+        with running_worker(BUILTIN, **ALONE) as worker:
+            found += answers(worker, [request])
+    return found
+
+
+@drawn_grid(settings=list(SETTINGS), threads=THREADS)
+def test_an_answer_has_the_same_bits_beside_others(alone: list[Answer], settings: str, threads: int) -> None:
+    requests = asked(1)
+    with running_worker(BUILTIN, threads=threads, **SETTINGS[settings]) as worker:
+        for seed in range(2):
+            others = load(seed)
+            together = [*others[:6], *requests, *others[6:]]
+            random.Random(seed).shuffle(together)
+            worker.run(*together)
+            assert [bits(worker.results[request.id].choice) for request in requests] == alone
+            requests = asked(1)
+        assert answers(worker, requests) == alone, "one after the other, from what is cached"
+
+
+def test_an_answer_has_the_same_bits_from_disk(alone: list[Answer], tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**ALONE, "cache_dir": str(tmp_path)}
+    for _ in range(2):
+        with running_worker(BUILTIN, **settings) as worker:
+            assert answers(worker, asked(1)) == alone
+            worker.send(ShutdownRequest())
+            assert worker.process.wait(30.0) == 0
