@@ -19,6 +19,9 @@ KEY, VALUE, KIND, IS_STRING = (
 )
 TAGS = ArgumentNotation(argument=(Literal("<"), KEY, Literal(">"), VALUE, Literal("</>")), stop="</>")
 WORDS = ArgumentNotation(argument=(KEY, Literal("="), VALUE), separator=Literal(", "))
+PYTHON = ArgumentNotation(
+    argument=(KEY, Literal("="), VALUE), separator=Literal(", "), python_words=True, single_quotes=True
+)
 QUOTED = ArgumentNotation(
     argument=(KEY, Literal(":"), VALUE), separator=Literal(","), stop="|", quote=Literal("|")
 )
@@ -69,6 +72,18 @@ CASES: dict[str, tuple[ArgumentNotation, dict[str, Any], list[str], list[str]]] 
         {"properties": {"b": {"type": "integer"}, "a": {"type": "string"}}},
         ["", "b=1", 'b=1, a="x"', 'a="\\n"'],
         ['a="x", b=1', "b=1,", "c=1", "a=x"],
+    ),
+    "any text between single quotes": (
+        PYTHON,
+        {"properties": {"a": {"type": "string", "maxLength": 3}}},
+        ["a='x'", 'a="x"', "a=''", r"a='\'\\\n'", "a='\n\"\t'", r'a="\n"'],
+        ["a='abcd'", "a=' ''", r"a='\'", "a='x", "a='x\"", "a=True", "a=x"],
+    ),
+    "an enumeration between single quotes": (
+        PYTHON,
+        {"properties": {"a": {"enum": ["it's", "b\n", 3, False, None]}}},
+        [r"a='it\'s'", "a='b\n'", r"a='b\n'", 'a="it\'s"', "a=3", "a=False", "a=false", "a=None"],
+        ["a='it's'", "a='3'", "a='b'", "a=True", "a='None'"],
     ),
     "nested values are JSON": (
         WORDS,
