@@ -19,10 +19,9 @@ from jan_serve.core.events import (
     TextDelta,
     TokenInfo,
     ToolCallDelta,
-    Usage,
 )
 from jan_serve.dialects.ollama.wire_common import Counters, OllamaCandidate, OllamaLogprob
-from jan_serve.dialects.shared.choices import FoldedCall, FoldedChoice, stop_detail
+from jan_serve.dialects.shared.choices import FoldedAnswer, FoldedCall, stop_detail
 from jan_serve.http.replies import json_bytes
 
 _NS: Final = 1_000_000_000
@@ -87,31 +86,21 @@ class ReplyFacts:
         return {"done_reason": "length" if reason == "length" else "stop", **counters}
 
 
-class AnswerRenderer:
+class AnswerRenderer(FoldedAnswer):
     """A stream has a line for each piece of text or thought and for each whole call, then the counters."""
 
     def __init__(self, head: ReplyFacts) -> None:
+        super().__init__()
         self._head = head
-        self._choice = FoldedChoice()
         self._sent = 0
-        self._completed = Completed(usage=Usage())
-
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
-                self._choice.add(delta)
-            case Completed() as completed:
-                self._completed = completed
-            case _:
-                pass
 
     def body(self) -> dict[str, Any]:
-        choice = self._choice
+        choice = self.choices[0]
         calls, unread = _calls(choice.calls, 0)
         logprobs = token_logprobs(choice.tokens)
         return {
             **self._head.body(choice.text + unread, choice.thought, calls, done=True),
-            **self._head.ending(choice.reason, self._completed),
+            **self._head.ending(choice.reason, self.completed),
             **stop_detail(choice.finished),
             **({"logprobs": logprobs} if logprobs else {}),
         }
@@ -127,15 +116,15 @@ class AnswerRenderer:
             case ToolCallDelta() as delta:
                 if delta.id is not None:
                     yield from self._ended_calls()
-                self._choice.add(delta)
+                self.choices[0].add(delta)
             case Finished() as finished:
                 yield from self._ended_calls()
-                self._choice.add(finished)
+                self.choices[0].add(finished)
             case Completed() as completed:
                 yield {
                     **self._head.body("", "", (), done=True),
-                    **self._head.ending(self._choice.reason, completed),
-                    **stop_detail(self._choice.finished),
+                    **self._head.ending(self.choices[0].reason, completed),
+                    **stop_detail(self.choices[0].finished),
                 }
             case _:
                 pass
@@ -147,7 +136,7 @@ class AnswerRenderer:
             yield {**body, "logprobs": logprobs} if logprobs else body
 
     def _ended_calls(self) -> Iterator[dict[str, Any]]:
-        ended = self._choice.calls[self._sent :]
+        ended = self.choices[0].calls[self._sent :]
         calls, unread = _calls(ended, self._sent)
         self._sent += len(ended)
         if ended:

@@ -17,13 +17,14 @@ from starlette.responses import PlainTextResponse, Response
 from typing_extensions import TypedDict
 
 from jan_serve.audio_files.header import checked_header
-from jan_serve.core.events import Completed, GenerationEvent, TextDelta, Usage
+from jan_serve.core.events import Completed, GenerationEvent, TextDelta
 from jan_serve.core.messages import AudioPart, Message, TextPart
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.answers import answer
+from jan_serve.dialects.shared.choices import FoldedAnswer
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import require
 from jan_serve.errors import InvalidAudio, InvalidRequest
@@ -170,28 +171,18 @@ def _temperature(text: str) -> float:
     return value
 
 
-class TranscriptionAnswer:
-    """Folds the events of an answer. duration: of the sound in seconds, for `verbose_json`; None for others."""
+class TranscriptionAnswer(FoldedAnswer):
+    """duration: of the sound in seconds, for `verbose_json`; None for others."""
 
     def __init__(self, request: TranscriptionRequest, duration: float | None) -> None:
+        super().__init__()
         self._request = request
         self._duration = duration
-        self._texts: list[str] = []
-        self._usage = Usage()
 
     @property
     def text(self) -> str:
         """Without the space that models begin with."""
-        return "".join(self._texts).strip()
-
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case TextDelta() as delta:
-                self._texts.append(delta.text)
-            case Completed() as completed:
-                self._usage = completed.usage
-            case _:
-                pass
+        return self.choices[0].text.strip()
 
     def body(self) -> Transcription:
         answer: Transcription = {"text": self.text, "usage": self._token_usage()}
@@ -214,11 +205,12 @@ class TranscriptionAnswer:
                 pass
 
     def _token_usage(self) -> TokenUsage:
+        usage = self.completed.usage
         return {
             "type": "tokens",
-            "input_tokens": self._usage.prompt_tokens,
-            "output_tokens": self._usage.completion_tokens,
-            "total_tokens": self._usage.total_tokens,
+            "input_tokens": usage.prompt_tokens,
+            "output_tokens": usage.completion_tokens,
+            "total_tokens": usage.total_tokens,
         }
 
 

@@ -1,4 +1,4 @@
-"""Folds the deltas of a choice, for whole replies of every dialect. Pure."""
+"""Folds the events of an answer, for whole replies of every dialect. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Literal, NotRequired
 import msgspec
 from typing_extensions import TypedDict
 
-from jan_serve.core.events import Finished, FinishReason, ReasoningDelta, TextDelta, TokenInfo, ToolCallDelta
+from jan_serve.core.events import (
+    Completed,
+    Finished,
+    FinishReason,
+    GenerationEvent,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenInfo,
+    ToolCallDelta,
+    Usage,
+)
 
 
 class StopDetail(TypedDict):
@@ -81,3 +92,23 @@ class FoldedChoice(msgspec.Struct):
         if delta.id is not None:
             self.calls.append(FoldedCall(id=delta.id, name=delta.name or ""))
         self.calls[delta.call_index].parts.append(delta.arguments)
+
+
+class FoldedAnswer:
+    """An answer so far: how it began, its choices by index, and how it ended."""
+
+    def __init__(self, choices: int = 1) -> None:
+        self.started = Started(model="", prompt_tokens=0)
+        self.choices = [FoldedChoice() for _ in range(choices)]
+        self.completed = Completed(usage=Usage())
+
+    def add(self, event: GenerationEvent) -> None:
+        match event:
+            case Started():
+                self.started = event
+            case TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished():
+                self.choices[event.index].add(event)
+            case Completed():
+                self.completed = event
+            case _:
+                pass

@@ -9,41 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from jan_serve.core.events import TokenInfo
 from jan_serve.errors import JanServeError
 from jan_serve.ipc.messages import Chunk, EngineEvent
 
 
-class _Merged:
-    """Unread chunks of one sequence."""
-
-    def __init__(self, first: Chunk) -> None:
-        self._first = first
-        self._texts = [first.text]
-        self._tokens: list[TokenInfo] = list(first.tokens)
-        self._ids: list[int] = list(first.ids)
-        self._draws = first.draws
-
-    def add(self, chunk: Chunk) -> None:
-        self._texts.append(chunk.text)
-        self._tokens.extend(chunk.tokens)
-        if chunk.ids:
-            self._ids.extend(chunk.ids)
-            self._draws = chunk.draws
-
-    def chunk(self) -> Chunk:
-        if len(self._texts) == 1:
-            return self._first
-        text, tokens, ids = "".join(self._texts), tuple(self._tokens), tuple(self._ids)
-        return Chunk(self._first.index, text, tokens, id=self._first.id, ids=ids, draws=self._draws)
+def _merged(chunks: list[Chunk]) -> Chunk:
+    """Unread chunks of one sequence as one."""
+    first, *more = chunks
+    if not more:
+        return first
+    texts = "".join(chunk.text for chunk in chunks)
+    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
+    ids = tuple(each for chunk in chunks for each in chunk.ids)
+    draws = next((chunk.draws for chunk in reversed(more) if chunk.ids), first.draws)
+    return Chunk(first.index, texts, tokens, id=first.id, ids=ids, draws=draws)
 
 
 class EventQueue:
     """One writer (the event loop's callback), one reader."""
 
     def __init__(self) -> None:
-        self._events: deque[EngineEvent | _Merged] = deque()
-        self._open_chunks: dict[int, _Merged] = {}
+        self._events: deque[EngineEvent | list[Chunk]] = deque()
+        self._open_chunks: dict[int, list[Chunk]] = {}
         self._failure: JanServeError | None = None
         self._arrived = asyncio.Event()
 
@@ -53,13 +40,12 @@ class EventQueue:
     def put(self, event: EngineEvent) -> None:
         """Keeps the order within a sequence; a chunk may overtake events of other sequences."""
         if isinstance(event, Chunk):
-            merged = self._open_chunks.get(event.index)
-            if merged is not None:
-                merged.add(event)
+            chunks = self._open_chunks.get(event.index)
+            if chunks is not None:
+                chunks.append(event)
                 return
-            merged = _Merged(event)
-            self._open_chunks[event.index] = merged
-            self._events.append(merged)
+            chunks = self._open_chunks[event.index] = [event]
+            self._events.append(chunks)
         else:
             self._events.append(event)
         self._arrived.set()
@@ -78,8 +64,7 @@ class EventQueue:
             self._arrived.clear()
             await self._arrived.wait()
         event = self._events.popleft()
-        if isinstance(event, _Merged):
-            chunk = event.chunk()
-            del self._open_chunks[chunk.index]
-            return chunk
+        if isinstance(event, list):
+            del self._open_chunks[event[0].index]
+            return _merged(event)
         return event

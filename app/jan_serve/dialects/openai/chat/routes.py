@@ -21,7 +21,6 @@ from jan_serve.core.events import (
     TextDelta,
     TokenInfo,
     ToolCallDelta,
-    Usage,
 )
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
@@ -47,7 +46,7 @@ from jan_serve.dialects.openai.render_common import (
 )
 from jan_serve.dialects.openai.wire_common import ReportFields
 from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.choices import FoldedChoice, stop_detail
+from jan_serve.dialects.shared.choices import FoldedAnswer, FoldedChoice, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import STREAMED
@@ -68,37 +67,26 @@ class ChatForm(msgspec.Struct, frozen=True, kw_only=True):
         return "stop" if reason == "abort" else reason
 
 
-class ChatRenderer:
+class ChatRenderer(FoldedAnswer):
     """A stream has the role, thoughts, text and calls, the finish reason, then the usage on request."""
 
     def __init__(self, head: ReplyFacts, form: ChatForm) -> None:
+        super().__init__(form.n)
         self._head = head
         self._form = form
-        self._choices = [FoldedChoice() for _ in range(form.n)]
-        self._completed = Completed(usage=Usage())
         self._reports = Reports(form.reports, form.n)
 
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case Started() as started:
-                self._head.served_by(started.model)
-            case (TextDelta() | ReasoningDelta() | ToolCallDelta() | Finished()) as delta:
-                self._choices[delta.index].add(delta)
-            case Completed() as completed:
-                self._completed = completed
-            case _:
-                pass
-
     def body(self) -> CreateChatCompletionResponse:
+        self._head.served_by(self.started.model)
         return {
             "id": self._head.id,
             "object": "chat.completion",
             "created": self._head.created,
             "model": self._head.model,
             "system_fingerprint": FINGERPRINT,
-            "choices": [self._choice(index, choice) for index, choice in enumerate(self._choices)],
-            "usage": usage_of(self._completed.usage),
-            "timings": timings_of(self._completed),
+            "choices": [self._choice(index, choice) for index, choice in enumerate(self.choices)],
+            "usage": usage_of(self.completed.usage),
+            "timings": timings_of(self.completed),
         }
 
     def _choice(self, index: int, choice: FoldedChoice) -> ResponseChoice:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve import __version__
-from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TextDelta, Usage
+from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
@@ -49,7 +49,7 @@ from jan_serve.dialects.openai.parse_common import adapter_choices
 from jan_serve.dialects.openai.parse_constraint import constraint_of
 from jan_serve.dialects.openai.render_common import Reports, shown_piece, timings_of
 from jan_serve.dialects.shared.answers import answer
-from jan_serve.dialects.shared.choices import stop_detail
+from jan_serve.dialects.shared.choices import FoldedAnswer, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
 from jan_serve.dialects.shared.keep_alive import ttl_s
@@ -150,55 +150,39 @@ def _letters(body: AnswerFields) -> str:
     return "".join(SAMPLERS[name] for name in samplers)
 
 
-class InfillRenderer:
+class InfillRenderer(FoldedAnswer):
     """A stream has pieces of text, then the other fields of the answer. There is no end mark."""
 
     def __init__(self, body: AnswerFields) -> None:
+        super().__init__()
         self._body = body
-        self._texts: list[str] = []
-        self._started = Started(model="", prompt_tokens=0)
-        self._finished: Finished | None = None
-        self._completed = Completed(usage=Usage())
         self._reports = Reports(body)
 
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case Started() as started:
-                self._started = started
-            case TextDelta() as delta:
-                self._texts.append(delta.text)
-            case Finished() as finished:
-                self._finished = finished
-            case Completed() as completed:
-                self._completed = completed
-            case _:
-                pass
-
     def body(self) -> InfillResponse:
-        return self._final("".join(self._texts))
+        return self._final(self.choices[0].text)
 
     def _final(self, content: str) -> InfillResponse:
-        usage = self._completed.usage
-        finished = self._finished
+        usage = self.completed.usage
+        finished = self.choices[0].finished
         return {
             "index": 0,
             "content": content,
             "stop": True,
-            "model": self._started.model,
+            "model": self.started.model,
             "tokens_predicted": usage.completion_tokens,
             "tokens_evaluated": usage.prompt_tokens,
             "tokens_cached": usage.cached_tokens,
             "generation_settings": self._settings(),
-            "has_new_line": any("\n" in text for text in self._texts),
-            "truncated": self._started.truncated,
+            "has_new_line": "\n" in self.choices[0].text,
+            "truncated": self.started.truncated,
             "stop_type": _stop_type(finished),
             **stop_detail(finished),
             "stopping_word": (finished.stop if finished is not None else None) or "",
-            "timings": timings_of(self._completed),
+            "timings": timings_of(self.completed),
         }
 
     def _settings(self) -> InfillSettings:
-        body = self._body
+        body, finished = self._body, self.choices[0].finished
         return {
             "n_predict": body.n_predict,
             "temperature": body.temperature,
@@ -206,7 +190,7 @@ class InfillRenderer:
             "top_p": body.top_p,
             "min_p": body.min_p,
             "typical_p": body.typical_p,
-            "seed": self._finished.seed if self._finished is not None else body.seed,
+            "seed": finished.seed if finished is not None else body.seed,
             "stop": list(stop_texts(body.stop)),
             "samplers": [name for name, letter in SAMPLERS.items() if letter in _letters(body)],
         }

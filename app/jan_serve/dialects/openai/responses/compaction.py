@@ -8,7 +8,6 @@ from typing import Annotated, Final, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from jan_serve.core.events import Completed, GenerationEvent, Started, TextDelta, Usage
 from jan_serve.dialects.openai.render_common import ReplyFacts
 from jan_serve.dialects.openai.responses.items import new_id
 from jan_serve.dialects.openai.responses.render import response_usage
@@ -21,6 +20,7 @@ from jan_serve.dialects.openai.responses.wire import (
     TextConfig,
 )
 from jan_serve.dialects.openai.responses.wire_reply import ResponseUsage, ShownItem
+from jan_serve.dialects.shared.choices import FoldedAnswer
 from jan_serve.dialects.shared.packed_texts import SUMMARY
 from jan_serve.errors import EngineFailure
 
@@ -77,27 +77,16 @@ def kept_items(items: Sequence[InputItem]) -> list[InputItem]:
     return [item for item in items if isinstance(item, MessageItem) and item.role != "assistant"]
 
 
-class CompactionRenderer:
+class CompactionRenderer(FoldedAnswer):
     def __init__(self, head: ReplyFacts, kept: list[ShownItem]) -> None:
+        super().__init__()
         self._head = head
         self._kept = kept
-        self._pieces: list[str] = []
-        self._usage = Usage()
-
-    def add(self, event: GenerationEvent) -> None:
-        match event:
-            case Started() as started:
-                self._head.served_by(started.model)
-            case TextDelta() as delta:
-                self._pieces.append(delta.text)
-            case Completed() as completed:
-                self._usage = completed.usage
-            case _:
-                pass
 
     def body(self) -> CompactedResponse:
         """Raises EngineFailure if the model wrote nothing: the conversation would be lost."""
-        summary = "".join(self._pieces).strip()
+        self._head.served_by(self.started.model)
+        summary = self.choices[0].text.strip()
         if not summary:
             raise EngineFailure("The model wrote no summary of the conversation.")
         compaction: CompactionBody = {
@@ -111,5 +100,5 @@ class CompactionRenderer:
             "created_at": self._head.created,
             "model": self._head.model,
             "output": [*self._kept, compaction],
-            "usage": response_usage(self._usage),
+            "usage": response_usage(self.completed.usage),
         }
