@@ -19,6 +19,9 @@ import msgspec
 PYTHON: Final = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 FOLDER: Final = Path(__file__).with_name("suites")
 SUITES: Final = tuple(sorted(path.stem.removesuffix("_suite") for path in FOLDER.glob("*_suite.py")))
+LLAMA_CPP: Final = "llama_cpp"
+"""llama.cpp's tests of its server, which are not kept here: a user names their folder."""
+
 _OPTIONS: Final = (
     "-c", os.devnull, "--rootdir", ".", "--noconftest", "-p", "no:cacheprovider", "-p", "no:codspeed",
     "-o", "asyncio_mode=auto",
@@ -28,14 +31,22 @@ _OPTIONS: Final = (
 
 
 class Differs(msgspec.Struct, frozen=True):
-    """A published suite, and its tests that fail here, by the reason. packages: their versions name the suite's."""
+    """A published suite, and its tests that fail here, by the reason; `name*` is each test that begins so.
+
+    packages: their versions name the suite's. left_out: files of tests that are not run, by the reason.
+    """
 
     title: str
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()
     fails: dict[str, tuple[str, ...]] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
 
-    def expected(self) -> set[str]:
-        return {test for tests in self.fails.values() for test in tests}
+    def reason(self, test: str) -> str | None:
+        """Why the test fails here; None where it is not expected to. A full name wins over the beginning of one."""
+        reasons = {each: reason for reason, tests in self.fails.items() for each in tests}
+        begun = (reasons[each] for each in reasons if each.endswith("*") and test.startswith(each[:-1]))
+        return reasons.get(test) or next(begun, None)
 
 
 def differs() -> dict[str, Differs]:
@@ -52,24 +63,42 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def run_suite(name: str, url: str) -> Outcome:
-    """Run a suite against the server. Blocks for up to a minute."""
-    with TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
+    """Run a suite against the server. Blocks for up to some minutes."""
+    return _run(FOLDER, f"{name}_suite", {"JAN_SERVE_URL": url}, f"{name}_suite.py")
+
+
+def run_llama_cpp(folder: Path) -> Outcome:
+    """Run llama.cpp's tests of its server, which start servers of their own. Blocks for minutes."""
+    files = {f"unit/{file}.py" for files in differs()[LLAMA_CPP].left_out.values() for file in files}
+    return _run(
+        folder,
+        "unit",
+        {"PYTHONPATH": os.pathsep.join(map(str, (folder, FOLDER)))},
+        *("-p", "llama_cpp_plugin", "-m", "not slow", "unit"),
+        *(f"--ignore={file}" for file in sorted(files)),
+    )
+
+
+def _run(folder: Path, owner: str, variables: dict[str, str], *arguments: str) -> Outcome:
+    """owner: the module or package whose tests these are, left out of their names."""
+    quiet = {"LANGSMITH_TRACING": "false", "NO_PROXY": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": "1"}
+    with TemporaryDirectory() as temporary:
+        report = Path(temporary) / "report.xml"
         done = subprocess.run(
-            [PYTHON, "-m", "pytest", "-q", *_OPTIONS, f"--junitxml={report}", f"{name}_suite.py"],
-            cwd=FOLDER,
-            env={**os.environ, "JAN_SERVE_URL": url, "LANGSMITH_TRACING": "false", "NO_PROXY": "127.0.0.1"},
+            [PYTHON, "-m", "pytest", "-q", *_OPTIONS, f"--junitxml={report}", *arguments],
+            cwd=folder,
+            env={**os.environ, **quiet, **variables},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
             check=False,
         )
         if not report.exists():
             raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
         found: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
         for case in ElementTree.parse(report).iter("testcase"):
-            owner = case.get("classname", "").rpartition(f"{name}_suite")[2].strip(".")
-            test = "::".join(filter(None, (owner, case.get("name"))))
+            within = case.get("classname", "").rpartition(owner)[2].strip(".")
+            test = "::".join(filter(None, (within, case.get("name"))))
             kinds = {child.tag for child in case}
             kind = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
             found[kind].add(test)

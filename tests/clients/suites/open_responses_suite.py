@@ -113,3 +113,17 @@ def test_every_event_has_the_published_type(kind: str) -> None:
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[0]["type"] == "response.created"
     assert events[-1]["type"] in ("response.completed", "response.incomplete")
+
+
+def test_a_schema_is_shown_as_it_was_sent_and_all_else_has_the_published_type() -> None:
+    asked = {"model": MODEL, **REQUESTS["schema"]}
+    events = list(_events({**asked, "stream": True}))
+    bodies = [event["response"] for event in events if "response" in event]
+    bodies.append(httpx.post(f"{URL}/v1/responses", json=asked, timeout=120).json())
+    for body in bodies:
+        form = body["text"]["format"]
+        assert form["schema"] == SCHEMA
+        form["schema"] = None
+        openresponses_types.ResponseResource.model_validate(body)
+    for event in events:
+        EVENTS[event["type"]].model_validate(event)

@@ -373,12 +373,16 @@ GO_TEMPLATES = [
 
 
 @pytest.mark.parametrize("template", GO_TEMPLATES)
-async def test_a_template_of_go_is_refused(managed: Managed, template: str) -> None:
-    answer = await managed.client.post(
-        "/api/create", json={"model": "v", "from": "chat", "template": template, "stream": False}
-    )
-    assert answer.status_code == 400
-    assert "Ollama's templates are written in Go's language" in answer.text
+async def test_a_template_of_go_is_left_out_and_told_of(managed: Managed, template: str) -> None:
+    body = {"model": "v", "from": "chat", "template": template, "system": "Be brief."}
+    answer = await managed.client.post("/api/create", json=body)
+    told, *steps = [json.loads(line)["status"] for line in answer.text.splitlines()]
+    assert "template: Go's language" in told
+    assert steps == ["writing manifest", "success"]
+    assert answer.headers["x-jan-serve-warning"] == told
+    shown, base = [await post(managed, "/api/show", model=name) for name in ("v", "chat")]
+    assert shown["template"] == base["template"]
+    assert shown["system"] == "Be brief."
 
 
 async def test_a_template_of_a_variant(managed: Managed) -> None:
@@ -394,8 +398,6 @@ async def test_a_template_of_a_variant(managed: Managed) -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({"from": "chat", "template": "{{ .System }}"}, "template: Ollama's templates are written in Go's"),
-        ({"from": "chat", "template": "{{- if .Tools }}x{{ end }}"}, "template: Ollama's templates"),
         ({"from": "chat", "quantize": "q4_K_M"}, "quantize: not supported"),
         ({"from": "chat", "adapters": {"a": "sha256:0"}}, "digest: must be `sha256:`"),
         ({"from": "chat", "adapters": {"a": "sha256:" + "0" * 64}}, "adapters: sha256:000"),

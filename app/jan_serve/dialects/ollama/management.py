@@ -95,6 +95,9 @@ _GO: Final = re.compile(
 )
 """What begins an action of Go's templates, in which Ollama's are written, and is no expression of Jinja: there, `range`
 may be called, and the other words may be names."""
+_GO_IS_LEFT_OUT: Final = (
+    "template: Go's language is not rendered here; the model keeps its own template (Jinja)"
+)
 
 
 def check_create(body: OllamaCreateRequest) -> None:
@@ -111,12 +114,6 @@ def check_create(body: OllamaCreateRequest) -> None:
         raise InvalidRequest("files: one GGUF file makes a model, and nothing else", param="files")
     if body.adapters and (len(body.adapters) > 1 or not body.from_):
         raise InvalidRequest("adapters: one GGUF file, for a variant of the model `from`", param="adapters")
-    if body.template and _GO.search(body.template):
-        raise InvalidRequest(
-            "template: Ollama's templates are written in Go's language, this server renders Jinja; leave it out to use"
-            " the model's own",
-            param="template",
-        )
 
 
 def variant_of(
@@ -251,10 +248,14 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
         response_model=OllamaProgress,
         responses=STREAMED,
     )
-    async def create(body: OllamaCreateRequest) -> Response:
+    async def create(request: Request, body: OllamaCreateRequest) -> Response:
         """A named variant of a model with its own system message, template, parameters, messages and LoRA adapter."""
         name = without_latest_tag(model_name(body))
         check_create(body)
+        notes: tuple[str, ...] = ()
+        if body.template and _GO.search(body.template):
+            body.template, notes = None, (_GO_IS_LEFT_OUT,)
+            record_of(request.scope).warnings = notes
         base = body.from_ or ""
         if body.files:
             base = await store.make_model(next(iter(body.files.values())), name)
@@ -264,7 +265,9 @@ def add_management_routes(router: APIRouter, serving: Serving, store: ModelStore
             [digest] = body.adapters.values()
             adapter = await store.keep_adapter(digest, name, found.model.name)
         await store.add_variant(_variant(body, name, found, adapter))
-        lines: list[OllamaProgress] = [{"status": status} for status in ("writing manifest", "success")]
+        lines: list[OllamaProgress] = [
+            {"status": status} for status in (*notes, "writing manifest", "success")
+        ]
         if body.stream is False:
             return json_reply(lines[-1])
         return Response(b"".join(map(line, lines)), media_type=serving.streams.media_type)
