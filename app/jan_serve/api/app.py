@@ -18,10 +18,13 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
 
 from jan_serve import __version__
 from jan_serve.api.activity.recent import Activities
+from jan_serve.api.batch_conditions import BatchConditions
 from jan_serve.api.image_fetcher import image_fetcher
+from jan_serve.api.inner_calls import InnerCalls
 from jan_serve.api.management import Management
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.api.openapi_document import add_document
@@ -67,6 +70,7 @@ from jan_serve.http.request_record import RequestContext, RequestRecord, record_
 from jan_serve.http.sse import StreamSettings
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.journal.background import Background
+from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
@@ -87,6 +91,7 @@ class AppParts(msgspec.Struct, frozen=True):
     running: RunningRequests
     activities: Activities
     background: Background
+    inner_calls: InnerCalls
 
 
 def create_app(
@@ -119,6 +124,7 @@ def create_app(
         RunningRequests(settings.request_timeout_s or None),
         Activities(),
         Background(Journal(settings.data_dir / FILE_NAME, settings.journal_bytes)),
+        InnerCalls(),
     )
     self_checks = SelfChecks(settings.data_dir).all()
     health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
@@ -142,6 +148,9 @@ def create_app(
         metrics=metrics,
         health=health,
         background=parts.background,
+        batches=BatchRunner(
+            parts.background, parts.inner_calls, BatchConditions(settings, models, lifecycle)
+        ),
         store=ModelStore(management.manager, management.library, pulls.events)
         if management is not None and pulls is not None
         else None,
@@ -256,6 +265,7 @@ def _application(
     app.state.parts = parts
     app.router.routes.extend(routes)  # `include_router` would analyse each of them
     add_document(app, dialects, open_paths)
+    parts.inner_calls.attach(app, envelopes, _rewrites(dialects))
     return app
 
 
@@ -285,7 +295,7 @@ def _middleware(
             watch=activities.begin,
             lifecycle=lifecycle,
             probe_paths=[path for outline in outlines for path in outline.probe_paths],
-            rewrites=[outline.rewrite_scope for outline in outlines if outline.rewrite_scope is not None],
+            rewrites=_rewrites(dialects),
         ),
         Middleware(HostGuard, envelopes=envelopes, bound=settings.host, allowed=settings.host_names),
         Middleware(OriginGuard, envelopes=envelopes, allowed=settings.allowed_origins, open_paths=open_paths),
@@ -313,6 +323,11 @@ def _middleware(
         Middleware(HeadRequests, own_paths=[path for outline in outlines for path in outline.head_paths]),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
+
+
+def _rewrites(dialects: Sequence[Dialect]) -> list[Callable[[Scope], None]]:
+    outlines = [dialect.outline for dialect in dialects]
+    return [outline.rewrite_scope for outline in outlines if outline.rewrite_scope is not None]
 
 
 def _exception_handlers(envelopes: Envelopes) -> dict[int | type[Exception], Any]:

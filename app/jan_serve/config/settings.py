@@ -36,6 +36,7 @@ from jan_serve.config.fields import (
     setting,
 )
 from jan_serve.config.model_options import ModelOptions
+from jan_serve.core.daily_hours import DailyHours
 from jan_serve.core.hosts import is_loopback
 from jan_serve.store.paths import default_data_dir
 
@@ -185,6 +186,15 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         "Maximum size of the journal in the data folder: responses in the background, files and batches."
         " 0 keeps none, and refuses these.",
     )
+    batch_hours: str | None = setting(
+        None,
+        _STORE,
+        "Hours of the day in which batches run, as `22:00-06:00` of the local time. Default: all.",
+        metavar="HH:MM-HH:MM",
+    )
+    batch_on_battery: bool = setting(
+        False, _STORE, "Run batches while this machine runs on its battery, too."
+    )
     hf_endpoint: str = setting(
         "https://huggingface.co",
         _STORE,
@@ -307,6 +317,13 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
                     f"{text!r} is an IPv6 address; llama.cpp reaches other machines by IPv4 alone"
                 )
         return peers
+
+    @field_validator("batch_hours")
+    @classmethod
+    def _check_hours(cls, text: str | None) -> str | None:
+        if text is not None:
+            DailyHours.parse(text)
+        return text
 
     @field_validator("hf_token")
     @classmethod

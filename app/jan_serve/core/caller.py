@@ -12,6 +12,10 @@ A model, and the helper processes, take turns among clients.
 """
 
 
+in_background: Final[ContextVar[bool]] = ContextVar("in_background", default=False)
+"""Whether the current request is a line of a batch, which waits for all others."""
+
+
 _SEPARATOR: Final = "/"
 
 cache_salt: Final[ContextVar[str]] = ContextVar("cache_salt", default="")

@@ -18,6 +18,7 @@ from jan_serve.generation.prepare import RequestPreparer
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.sse import StreamSettings
 from jan_serve.journal.background import Background
+from jan_serve.journal.batch_runner import BatchRunner
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class Services(msgspec.Struct, frozen=True):
     metrics: Metrics
     health: Callable[[], Health]
     background: Background
+    batches: BatchRunner
     store: ModelStore | None = None
     control: ControlPlane | None = None
 

@@ -97,6 +97,7 @@ class Outline(msgspec.Struct, frozen=True):
     form_paths: whose bodies are forms with files.
     head_paths: prefixes below which routes answer HEAD themselves; elsewhere it is GET without the body.
 
+    journal_paths: below them is what lies in the journal of one server, so that a proxy refuses it.
     forwarded: not there, on purpose: what changes one server (models, sleep, weights, aborting, its end), and what
     describes one. stream_errors: by path prefix. names: to look up in turn for a model's name in a request.
     prompt_members: of a body, in the order in which templates put them. cut_system: a system prompt without what a
@@ -114,6 +115,7 @@ class Outline(msgspec.Struct, frozen=True):
     upload_paths: tuple[str, ...] = ()
     form_paths: tuple[str, ...] = ()
     head_paths: tuple[str, ...] = ()
+    journal_paths: tuple[str, ...] = ()
     forwarded: tuple[Route, ...] = ()
     stream_errors: Mapping[str, StreamErrors] = msgspec.field(default_factory=dict[str, StreamErrors])
     lists: tuple[ModelList, ...] = ()

@@ -22,7 +22,7 @@ from jan_serve.engine.llama.context import DECODE_ABORTED, DECODE_NO_CELLS, DECO
 from jan_serve.engine.media.encoder import MediaEncoder
 from jan_serve.engine.media.media_steps import MediaSteps
 from jan_serve.engine.scheduling.scheduler import Admission, Scheduler
-from jan_serve.engine.scheduling.step_planner import StepPlanner
+from jan_serve.engine.scheduling.step_planner import ALONE_S, BACKGROUND_S, StepPlanner
 from jan_serve.engine.sequence import Draft, PlanItem, Sequence, SequenceStatus
 from jan_serve.engine.sequence_output import SequenceOutput
 from jan_serve.engine.stats import EngineCounters, PhaseClock, StepClock
@@ -113,7 +113,14 @@ class Engine:
     @property
     def is_writing(self) -> bool:
         """Whether any sequence decodes: its stream waits while the thread does other work."""
-        return any(not sequence.is_prefilling for sequence in self._scheduler.running)
+        running = self._scheduler.running
+        return any(not sequence.is_prefilling and not sequence.background for sequence in running)
+
+    @property
+    def is_background(self) -> bool:
+        """Whether all its work may wait for any other."""
+        scheduler = self._scheduler
+        return all(sequence.background for sequence in (*scheduler.running, *scheduler.waiting))
 
     def stats(self) -> EngineStats:
         """Counters and gauges. Any thread; each value is consistent by itself."""
@@ -190,6 +197,10 @@ class Engine:
         """Stop the current decode if it prefills this request. Thread-safe; `abort` must follow."""
         self._batch.interrupt(request_id)
 
+    def make_way(self) -> None:
+        """Stop the current decode if it only reads prompts in the background. Thread-safe."""
+        self._batch.make_way()
+
     def save(self, timeout_s: float) -> None:
         """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
         self._memory.save(timeout_s)
@@ -202,10 +213,13 @@ class Engine:
         self._admit()
         now = self._clock()
         ready = self._media.ready(self._scheduler.running, self._fail)
+        chosen = self._scheduler.next_turn(now, ready)
+        is_short = not self._batch.can_stop and bool(chosen) and chosen[0].background
         turn = self._planner.plan(
-            self._scheduler.next_turn(now, ready),
+            chosen,
             now=now,
             is_contended=self._turns.is_contended,
+            most_s=BACKGROUND_S if is_short else ALONE_S,
         )
         plan = self._make_room(
             self._scheduler.plan(self._batch.capacity, turn.max_prefill, turn.streams, turn.reads)
@@ -265,7 +279,9 @@ class Engine:
                 self._start(admission)
                 self._is_crowded, paused = True, None
                 continue
-            if paused is not None or (paused := self._scheduler.next_pause(*fetches)) is None:
+            if paused is not None and not paused.background:
+                break
+            if (paused := self._scheduler.next_pause(*fetches)) is None:
                 break
             self._preempt(paused, keeps=True)
         if self._is_crowded:

@@ -169,8 +169,12 @@ class IntakeThread:
                 sequences = yield from intake.prepare(item)
                 self._send(Step((Accepted(item.id, sequences[0].state.prompt_length),)))
                 self._commands.put(sequences)
+                if not item.background:
+                    engine.make_way()
             case EmbedRequest():
                 self._commands.put((yield from loaded.embedder.start(item)))
+                if engine is not None and not item.background:
+                    engine.make_way()
             case RankRequest():
                 self._commands.put((yield from loaded.scorer.intake.rank(item)))
             case WeighOptions():

@@ -56,10 +56,12 @@ LONG_TURN: Final = 8
 
 
 class JobQueue:
-    """Clients take turns after an input or a group of them, requests of one client after some batches."""
+    """Clients take turns after an input or a group of them, requests of one client after some batches. Those in the
+    background wait for all others."""
 
     def __init__(self) -> None:
         self._waiting = ClientQueue[Job]()
+        self._background = ClientQueue[Job]()
         self._job: Job | None = None
         self._batches = 0
         self._finished = 0
@@ -67,19 +69,20 @@ class JobQueue:
     @property
     def current(self) -> Job | None:
         """The job of the next batch; None without any."""
-        if self._job is None and self._waiting:
-            self._job = self._waiting.take()
+        if self._job is None and (waiting := self._waiting or self._background):
+            self._job = waiting.take()
             self._batches, self._finished = 0, self._job.num_finished
         return self._job
 
     def add(self, job: Job) -> None:
-        self._waiting.put(job.client, job)
+        (self._background if job.background else self._waiting).put(job.client, job)
 
     def drop(self, request_id: int) -> None:
         """The request is done, or no longer wanted. Unknown ids are ignored."""
         if self._job is not None and self._job.request_id == request_id:
             self._job = None
-        self._waiting.drop(lambda job: job.request_id == request_id)
+        for waiting in (self._waiting, self._background):
+            waiting.drop(lambda job: job.request_id == request_id)
 
     def computed(self) -> None:
         """A batch of the current job, which has more."""
@@ -88,6 +91,8 @@ class JobQueue:
             return
         self._batches += 1
         others = self._waiting.clients
+        if job.background and not others:
+            others = self._background.clients
         batches = 1 if others - {job.client} else LONG_TURN
         if others and self._batches >= batches and job.num_finished > self._finished:
             job.pause()

@@ -219,6 +219,11 @@ class Sequence(msgspec.Struct, eq=False):
         """Whose sequence it is; see `core.caller`."""
         return self.request.client
 
+    @property
+    def background(self) -> bool:
+        """Whether it waits for all that are not."""
+        return self.request.background
+
     def prefix(self, end: int | None = None) -> Tokens:
         """Its first `end` tokens (default: all), marked for prefix comparison. A view if there is no mark."""
         tokens = self.tokens.view(0, end)

@@ -24,6 +24,7 @@ class InterruptibleDecode:
         self._adapters = adapters
         self._lock = threading.Lock()
         self._running: tuple[Collection[int], LlamaContext] | None = None
+        self._makes_way = False
 
     def check(self, uses: Sequence[AdapterUse]) -> None:
         """Any thread. Raises InvalidRequest for an unknown adapter."""
@@ -36,11 +37,16 @@ class InterruptibleDecode:
         uses: Sequence[AdapterUse],
         context: LlamaContext,
         batch: Batch | EmbeddingBatch,
+        *,
+        makes_way: bool = False,
     ) -> int:
-        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code."""
+        """Compute a batch, which an abort of these requests stops; blocks. Returns a DECODE_* code.
+
+        makes_way: `make_way` stops it, too.
+        """
         with self._lock:
             context.abort_flag.clear()
-            self._running = request_ids, context
+            self._running, self._makes_way = (request_ids, context), makes_way
         try:
             if self._adapters is not None:
                 self._adapters.apply(context, uses)
@@ -68,6 +74,12 @@ class InterruptibleDecode:
             if self._running is not None and request_id in self._running[0]:
                 self._running[1].abort_flag.set()
 
+    def make_way(self) -> None:
+        """Stop the current decode if it may be stopped for another. Thread-safe."""
+        with self._lock:
+            if self._running is not None and self._makes_way:
+                self._running[1].abort_flag.set()
+
 
 class StepBatch:
     """One at a time, on the engine thread. can_stop: whether a prefill may end in the middle of its batch."""
@@ -77,8 +89,10 @@ class StepBatch:
     ) -> None:
         self._context = context
         self._phase = phase
-        self._can_stop = can_stop
+        self.can_stop: Final = can_stop
         self._decode = InterruptibleDecode(adapters)
+        self.make_way: Final = self._decode.make_way
+        """Stop the current decode if it only reads prompts in the background. Thread-safe."""
         self.interrupt: Final = self._decode.interrupt
         """Stop the current decode if it prefills this request. Thread-safe."""
         self._tokens = Batch(context.n_batch)
@@ -111,7 +125,9 @@ class StepBatch:
 
     def decode(self, plan: Sequence[PlanItem], media: EmbeddingBatch | None = None) -> int:
         """Compute what `fill` put in, or else images and sound of the plan. Blocks. Returns a DECODE_* code."""
-        prefilling = [i.sequence.request.id for i in plan if self._can_stop and not i.is_decode]
+        prefilling = [i.sequence.request.id for i in plan if self.can_stop and not i.is_decode]
+        makes_way = bool(prefilling) and all(item.sequence.background for item in plan)
         self._phase.enter("decode")
         uses = plan[0].sequence.request.adapters
-        return self._decode.run(prefilling, uses, self._context, self._tokens if media is None else media)
+        batch = self._tokens if media is None else media
+        return self._decode.run(prefilling, uses, self._context, batch, makes_way=makes_way)

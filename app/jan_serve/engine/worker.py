@@ -229,7 +229,9 @@ class Worker:
             busy = self._jobs.current is not None or (engine is not None and engine.can_step)
             for command in self._commands.take(wait=not busy):
                 self._handle(command)
-            if engine is not None and engine.can_step:
+            job = self._jobs.current
+            is_waited_for = job is not None and not job.background
+            if engine is not None and engine.can_step and not (is_waited_for and engine.is_background):
                 with self._turn(), self._embed_pacing.step():
                     events = engine.step()
                 if events:
@@ -237,7 +239,9 @@ class Worker:
                         if isinstance(event, Failed | RequestCompleted):
                             self._attachments.release(event.id)
                     self._outbox.put(Step(tuple(events)))
-            if (job := self._jobs.current) is not None:
+            if job is not None and not (
+                job.background and engine is not None and engine.can_step and not engine.is_background
+            ):
                 room = self._embed_pacing.room(
                     has_streams=engine is not None and engine.is_writing, limit=self._piece_tokens(job)
                 )

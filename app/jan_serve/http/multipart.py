@@ -17,6 +17,7 @@ _PARAMETER: Final = re.compile(rb';\s*([^\s;=]+)=(?:"([^"]*)"|([^\s;"]+))')
 class FormField(NamedTuple):
     name: str
     data: bytes
+    filename: str = ""
 
     def text(self) -> str:
         """Raises InvalidRequest for bytes that are not UTF-8."""
@@ -52,4 +53,5 @@ def _field(part: bytes) -> FormField:
     parameters = {found[1].lower(): found[2] or found[3] or b"" for found in _PARAMETER.finditer(disposition)}
     if not separator or b"name" not in parameters:
         raise InvalidRequest("A part of the form has no name.")
-    return FormField(parameters[b"name"].decode("utf-8", "replace"), data)
+    filename = parameters.get(b"filename", b"").decode("utf-8", "replace")
+    return FormField(parameters[b"name"].decode("utf-8", "replace"), data, filename)

@@ -162,6 +162,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     vocabulary_entries: returned tokens include their vocabulary entries.
     cache_salt: prefixes are shared, in memory and on disk, only among requests with the same salt.
     client: whose request it is, here and below; see core.caller.
+    background: it is computed while no other request can be.
     written: go on with an answer that another worker began.
     """
 
@@ -187,6 +188,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     vocabulary_entries: bool = False
     cache_salt: str
     client: str = ""
+    background: bool = False
     written: WrittenParts | None = None
 
 

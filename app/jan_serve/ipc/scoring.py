@@ -14,11 +14,12 @@ A = TypeVar("A")
 class Query(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
     """A request that is answered by an A, or by Failed. id: 0 lets the client of the worker choose it.
 
-    client: whose request it is; see core.caller.
+    client: whose request it is; see core.caller. background: it is computed while no other request can be.
     """
 
     id: int = 0
     client: str = ""
+    background: bool = False
 
 
 @cache

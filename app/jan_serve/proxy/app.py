@@ -39,7 +39,7 @@ from jan_serve.http.guards.origin import OriginGuard
 from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.page_files import Page
-from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH, is_page_path
+from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH, is_below, is_page_path
 from jan_serve.http.request_record import RequestContext, record_of
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.proxy.distserve.dispatch import DistServe
@@ -78,6 +78,7 @@ class RouteTable:
 
 
 _LISTS: Final[tuple[ModelList, ...]] = tuple(each for outline in OUTLINES for each in outline.lists)
+_JOURNALS: Final = tuple(path for outline in OUTLINES for path in outline.journal_paths)
 _FORMS: Final = tuple(path for outline in OUTLINES for path in outline.form_paths)
 
 
@@ -211,7 +212,7 @@ class Router:
             return
         found = self._routes.find(path)
         if found is None:
-            raise http_problem(HTTPStatus.NOT_FOUND, "not_found", "There is no such route on this proxy.")
+            raise _no_route(path)
         route, outline = found
         scope["route"] = Pattern(route.pattern)
         if method not in route.methods:
@@ -304,6 +305,13 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
         rewrites=[outline.rewrite_scope for outline in OUTLINES if outline.rewrite_scope is not None],
     )
     return Lingering(app)
+
+
+def _no_route(path: str) -> HttpError:
+    message = "There is no such route on this proxy."
+    if is_below(path, _JOURNALS):
+        message = "Files and batches lie in the journal of one server: send these requests to a node itself."
+    return http_problem(HTTPStatus.NOT_FOUND, "not_found", message)
 
 
 def _wrong_method(methods: Iterable[str]) -> HttpError:

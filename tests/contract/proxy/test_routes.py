@@ -59,6 +59,23 @@ AT_THE_NODE: Final = {
             ("POST", "/wakeup"),
         )
     ),
+    "lies in the journal of one server": (
+        "GET /v1/batches",
+        "POST /v1/batches",
+        "GET /v1/batches/{batch_id}",
+        "POST /v1/batches/{batch_id}/cancel",
+        "GET /v1/files",
+        "POST /v1/files",
+        "DELETE /v1/files/{file_id}",
+        "GET /v1/files/{file_id}",
+        "GET /v1/files/{file_id}/content",
+        "GET /v1/messages/batches",
+        "POST /v1/messages/batches",
+        "DELETE /v1/messages/batches/{batch_id}",
+        "GET /v1/messages/batches/{batch_id}",
+        "POST /v1/messages/batches/{batch_id}/cancel",
+        "GET /v1/messages/batches/{batch_id}/results",
+    ),
     "describes one server, or its models": (
         "GET /api/experimental/model-recommendations",
         "GET /api/status",
@@ -116,6 +133,14 @@ async def test_every_route_of_a_server_is_decided_upon(tmp_path: Path) -> None:
     kept = [tuple(each.split(" ", 1)) for group in AT_THE_NODE.values() for each in group]
     assert len(kept) == len(set(kept))
     assert served - own - forwarded == set(kept)
+
+
+async def test_what_lies_in_a_journal_is_refused_with_the_reason() -> None:
+    async with running_proxy() as front:
+        for path in ("/v1/files", "/v1/batches/batch_1", "/v1/messages/batches"):
+            refused = await front.client.post(path, json={})
+            assert refused.status_code == 404
+            assert "one server" in refused.json()["error"]["message"]
 
 
 def form(*fields: tuple[str, str]) -> bytes:

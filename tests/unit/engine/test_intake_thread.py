@@ -60,7 +60,7 @@ class Running:
         """The commands that come of these items, up to one that tokenises a text."""
         for item in items:
             self.thread.put(item)
-        engine: Any = SimpleNamespace(has_work=False) if can_generate else None
+        engine: Any = SimpleNamespace(has_work=False, make_way=lambda: None) if can_generate else None
         with pytest.raises(End):
             self.thread.run(self.loaded, self.intake, engine)
         return self.commands.take(wait=False)
@@ -153,7 +153,9 @@ def test_clients_and_then_requests_take_turns_after_each_part() -> None:
     for item in items:
         running.thread.put(item)
     with pytest.raises(End):
-        running.thread.run(running.loaded, running.intake, cast(Any, SimpleNamespace(has_work=False)))
+        running.thread.run(
+            running.loaded, running.intake, cast(Any, SimpleNamespace(has_work=False, make_way=lambda: None))
+        )
     assert done == [9, 1, 2, 3, 4], "after three turns of the other client, not twelve"
 
 

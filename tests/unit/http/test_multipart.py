@@ -22,17 +22,17 @@ FORMS: dict[str, tuple[str, bytes, list[FormField]]] = {
         part('name="model"', b"m")
         + part('name="file"; filename="a.wav"\r\nContent-Type: audio/wav', FILE)
         + END,
-        [FormField("model", b"m"), FormField("file", FILE)],
+        [FormField("model", b"m"), FormField("file", FILE, "a.wav")],
     ),
     "curl's order and an unquoted name": (
         TYPE,
         part("filename=a; name=file", b"x") + END,
-        [FormField("file", b"x")],
+        [FormField("file", b"x", "a")],
     ),
     "a file's name that looks like a field's": (
         TYPE,
         part('filename="a; name=b"; name="file"', b"x") + END,
-        [FormField("file", b"x")],
+        [FormField("file", b"x", "a; name=b")],
     ),
     "a quoted boundary": (
         'multipart/form-data; charset=utf-8; boundary="XX"',

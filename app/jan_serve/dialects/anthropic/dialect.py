@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from jan_serve.config import Settings
+from jan_serve.dialects.anthropic.batches.forms import AnthropicForm
 from jan_serve.dialects.anthropic.options import AnthropicOptions
 from jan_serve.dialects.anthropic.outline import OUTLINE
 from jan_serve.dialects.dialect import Dialect, Services
@@ -22,4 +23,5 @@ def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
             strip_billing_line=settings.part(AnthropicOptions).strip_billing_line,
         )
 
+    services.batches.register("anthropic", AnthropicForm())
     return Dialect(OUTLINE, router)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -32,12 +32,14 @@ class ModelPage(TypedDict):
     last_id: str | None
 
 
-def page(infos: Sequence[ModelInfo], limit: int, after_id: str | None, before_id: str | None) -> ModelPage:
-    """The first `limit` models after one, or the last before one. Raises InvalidRequest for an unknown id."""
+def page(
+    infos: Sequence[Any], limit: int, after_id: str | None, before_id: str | None, noun: str = "model"
+) -> Any:
+    """The first `limit` items after one, or the last before one. Raises InvalidRequest for an unknown id."""
     ids = [info["id"] for info in infos]
     for field, value in (("after_id", after_id), ("before_id", before_id)):
         if value is not None and value not in ids:
-            raise InvalidRequest(f"{field}: there is no model {value[:80]!r}", param=field)
+            raise InvalidRequest(f"{field}: there is no {noun} {value[:80]!r}", param=field)
     start = 0 if after_id is None else ids.index(after_id) + 1
     end = len(ids) if before_id is None else ids.index(before_id)
     among = list(infos[start:end])

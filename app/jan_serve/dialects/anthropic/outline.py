@@ -50,6 +50,7 @@ OUTLINE: Final = Outline(
     (MESSAGES, PREFIX),
     errors=dict.fromkeys((MESSAGES, PREFIX), render_error),
     rewrite_scope=rewrite_scope,
+    journal_paths=(f"{MESSAGES}/batches",),
     forwarded=routes(MESSAGES, f"{MESSAGES}/count_tokens"),
     stream_errors={MESSAGES: StreamErrors(lambda problem: named_frame(error_body(problem)))},
     lists=(

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.core.request import ChatPrompt
+from jan_serve.dialects.anthropic.batches.routes import add_batch_routes
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
 from jan_serve.dialects.anthropic.messages.parse import chat_prompt, message_request
@@ -43,6 +44,7 @@ from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import json_reply, named_frame
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import STREAMED
+from jan_serve.journal.files import FileTable
 
 _ACCEPTED: Final = ("claude", "anthropic")
 """Claude Code's picker takes ids that begin so (CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1)."""
@@ -187,5 +189,6 @@ def anthropic_router(
     names = names_or_default if serves_unknown_names else names_for
     service = GenerationService(services.models, services.preparer, services.running, names=names)
     add_message_routes(router, services, service, strip_billing_line=strip_billing_line)
+    add_batch_routes(router, services.batches, FileTable(services.background.journal))
     add_model_routes(router, services, PREFIX)
     return router

@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
+from jan_serve.dialects.openai.batches.forms import OpenAIForm
 from jan_serve.dialects.openai.options import OpenAIOptions
 from jan_serve.dialects.openai.outline import LLAMA_PATH, OUTLINE, SHARED_PATH, is_llama_body
 from jan_serve.dialects.shared.body_dispatch import BodyDispatch
@@ -40,6 +41,7 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             await answers().background.resume()
 
     services.background.at_start(resume)
+    services.batches.register("openai", OpenAIForm())
 
     def router() -> APIRouter:
         from jan_serve.dialects.openai.routes import openai_router

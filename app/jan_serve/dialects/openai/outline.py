@@ -52,16 +52,19 @@ def rewrite_scope(scope: Scope) -> None:
 OUTLINE: Final = Outline(
     (
         "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio",
+        "/v1/files", "/v1/batches",
         "/extras", "/llama-server", "/apply-template", "/completion", "/detokenize", "/infill",
         "/lora-adapters", "/props", "/slots",
     ),
     # Not those of chats and completions: the default of a server is this form, and that of LMDeploy's proxy is not.
     errors=dict.fromkeys(
-        ("/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio", "/extras"), render_error
+        ("/v1/embeddings", "/v1/models", "/v1/responses", "/v1/audio", "/v1/files", "/v1/batches", "/extras"),
+        render_error,
     ),
     rewrite_scope=rewrite_scope,
     body_path=body_path,
-    form_paths=(_TRANSCRIPTIONS,),
+    form_paths=(_TRANSCRIPTIONS, "/v1/files"),
+    journal_paths=("/v1/files", "/v1/batches"),
     forwarded=(
         Route("/v1/chat/completions", migrates=True),
         Route("/v1/completions", migrates=True),

@@ -199,3 +199,13 @@ def _check_bias(key: str, bias: float) -> None:
             f"logit_bias: the bias of {key[:40]!r} must be from {-limits.MAX_BIAS:g} to {limits.MAX_BIAS:g}",
             param="logit_bias",
         )
+
+
+def check_metadata(metadata: dict[str, str]) -> None:
+    for key, value in metadata.items():
+        if len(key) > limits.MAX_METADATA_KEY or len(value) > limits.MAX_METADATA_VALUE:
+            raise InvalidRequest(
+                f"metadata: keys have {limits.MAX_METADATA_KEY} characters at most, and values"
+                f" {limits.MAX_METADATA_VALUE}",
+                param="metadata",
+            )

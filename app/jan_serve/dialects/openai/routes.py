@@ -12,6 +12,7 @@ from jan_serve.dialects.shared.default_errors import DEFAULT_ERRORS
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.deferred_routes import DeferredRoutes
 from jan_serve.http.json_body import JsonRoute
+from jan_serve.journal.files import FileTable
 
 if TYPE_CHECKING:
     from jan_serve.dialects.openai.responses.routes import StoredAnswers
@@ -64,6 +65,11 @@ def openai_router(
 
         add_transcription_route(router, services, service)
 
+    def batches(router: APIRouter) -> None:
+        from jan_serve.dialects.openai.batches.routes import add_batch_routes
+
+        add_batch_routes(router, services.batches, FileTable(services.background.journal))
+
     router = APIRouter(route_class=JsonRoute)
     router.routes += [
         _deferred("OpenAI V1", completions, "/v1/completions"),
@@ -86,6 +92,7 @@ def openai_router(
         ),
         _deferred("OpenAI V1", responses, "/v1/responses"),
         _deferred("OpenAI V1", transcriptions, "/v1/audio"),
+        _deferred("OpenAI V1", batches, "/v1/files", "/v1/batches"),
     ]
     return router
 

@@ -78,6 +78,10 @@ class EmbedJob(msgspec.Struct, eq=False):
         return self.request.client
 
     @property
+    def background(self) -> bool:
+        return self.request.background
+
+    @property
     def num_finished(self) -> int:
         return len(self.vectors)
 

@@ -10,6 +10,8 @@ Two exceptions: a sequence that shares a prefix with a running prefill waits for
 the prefix again, and lets others pass; and a sequence with much of its prompt in the cache may pass a few others. A
 batch never mixes LoRA adapters: sets of them take turns. A set keeps its turn for a time slice, because a change
 makes llama.cpp reserve its graph again (7 ms for a model of 7 layers, 15 ms for one of 24).
+
+Sequences in the background run while no other one can. They make way for any other that needs their room.
 """
 
 from __future__ import annotations
@@ -153,12 +155,18 @@ class Scheduler:
     def _ready(
         self, is_fetching: Callable[[Sequence, int], bool], num_fetched: Callable[[Sequence], int]
     ) -> Iterator[Admission]:
-        """The waiting sequences that need not wait for scores, a prefill or a fetch, in order."""
+        """The waiting sequences that need not wait for scores, a prefill or a fetch, in order.
+
+        Those in the background also wait for all others that run.
+        """
+        is_busy = not all(sequence.background for sequence in self.running)
         shared: set[int] = set()  # states of requests whose new sequences wait for the same prefill
         for sequence in self._by_turns():
             is_new = sequence.num_generated == 0
             if sequence.waits_for_scores or (is_new and id(sequence.state) in shared):
                 continue
+            if sequence.background and is_busy:
+                return
             prefix = self._find_prefix(sequence)
             num_cached = prefix.length if prefix is not None else 0
             if self._being_prefilled(sequence) < num_cached + MIN_SHARED_PREFILL and not is_fetching(
@@ -169,8 +177,10 @@ class Scheduler:
                 shared.add(id(sequence.state))
 
     def _by_turns(self) -> list[Sequence]:
-        """The waiting sequences: those of the clients, then of the requests, that run the fewest; else in order."""
-        return sorted(self.waiting, key=self._shares().of)
+        """The waiting sequences: those of the clients, then of the requests, that run the fewest; else in order. Those
+        in the background are last."""
+        shares = self._shares()
+        return sorted(self.waiting, key=lambda sequence: (sequence.background, *shares.of(sequence)))
 
     def _shares(self) -> _Shares:
         return _Shares(
@@ -183,7 +193,8 @@ class Scheduler:
         is_fetching: Callable[[Sequence, int], bool] = lambda _sequence, _num_cached: False,
         num_fetched: Callable[[Sequence], int] = lambda _sequence: 0,
     ) -> Sequence | None:
-        """The running sequence to pause for the next waiting one, if that may run in its place; else None.
+        """The running sequence to pause for the next waiting one, if that may run in its place; else None. One in the
+        background makes way for any other, together with further ones if need be.
 
         For the caller after `next_admission` had no more. Shares differ by two at least, so that no two sequences take
         turns at making way for each other.
@@ -191,11 +202,14 @@ class Scheduler:
         if not self.waiting:
             return None
         shares = self._shares()
-        if self._larger_share(shares, min(self.waiting, key=shares.of)) is None:
+        yielding = next((sequence for sequence in reversed(self.running) if sequence.background), None)
+        if yielding is None and self._larger_share(shares, min(self.waiting, key=shares.of)) is None:
             return None
         first = next(self._ready(is_fetching, num_fetched), None)
         if first is None:
             return None
+        if yielding is not None and not first.sequence.background:
+            return yielding
         paused = self._larger_share(shares, first.sequence)
         return paused if paused is not None and self._has_room(first, paused) else None
 
@@ -210,8 +224,13 @@ class Scheduler:
         return largest if shares.of(largest)[1] >= requests + 2 else None
 
     def _of_largest_share(self, shares: _Shares) -> Sequence | None:
-        """The latest running sequence of the client, and of its requests the one, that run the most."""
-        return max(reversed(self.running), key=shares.of, default=None)
+        """The latest running sequence of the client, and of its requests the one, that run the most. Those in the
+        background come first."""
+        return max(
+            reversed(self.running),
+            key=lambda sequence: (sequence.background, *shares.of(sequence)),
+            default=None,
+        )
 
     @staticmethod
     def _preferred(first: Admission, others: Iterable[Admission]) -> Admission:
@@ -227,6 +246,7 @@ class Scheduler:
         ready: the running ones that can compute something; None: all.
         """
         ready = self.running if ready is None else ready
+        ready = [sequence for sequence in ready if not sequence.background] or ready
         adapters = list(dict.fromkeys(sequence.request.adapters for sequence in ready))
         if not adapters:
             return ready
@@ -289,6 +309,8 @@ class Scheduler:
         prompt = sequence.prefix(len(sequence.tokens) - 1)
         longest = 0
         for other in self.running:
+            if other.background and not sequence.background:
+                continue  # it is not computed while this one waits beside others
             length = sequence.media.cut(self._shared_later(prompt, other)) if other.is_prefilling else 0
             if length > longest and (
                 length > other.num_computed or self._can_share(other.seq_id, sequence, length)

@@ -70,6 +70,8 @@ SOON_S: Final = 0.5
 """A step without streams just after an arrival, or while another model waits for the cores."""
 ALONE_S: Final = 2.0
 """The longest step without streams: new requests soon get their turn."""
+BACKGROUND_S: Final = 0.1
+"""The longest step without streams that others would have to wait for, in the background."""
 RUN_STEPS: Final = 30
 """Steps of the streams that a pause is earned by, at most: fewer than 5 % of the times between tokens are pauses."""
 MAX_SHARE: Final = 0.7
@@ -174,8 +176,13 @@ class StepPlanner(Generic[S]):
         self._num_reads = 0
         self._num_streams = 0
 
-    def plan(self, turn: Iterable[S], *, now: float, is_contended: bool = False) -> Step[S]:
-        """The next step of these running sequences. is_contended: another model waits for the cores."""
+    def plan(
+        self, turn: Iterable[S], *, now: float, is_contended: bool = False, most_s: float = ALONE_S
+    ) -> Step[S]:
+        """The next step of these running sequences. is_contended: another model waits for the cores.
+
+        most_s: of a step without streams.
+        """
         streams: list[S] = []
         prompts: list[S] = []
         for sequence in turn:
@@ -191,7 +198,7 @@ class StepPlanner(Generic[S]):
         if not streams:
             # As long as nobody arrived: after an arrival others may follow, and wait for this step.
             quiet_s = 0.0 if is_contended else now - max(prompt.state.arrived for prompt in prompts)
-            step = part.step([], part.alone(max(SOON_S, min(ALONE_S, quiet_s))))
+            step = part.step([], part.alone(min(most_s, max(SOON_S, quiet_s))))
         else:
             step = self._beside(streams, share, part)
         if step.reads:

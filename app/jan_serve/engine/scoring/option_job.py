@@ -50,6 +50,7 @@ class OptionJob(msgspec.Struct, eq=False):
     num_read: int = 0
     answers: list[OptionWeights] = msgspec.field(default_factory=list[OptionWeights])
     client: str = ""
+    background: bool = False
 
     @property
     def num_finished(self) -> int:

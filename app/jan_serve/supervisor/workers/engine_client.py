@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from jan_serve.core.caller import client
+from jan_serve.core.caller import client, in_background
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.errors import (
     EngineCrashed,
@@ -120,7 +120,8 @@ class WorkerEngineClient:
             ),
         )
         try:
-            for frame in media_frames(msgspec.structs.replace(request, client=client.get())):
+            sent = msgspec.structs.replace(request, client=client.get(), background=in_background.get())
+            for frame in media_frames(sent):
                 await self._send(frame)
             yield inbox
         finally:
@@ -141,7 +142,12 @@ class WorkerEngineClient:
             if not answer.done():
                 answer.set_exception(error)
 
-        request = msgspec.structs.replace(request, id=request.id or self.next_id(), client=client.get())
+        request = msgspec.structs.replace(
+            request,
+            id=request.id or self.next_id(),
+            client=client.get(),
+            background=in_background.get(),
+        )
         since = None if isinstance(request, ReadState | StoreState) else self._clock()
         self._register(request.id, _Open(since=since, fail=fail, answer=answer))
         try:

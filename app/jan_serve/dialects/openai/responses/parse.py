@@ -12,6 +12,7 @@ from jan_serve.core import messages as core
 from jan_serve.core.messages import IMAGE_NOTE, FunctionCall, Message, ToolCall
 from jan_serve.core.request import ChatPrompt, GenerationRequest
 from jan_serve.dialects.openai.parse_common import (
+    check_metadata,
     reasoning_budget,
     request_of,
     stop_conditions,
@@ -37,7 +38,6 @@ from jan_serve.dialects.openai.responses.wire import (
     RefusalPart,
     TextPart,
 )
-from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.packed_texts import SUMMARY, THOUGHT
 from jan_serve.errors import InvalidRequest, UnsupportedContent
 
@@ -219,7 +219,7 @@ def response_request(
     _reject_unsupported(body)
     if body.background and not body.store:
         raise InvalidRequest("background: such an answer is stored, and `store` is false", param="store")
-    _check_metadata(body.metadata)
+    check_metadata(body.metadata)
     history = History()
     history.add(previous, "previous_response_id")
     history.add(items)
@@ -263,13 +263,3 @@ def _reject_unsupported(body: CreateResponseRequest) -> None:
     for field, reason in _UNSUPPORTED.items():
         if getattr(body, field):
             raise InvalidRequest(f"{field}: not on this server: {reason}", param=field)
-
-
-def _check_metadata(metadata: dict[str, str]) -> None:
-    for key, value in metadata.items():
-        if len(key) > limits.MAX_METADATA_KEY or len(value) > limits.MAX_METADATA_VALUE:
-            raise InvalidRequest(
-                f"metadata: keys have {limits.MAX_METADATA_KEY} characters at most, and values"
-                f" {limits.MAX_METADATA_VALUE}",
-                param="metadata",
-            )

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
 from jan_serve.dialects.dialect import Services
+from jan_serve.dialects.openai.pages import page
 from jan_serve.dialects.openai.render_common import ReplyFacts
 from jan_serve.dialects.openai.responses.background import Asked, BackgroundResponses
 from jan_serve.dialects.openai.responses.compaction import (
@@ -170,7 +171,7 @@ def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswer
                 raise _not_kept(response_id)
             items = kept.items[: len(kept.items) - len(kept.ids)]
         rows = _shown_items(response_id, items)
-        return json_reply(_page(rows if order == "asc" else rows[::-1], after, limit))
+        return json_reply(page(rows if order == "asc" else rows[::-1], after, limit))
 
 
 def _ending_routes(router: APIRouter, answers: StoredAnswers) -> None:
@@ -229,22 +230,6 @@ def _shown_items(response_id: str, items: Sequence[InputItem]) -> list[dict[str,
         row["id"] = f"{_PREFIXES.get(item.type, 'item')}_{response_id.removeprefix('resp_')}_{index}"
         rows.append(row)
     return rows
-
-
-def _page(rows: list[dict[str, Any]], after: str | None, limit: int) -> ItemPage:
-    """Raises InvalidRequest for an `after` that is none of the rows."""
-    ids = [row["id"] for row in rows]
-    if after is not None and after not in ids:
-        raise InvalidRequest(f"after: there is no item {after[:100]!r}", param="after")
-    start = 0 if after is None else ids.index(after) + 1
-    shown = rows[start : start + limit]
-    return {
-        "object": "list",
-        "data": shown,
-        "first_id": shown[0]["id"] if shown else None,
-        "last_id": shown[-1]["id"] if shown else None,
-        "has_more": start + limit < len(rows),
-    }
 
 
 def _count_route(router: APIRouter, service: GenerationService, answers: StoredAnswers) -> None:

@@ -1,0 +1,83 @@
+"""Requests of the server to itself: the routes of the application without a socket and without guards.
+
+For what was checked when it came: the key of a batch stands for its lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import Message, Scope
+
+from jan_serve.core.caller import cache_salt, client, in_background
+from jan_serve.http.errors import Envelopes
+from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.http.request_record import RequestContext, RequestRecord
+from jan_serve.journal.batches import Line, Reply
+
+
+class InnerCalls:
+    """Each call runs as its owner's, in the background. `attach` comes first."""
+
+    def attach(self, app: FastAPI, envelopes: Envelopes, rewrites: Sequence[Callable[[Scope], None]]) -> None:
+        routes = ExceptionMiddleware(AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers)
+        self._app = app
+        # A lifecycle of its own: the end of the server does not wait for these.
+        self._inner = RequestContext(
+            routes, envelopes=envelopes, count=_uncounted, lifecycle=Lifecycle(), rewrites=rewrites
+        )
+
+    async def __call__(self, owner: str, line: Line) -> Reply:
+        """The answer to a line. Cancelling it ends its work."""
+        return await asyncio.create_task(self._call(owner, line))
+
+    async def _call(self, owner: str, line: Line) -> Reply:
+        cache_salt.set(owner)
+        client.set(f"batches of {owner}")
+        in_background.set(True)
+        status, headers, parts, is_read = 500, dict[bytes, bytes](), list[bytes](), False
+
+        async def receive() -> Message:
+            nonlocal is_read
+            if is_read:
+                await asyncio.Event().wait()  # such a client never leaves
+            is_read = True
+            return {"type": "http.request", "body": line.body, "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers.update(message["headers"])
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._inner(self._scope(line), receive, send)
+        return Reply(status, b"".join(parts), headers.get(b"x-request-id", b"").decode())
+
+    def _scope(self, line: Line) -> dict[str, Any]:
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": line.path,
+            "raw_path": line.path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(line.body))],
+            "client": None,
+            "server": None,
+            "app": self._app,
+            "state": {},
+        }
+
+
+def _uncounted(route: str, status: int, record: RequestRecord) -> None:
+    """The metrics of requests tell how long clients wait, which nobody does here."""

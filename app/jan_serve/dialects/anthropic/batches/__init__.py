@@ -1,0 +1,1 @@
+"""/v1/messages/batches: Anthropic's Message Batches."""

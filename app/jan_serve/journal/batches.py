@@ -1,0 +1,300 @@
+"""Batches in the journal: their lines, each of which is answered once, and the files that they leave."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from jan_serve.journal.files import StoredFile, insert_file
+from jan_serve.journal.journal import Journal
+
+State = Literal["validating", "in_progress", "cancelling", "completed", "failed", "expired", "cancelled"]
+ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+
+
+class LineFault(msgspec.Struct, frozen=True):
+    """Why an input cannot be a batch. line: from 1; None for the whole of it."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Lines. failed: with a status of 400 and more."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+
+
+class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """endpoint: path of all lines; empty if each has its own. times: when it came into a state. counts: of an ended
+    batch. model: of its first line."""
+
+    endpoint: str = ""
+    window: str = "24h"
+    metadata: dict[str, str] | None = None
+    input_file: str | None = None
+    output_file: str | None = None
+    error_file: str | None = None
+    output_ttl_s: int | None = None
+    faults: tuple[LineFault, ...] = ()
+    times: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    counts: Counts = Counts()
+    model: str | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """dialect: whose forms its files have."""
+
+    id: str
+    owner: str
+    dialect: str
+    state: State
+    created: int
+    expires: int
+    facts: BatchFacts
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    def became(self, state: State, now: int, **changes: Any) -> Batch:
+        times = self.facts.times | {state: now}
+        facts = msgspec.structs.replace(self.facts, times=times, **changes)
+        return msgspec.structs.replace(self, state=state, facts=facts)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A request of a batch. body: JSON."""
+
+    custom_id: str
+    path: str
+    body: bytes
+
+
+class OpenLine(msgspec.Struct, frozen=True):
+    number: int
+    line: Line
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a request was answered with. body: JSON."""
+
+    status: int
+    body: bytes
+    request_id: str
+
+
+class EndedLine(msgspec.Struct, frozen=True):
+    """reply: None if the batch ended before."""
+
+    number: int
+    custom_id: str
+    reply: Reply | None
+
+
+_COLUMNS: Final = "id, owner, dialect, state, created, expires, facts"
+_COUNTS: Final = "SELECT count(*), count(status), coalesce(sum(status >= 400), 0) FROM lines WHERE batch = ?"
+_OPEN: Final = f"state NOT IN ({', '.join(repr(state) for state in sorted(ENDED))})"
+
+
+class BatchTable:
+    """Each method raises as Journal.run."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def add(self, batch: Batch, content: bytes | None, lines: Sequence[Line] = ()) -> None:
+        """content: lines that are not checked yet. lines: those that are."""
+
+        def work(db: sqlite3.Connection) -> None:
+            row = (*_row(batch), content)
+            db.execute(f"INSERT INTO batches ({_COLUMNS}, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            _insert_lines(db, batch.id, lines)
+
+        await self._journal.run(work)
+
+    async def find(self, owner: str, batch_id: str) -> Batch | None:
+        return next(iter(await self._select("owner = ? AND id = ?", owner, batch_id)), None)
+
+    async def all(self, owner: str, dialect: str) -> list[Batch]:
+        """The latest first."""
+        return await self._select(
+            "owner = ? AND dialect = ? ORDER BY created DESC, rowid DESC", owner, dialect
+        )
+
+    async def next_open(self) -> Batch | None:
+        """The oldest of all owners that has not ended."""
+        return next(iter(await self._select(f"{_OPEN} ORDER BY created, rowid LIMIT 1")), None)
+
+    async def content(self, batch_id: str) -> bytes:
+        def work(db: sqlite3.Connection) -> bytes:
+            (content,) = db.execute("SELECT input FROM batches WHERE id = ?", (batch_id,)).fetchone()
+            return content
+
+        return await self._journal.run(work)
+
+    async def began(self, batch: Batch, lines: Sequence[Line]) -> None:
+        """Its input was checked. Without effect on one that is not `validating` any more."""
+
+        def work(db: sqlite3.Connection) -> None:
+            if _change(db, batch, "state = 'validating'"):
+                _insert_lines(db, batch.id, lines)
+
+        await self._journal.run(work)
+
+    async def change(self, batch: Batch) -> bool:
+        """The state and the facts of one that has not ended. Returns whether there is such a one."""
+        return await self._journal.run(lambda db: _change(db, batch, _OPEN))
+
+    async def open_lines(self, batch_id: str, without: Iterable[int], most: int) -> list[OpenLine]:
+        """The next lines in the order of work. without: numbers of those that are being answered."""
+        left = tuple(without)
+
+        def work(db: sqlite3.Connection) -> list[OpenLine]:
+            rows = db.execute(
+                "SELECT number, custom_id, path, body FROM lines WHERE batch = ? AND status IS NULL"
+                f" AND number NOT IN ({', '.join('?' * len(left))}) ORDER BY rank LIMIT ?",
+                (batch_id, *left, most),
+            )
+            return [OpenLine(number, Line(*row)) for number, *row in rows]
+
+        return await self._journal.run(work)
+
+    async def answer(self, batch_id: str, number: int, reply: Reply) -> bool:
+        """Store the answer of a line that has none; returns whether it had none."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            return (
+                db.execute(
+                    "UPDATE lines SET status = ?, reply = ?, request_id = ?"
+                    " WHERE batch = ? AND number = ? AND status IS NULL",
+                    (reply.status, reply.body, reply.request_id, batch_id, number),
+                ).rowcount
+                > 0
+            )
+
+        return await self._journal.run(work)
+
+    async def lines(self, batch_id: str) -> list[EndedLine]:
+        """All of them, in the order of the input."""
+
+        def work(db: sqlite3.Connection) -> list[EndedLine]:
+            rows = db.execute(
+                "SELECT number, custom_id, status, reply, request_id FROM lines WHERE batch = ? ORDER BY number",
+                (batch_id,),
+            )
+            return [
+                EndedLine(number, name, None if status is None else Reply(status, reply, request_id))
+                for number, name, status, reply, request_id in rows
+            ]
+
+        return await self._journal.run(work)
+
+    async def end(self, batch: Batch, files: Sequence[tuple[StoredFile, bytes]]) -> bool:
+        """Put the files in the place of its lines. Returns whether it had not ended."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            if not _change(db, batch, _OPEN):
+                return False
+            for file, content in files:
+                insert_file(db, file, content)
+            db.execute("DELETE FROM lines WHERE batch = ?", (batch.id,))
+            db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
+            return True
+
+        return await self._journal.run(work)
+
+    async def delete(self, owner: str, batch_id: str) -> bool:
+        """Delete one that has ended, with its files. Returns whether there was such a one."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            row = db.execute(
+                f"DELETE FROM batches WHERE owner = ? AND id = ? AND NOT ({_OPEN}) RETURNING facts",
+                (owner, batch_id),
+            ).fetchone()
+            if row is not None:
+                facts = msgspec.json.decode(row[0], type=BatchFacts)
+                db.executemany("DELETE FROM files WHERE id = ?", [(facts.output_file,), (facts.error_file,)])
+            return row is not None
+
+        return await self._journal.run(work)
+
+    async def expire(self, before: int) -> None:
+        """Delete those that ended and were made before."""
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(f"DELETE FROM batches WHERE created < ? AND NOT ({_OPEN})", (before,))
+
+        await self._journal.run(work)
+
+    async def _select(self, condition: str, *values: str) -> list[Batch]:
+        def work(db: sqlite3.Connection) -> list[Batch]:
+            rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {condition}", values).fetchall()
+            return [_counted(db, _batch(row)) for row in rows]
+
+        return await self._journal.run(work)
+
+
+def _row(batch: Batch) -> tuple[Any, ...]:
+    *values, facts = msgspec.structs.astuple(batch)
+    return (*values, msgspec.json.encode(facts))
+
+
+def _batch(row: Sequence[Any]) -> Batch:
+    *values, facts = row
+    named = dict(zip(_COLUMNS.split(", "), values, strict=False))
+    return Batch(**named, facts=msgspec.json.decode(facts, type=BatchFacts))
+
+
+def _counted(db: sqlite3.Connection, batch: Batch) -> Batch:
+    if batch.has_ended:
+        return batch
+    counts = Counts(*db.execute(_COUNTS, (batch.id,)).fetchone())
+    return msgspec.structs.replace(batch, facts=msgspec.structs.replace(batch.facts, counts=counts))
+
+
+def _change(db: sqlite3.Connection, batch: Batch, condition: str) -> bool:
+    cursor = db.execute(
+        f"UPDATE batches SET state = ?, facts = ? WHERE id = ? AND {condition}",
+        (batch.state, msgspec.json.encode(batch.facts), batch.id),
+    )
+    return cursor.rowcount > 0
+
+
+def _insert_lines(db: sqlite3.Connection, batch_id: str, lines: Sequence[Line]) -> None:
+    ranks = ranked(lines)
+    db.executemany(
+        "INSERT INTO lines (batch, number, rank, custom_id, path, body) VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (batch_id, number, rank, line.custom_id, line.path, line.body)
+            for number, (line, rank) in enumerate(zip(lines, ranks, strict=True))
+        ],
+    )
+
+
+_PROMPT: Final = ("tools", "instructions", "system", "messages", "prompt", "input")
+"""Members of a body in the order in which templates write them."""
+
+
+def ranked(lines: Sequence[Line]) -> list[int]:
+    """Places of the lines in the order of work: by model, then by the prompt as text, so that common prefixes meet."""
+    keys = [prompt_key(line.body) for line in lines]
+    order = sorted(range(len(lines)), key=keys.__getitem__)
+    ranks = [0] * len(lines)
+    for rank, number in enumerate(order):
+        ranks[number] = rank
+    return ranks
+
+
+def prompt_key(body: bytes) -> str:
+    """What a body asks which model, as a text whose beginning is the prompt's."""
+    value = msgspec.json.decode(body)
+    members = [value.get("model"), *(value.get(name) for name in _PROMPT)]
+    return msgspec.json.encode([member for member in members if member is not None]).decode()
