@@ -18,8 +18,11 @@ unexport PYTHONDONTWRITEBYTECODE
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$(( n < 4 ? n + 1 : 4 )))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 LONG_TESTS := tests/integration/rpc/test_silent_peer.py tests/chaos tests/clients tests/conformance tests/page
-# Files of tests that draw a part by day: properties, calls from the API's documents, sizes of operations, cuts of answers.
-DRAWN_TESTS = $(shell grep -rlE 'from hypothesis|import schemathesis|drawn_grid|parse_everywhere|TEST_DRAWS' tests/contract tests/integration tests/simulation tests/unit --include='test_*.py')
+# Files of tests that draw a part by day: calls from the API's documents, sizes of operations, cuts of answers; and of
+# properties.
+FOLDERS_OF_TESTS := tests/contract tests/integration tests/simulation tests/unit
+DRAWN_TESTS = $(shell grep -rlE 'import schemathesis|drawn_grid|parse_everywhere|TEST_DRAWS' $(FOLDERS_OF_TESTS) --include='test_*.py')
+PROPERTIES = $(shell grep -rl 'from hypothesis' $(FOLDERS_OF_TESTS) --include='test_*.py')
 
 export PYTHON CMAKE_ARGS LLAMA_COMPILER
 
@@ -47,10 +50,12 @@ test: install-dev ## the tests, but for those of test-long (ARGS: as pytest)
 	@scripts/build-page
 	$(PYTEST) $(addprefix --ignore=,$(LONG_TESTS)) $(ARGS)
 
+# These wait for most of their time: for peers that are silent, servers that die, a browser.
 test-long: install-dev ## tests that take minutes each: chaos, clients of other projects, suites of JSON Schema, the page, more draws (ARGS: as pytest)
 	@scripts/install-clients || echo "==> the clients could not be installed: their tests are skipped" >&2
 	@scripts/build-page
-	TEST_DRAWS=60 $(PYTEST) $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
+	TEST_DRAWS=60 $(PYTEST) --numprocesses $$(( $(TEST_PROCESSES) + 1 )) $(LONG_TESTS) $(DRAWN_TESTS) $(ARGS)
+	TEST_DRAWS=60 $(PYTEST) $(PROPERTIES) -m hypothesis $(ARGS)
 
 test-clients: install-dev ## clients of other projects; those in JavaScript need node and npm
 	@scripts/install-clients
