@@ -45,6 +45,30 @@ async def test_a_completion_in_llama_servers_form(prompt: Any) -> None:
     assert pieces[-1].keys() == answer.keys()
 
 
+@pytest.mark.parametrize("path", ["/completion", "/infill"])
+async def test_tokens_and_their_probabilities_in_llama_servers_form(path: str) -> None:
+    roles = {role: fake_facts().special_tokens["bos"] for role in ("fim_pre", "fim_suf", "fim_mid")}
+    seen = FakeClient(facts=fake_facts(special_tokens=roles), script=SAYING)
+    body = {"prompt": "Hi", "input_prefix": "a", "ignore_eos": True}
+    async with http_client(FakeModels(seen)) as client:
+        plain = (await client.post(path, json=body)).json()
+        shown = (await client.post(path, json=body | {"return_tokens": True})).json()
+        scored = (await client.post(path, json=body | {"n_probs": 2})).json()
+        stream = await client.post(path, json=body | {"n_probs": 2, "stream": True})
+        refused = [await client.post(path, json=body | {"n_probs": n}) for n in (-1, 101)]
+    assert [request.stopping.ignore_eos for request in seen.requests] == [True] * 4
+    assert [request.logprobs for request in seen.requests] == [None, None, 2, 2]
+    assert (plain["tokens"], shown["tokens"]) == ([], list(b"abcd"))
+    assert not {"completion_probabilities"} & {*plain, *shown}
+    first = {"id": 97, "token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": []}
+    assert scored["completion_probabilities"][0] == first
+    assert [each["id"] for each in scored["completion_probabilities"]] == list(b"abcd")
+    pieces = [json.loads(line.removeprefix("data: ")) for line in stream.text.split("\n\n") if line]
+    assert [piece["tokens"] for piece in pieces] == [list(b"ab"), list(b"cd"), []]
+    assert [len(piece["completion_probabilities"]) for piece in pieces] == [2, 2, 0]
+    assert [response.status_code for response in refused] == [422, 422]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [({}, 422), ({"prompt": []}, 400), ({"prompt": [-1]}, 400), ({"prompt": {"a": 1}}, 422)],

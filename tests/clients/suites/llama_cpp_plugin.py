@@ -50,6 +50,7 @@ class Server:
         config.write_text(
             f'data_dir = "data"\n[models."{alias}".sampling]\ntemperature = {wanted.temperature}\n'
             f"seed = {wanted.seed}\n"
+            + (f"max_tokens = {wanted.n_predict}\n" if (wanted.n_predict or -1) > 0 else "")
         )
         flags = {
             "--config": config,
@@ -60,7 +61,6 @@ class Server:
             "--parallel": wanted.n_slots,
             "--n-batch": wanted.n_batch and max(wanted.n_batch, 32),
             "--n-ubatch": wanted.n_ubatch and max(wanted.n_ubatch, 32),
-            "--max-tokens-ceiling": wanted.n_predict,
             "--api-key": wanted.api_key,
             "--pooling": wanted.pooling,
             "--chat-template": template(wanted, folder, alias),
@@ -105,6 +105,13 @@ def template(wanted: Any, folder: Path, alias: str) -> str | None:
     return f"{alias}={file}"
 
 
+def download(url: str, output_file_path: str | None = None) -> str:
+    """The built-in projector in place of another model's; nothing else, since the suite needs no network here."""
+    assert "mmproj" in url, f"{url} is not downloaded"
+    return str(PROJECTOR)
+
+
+utils.download_file = download
 _servers: OrderedDict[str, Server] = OrderedDict()
 
 

@@ -4,7 +4,7 @@ server's form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve import __version__
-from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta
+from jan_serve.core.events import Completed, Finished, GenerationEvent, TextDelta, TokenInfo, TokenLogprob
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import (
     ChatPrompt,
@@ -35,12 +35,14 @@ from jan_serve.dialects.openai.llama_server.wire import (
     InfillRequest,
     InfillResponse,
     InfillSettings,
+    InfillTokens,
     LoraAdapter,
     Props,
     SlotState,
     TextRequest,
     TokenizedRequest,
     TokenList,
+    TokenProbability,
     TokensRequest,
     TokensText,
 )
@@ -120,6 +122,7 @@ def _request_of(body: AnswerFields, prompt: Prompt) -> GenerationRequest:
         stopping=StopConditions(
             max_tokens=min(body.n_predict, MAX_INT) if body.n_predict >= 0 else None,
             stop=stop_texts(body.stop),
+            ignore_eos=body.ignore_eos,
             max_decode_s=min(body.t_max_predict_ms, MAX_INT) / 1000 if body.t_max_predict_ms > 0 else None,
         ),
         constraint=requested.constraint,
@@ -129,6 +132,8 @@ def _request_of(body: AnswerFields, prompt: Prompt) -> GenerationRequest:
         adapters=adapter_choices(body.lora),
         ttl_s=ttl_s(body.keep_alive),
         reports_progress=body.wants_reports,
+        logprobs=body.n_probs or None,
+        return_tokens=body.return_tokens or body.stream,
     )
 
 
@@ -159,14 +164,15 @@ class InfillRenderer(FoldedAnswer):
         self._reports = Reports(body)
 
     def body(self) -> InfillResponse:
-        return self._final(self.choices[0].text)
+        return self._final(self.choices[0].text, self.choices[0].tokens)
 
-    def _final(self, content: str) -> InfillResponse:
+    def _final(self, content: str, tokens: Sequence[TokenInfo] = ()) -> InfillResponse:
         usage = self.completed.usage
         finished = self.choices[0].finished
         return {
             "index": 0,
             "content": content,
+            **self._tokens(tokens),
             "stop": True,
             "model": self.started.model,
             "tokens_predicted": usage.completion_tokens,
@@ -201,16 +207,34 @@ class InfillRenderer(FoldedAnswer):
     def _chunks(self, event: GenerationEvent) -> Iterator[InfillChunk | InfillResponse]:
         self.add(event)
         match event:
-            case TextDelta() as delta if delta.text:
-                yield _piece(delta.text)
+            case TextDelta() as delta if delta.text or delta.tokens:
+                yield _piece(delta.text, self._tokens(delta.tokens))
             case Completed():
                 yield self._final("")
             case _:
                 pass
 
+    def _tokens(self, tokens: Sequence[TokenInfo]) -> InfillTokens:
+        ids = [token.id for token in tokens] if self._body.return_tokens or self._body.stream else []
+        if not self._body.n_probs:
+            return {"tokens": ids}
+        return {"tokens": ids, "completion_probabilities": [_probability(token) for token in tokens]}
 
-def _piece(text: str) -> InfillChunk:
-    return {"index": 0, "content": text, "stop": False}
+
+def _piece(text: str, tokens: InfillTokens | None = None) -> InfillChunk:
+    return {"index": 0, "content": text, **(tokens or {"tokens": []}), "stop": False}
+
+
+def _probability(token: TokenInfo | TokenLogprob) -> TokenProbability:
+    shown: TokenProbability = {
+        "id": token.id,
+        "token": token.piece.decode("utf-8", "replace"),
+        "bytes": list(token.piece),
+        "logprob": token.logprob or 0.0,
+    }
+    if isinstance(token, TokenInfo):
+        shown["top_logprobs"] = [_probability(each) for each in token.top]
+    return shown
 
 
 def _stop_type(finished: Finished | None) -> str:

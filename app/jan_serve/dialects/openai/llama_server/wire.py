@@ -56,6 +56,17 @@ class AnswerFields(ConstraintFields, ReportFields):
     presence_penalty: Annotated[float, Between(-2, 2)] = 0.0
     frequency_penalty: Annotated[float, Between(-2, 2)] = 0.0
     seed: Int | None = None
+    ignore_eos: Annotated[
+        bool, Field(description="The model may not end the text: only a stop text or the token limit does.")
+    ] = False
+    n_probs: Annotated[
+        Int,
+        Between(0, limits.MAX_LOGPROBS),
+        Field(description="Return the log-probabilities of each token and of as many likely ones."),
+    ] = 0
+    return_tokens: Annotated[bool, Field(description="Return the ids of the tokens; streams always do.")] = (
+        False
+    )
     lora: Adapters = None
     keep_alive: KeepAlive = None
     stop: Annotated[str | Strings | None, AtMost(limits.MAX_STOPS, "stop")] = None
@@ -132,7 +143,24 @@ class InfillSettings(TypedDict):
     samplers: list[str]
 
 
-class InfillResponse(StopDetail):
+class TokenProbability(TypedDict):
+    """bytes: of the token, which may be part of a character. logprob: of the distribution before the samplers."""
+
+    id: int
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: NotRequired[list[TokenProbability]]
+
+
+class InfillTokens(TypedDict):
+    """tokens: ids. completion_probabilities: only if `n_probs` is set."""
+
+    tokens: NotRequired[list[int]]
+    completion_probabilities: NotRequired[list[TokenProbability]]
+
+
+class InfillResponse(StopDetail, InfillTokens):
     """The text that fills the gap; in a stream, the last event, with empty content."""
 
     index: int
@@ -150,7 +178,7 @@ class InfillResponse(StopDetail):
     timings: Timings
 
 
-class InfillChunk(TypedDict):
+class InfillChunk(InfillTokens):
     index: int
     content: str
     stop: bool
