@@ -81,6 +81,32 @@ def test_a_question_can_be_edited_and_an_answer_written_anew(tab: Tab) -> None:
     tab.wait_for_answer()
     asked_texts = [[message["content"] for message in request["messages"]] for request in asked]
     assert asked_texts == [["one"], ["one", "ok", "two"], ["one"], ["three"]]
+    versions = tab.page.get_by_role("group", name="Versions")
+    expect(versions).to_contain_text("2/2")
+    versions.get_by_role("button", name="Earlier version").click()
+    expect(tab.page.get_by_text("one", exact=True).last).to_be_visible()
+    expect(versions).to_contain_text(["1/2", "2/2"])
+    versions.last.get_by_role("button", name="Earlier version").click()
+    expect(tab.answers).to_have_count(2)
+    expect(tab.page.get_by_text("two", exact=True)).to_be_visible()
+    tab.page.reload()
+    tab.page.locator(".open-chat").click()
+    expect(tab.answers).to_have_count(2)
+    expect(versions).to_contain_text(["1/2", "1/2"])
+
+
+def test_chats_are_found_by_what_was_said(tab: Tab) -> None:
+    tab.answer_chats_with({"content": "ok"})
+    for number in range(4):
+        tab.ask(f"about {['rivers', 'clouds', 'stones', 'trees'][number]}")
+        tab.wait_for_answer()
+        tab.page.get_by_role("button", name="New chat").click()
+    listed = tab.page.locator(".open-chat")
+    expect(listed).to_have_count(4)
+    tab.page.get_by_role("searchbox", name="Search chats").fill("CLOUD")
+    expect(listed).to_have_text(["about clouds"])
+    tab.page.get_by_role("searchbox", name="Search chats").fill("nothing like it")
+    expect(tab.page.get_by_text("No chat has this text.")).to_be_visible()
 
 
 def test_the_last_question_comes_back_with_the_arrow_key(tab: Tab) -> None:

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { chatRequest, newConversation, newMessage, titleOf, toolsOf, withEdit, withNews } from "../src/state/conversation";
 import type { Conversation, Message } from "../src/state/conversation";
+import { numbersOf, replacing, withVersion } from "../src/state/versions";
 
 function conversation(messages: Message[], settings: Partial<Conversation["settings"]> = {}): Conversation {
   const made = newConversation();
@@ -107,6 +108,32 @@ test("an edit replaces a question, what follows it, and nothing where there is n
     ["user", "new", undefined],
   ]);
   assert.equal(withEdit([], "of another chat", "new")[0]!.role, "user");
+});
+
+test("what is replaced stays as another version, with all that follows it", () => {
+  const [question, answer, next, last] = ["q1", "a1", "q2", "a2"].map((text, at) => newMessage(at % 2 ? "assistant" : "user", text)) as [Message, Message, Message, Message];
+  const texts = (messages: Message[]) => messages.map(({ text }) => text).join(" ");
+  const first = [question, answer, next, last];
+  const again: Message[] = [question, { ...newMessage("assistant", "b1"), ...replacing(first, 1) }];
+  assert.deepEqual(numbersOf(again[1]!), [0, 1]);
+  const edited = withEdit(again, question.id, "q1 new");
+  assert.deepEqual(numbersOf(edited[0]!), [0, 1]);
+  assert.equal(texts(withVersion(edited, edited[0]!.id, 0)), "q1 b1");
+  const back = withVersion(again, again[1]!.id, 0);
+  assert.equal(texts(back), "q1 a1 q2 a2");
+  assert.deepEqual(numbersOf(back[1]!), [0, 1]);
+  const third: Message[] = [question, { ...newMessage("assistant", "c1"), ...replacing(back, 1) }];
+  assert.deepEqual(numbersOf(third[1]!), [0, 1, 2]);
+  for (const [version, text] of [[0, "q1 a1 q2 a2"], [1, "q1 b1"], [2, "q1 c1"]] as const) {
+    assert.equal(texts(withVersion(third, third[1]!.id, version)), text);
+  }
+  assert.equal(withVersion(third, "of another chat", 0), third);
+  assert.deepEqual(replacing([], 0), {});
+});
+
+test("samplers are sent as they are set", () => {
+  const request = chatRequest(conversation([newMessage("user", "hi")], { sampling: { top_k: 5, seed: 1 } }), "m");
+  assert.deepEqual([request.top_k, request.seed, request.top_p], [5, 1, undefined]);
 });
 
 test("tools have to be a list", () => {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,27 @@ from jan_serve.store.files.small_files import TooLarge, read_limited
 _SILENCE_S: Final = 3.0
 _MAX_FILE_BYTES: Final = 16 << 20
 """A device, such as /dev/zero, may have no end."""
+
+
+@contextmanager
+def silent_keys() -> Generator[None]:
+    """The terminal does not show what is typed, so that it does not mix into a text; it is read afterwards."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    quiet = [*before]
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def read_input(output: Output) -> str:

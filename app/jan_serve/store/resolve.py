@@ -93,7 +93,7 @@ class ModelResolver:
         self._scanned: tuple[int, tuple[ModelEntry, ...]] = (0, ())
         """Number of the call at which the last scan began, and its result."""
         self._lock = threading.Lock()
-        self._named = self._entry_of_path(default) if default is not None else None
+        self._named = self.entry_of_path(default) if default is not None else None
         self._default_name = self._named.name if self._named else default
         if default is not None and self._named is None:
             _check_is_no_path(default)
@@ -351,7 +351,7 @@ class ModelResolver:
         can_pull = can_pull and self._can_pull is not None and self._can_pull(name)
         return ModelNotFound(name, tuple(_near(without_suffix(name), known)), can_pull=can_pull)
 
-    def _entry_of_path(self, text: str) -> ModelEntry | None:
+    def entry_of_path(self, text: str) -> ModelEntry | None:
         """--model as an existing file, named by its path in the models folder or, elsewhere, its stem."""
         path = user_path(text).absolute()
         if path.suffix.lower() != _SUFFIX or not os.path.isfile(path):

@@ -71,6 +71,7 @@ def test_settings_are_shown_as_data(url: str, home: Path, capsys: pytest.Capture
         "headers": {"x-jan-serve-stop-loops": "end"},
     }
     assert str(home / ".config" / "opencode" / "opencode.json") in captured.err
+    assert "opencode needs about 32768" in captured.err
     assert list(home.iterdir()) == []
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from jan_serve.cli.input import read_input
+from jan_serve.cli.input import read_input, silent_keys
 from jan_serve.cli.output import Output
 from tests.support.processes import wait_until
 
@@ -41,3 +43,27 @@ def test_available_text_is_read_without_a_note(
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe, encoding="utf-8"))
         assert read_input(Output()) == "é"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no termios")
+def test_keys_are_not_shown_while_a_text_streams_and_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pty
+    import termios
+
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "r", encoding="utf-8") as keyboard, os.fdopen(master, "wb", 0) as typist:
+        monkeypatch.setattr(sys, "stdin", keyboard)
+        before = termios.tcgetattr(keyboard)
+        with silent_keys():
+            assert not termios.tcgetattr(keyboard)[3] & termios.ECHO
+            typist.write(b"the next question\n")
+        assert termios.tcgetattr(keyboard) == before
+        assert keyboard.readline() == "the next question\n"
+
+
+def test_without_a_terminal_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a\n")
+    with (tmp_path / "text").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with silent_keys():
+            assert file.readline() == "a\n"

@@ -24,6 +24,13 @@ export interface ChatRequest {
   model?: string;
   messages: WireMessage[];
   temperature?: number;
+  top_p?: number;
+  top_k?: number;
+  min_p?: number;
+  repeat_penalty?: number;
+  presence_penalty?: number;
+  frequency_penalty?: number;
+  seed?: number;
   max_tokens?: number;
   tools?: unknown[];
   reasoning_effort?: string;

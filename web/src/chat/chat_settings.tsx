@@ -1,6 +1,6 @@
 // Settings of the open conversation: instructions, sampling, tools.
 import { changeSettings, open } from "../state/conversations";
-import { toolsOf, type ChatSettings } from "../state/conversation";
+import { toolsOf, type ChatSettings, type Sampling } from "../state/conversation";
 import { asMarkdown, download } from "../state/export";
 import { messageOf } from "../api/http";
 
@@ -10,6 +10,16 @@ const EFFORTS: [ChatSettings["effort"], string][] = [
   ["low", "Short"],
   ["medium", "Medium"],
   ["high", "Long"],
+];
+
+const SAMPLERS: { name: keyof Sampling; title: string; min?: number; max?: number; step: number }[] = [
+  { name: "top_p", title: "Top P", min: 0, max: 1, step: 0.05 },
+  { name: "top_k", title: "Top K", min: 0, step: 1 },
+  { name: "min_p", title: "Min P", min: 0, max: 1, step: 0.01 },
+  { name: "repeat_penalty", title: "Repeat penalty", min: 0, step: 0.05 },
+  { name: "presence_penalty", title: "Presence penalty", min: -2, max: 2, step: 0.1 },
+  { name: "frequency_penalty", title: "Frequency penalty", min: -2, max: 2, step: 0.1 },
+  { name: "seed", title: "Seed", min: 0, step: 1 },
 ];
 
 export function ChatSettingsPanel() {
@@ -24,6 +34,12 @@ export function ChatSettingsPanel() {
         Temperature
         <input type="number" min={0} max={2} step={0.1} placeholder="default" value={settings.temperature ?? ""} onInput={(event) => changeSettings({ temperature: numberOf(event.currentTarget) })} />
       </label>
+      {SAMPLERS.map(({ name, title, ...range }) => (
+        <label key={name}>
+          {title}
+          <input type="number" {...range} placeholder="default" value={settings.sampling?.[name] ?? ""} onInput={(event) => changeSampling(name, numberOf(event.currentTarget))} />
+        </label>
+      ))}
       <label>
         Longest answer, in tokens
         <input type="number" min={1} step={1} placeholder="no limit" value={settings.maxTokens ?? ""} onInput={(event) => changeSettings({ maxTokens: numberOf(event.currentTarget) })} />
@@ -50,6 +66,11 @@ export function ChatSettingsPanel() {
       </div>
     </section>
   );
+}
+
+function changeSampling(name: keyof Sampling, value: number | null): void {
+  const { [name]: _, ...others } = open.value.settings.sampling ?? {};
+  changeSettings({ sampling: value === null ? others : { ...others, [name]: value } });
 }
 
 function save(): void {

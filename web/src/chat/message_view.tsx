@@ -1,9 +1,10 @@
 // One message: text, thoughts, calls, images and its buttons.
 import { useState } from "preact/hooks";
 import { memo } from "preact/compat";
-import { edit, isAnswering, regenerate } from "../state/conversations";
+import { edit, isAnswering, regenerate, showVersion } from "../state/conversations";
 import type { Message } from "../state/conversation";
 import { models } from "../state/models";
+import { numbersOf } from "../state/versions";
 import { CopyButton } from "../ui/copy";
 import { useFocus } from "../ui/focus";
 import { rate } from "../ui/format";
@@ -72,8 +73,9 @@ function Question({ message }: { message: Message }) {
       <div class="tools">
         <CopyButton text={message.text} label="Copy question" />
         <button type="button" class="quiet" disabled={isAnswering.value} onClick={() => setDraft(message.text)}>
-          Edit
+          <Icon name="edit" /> Edit
         </button>
+        <Versions message={message} />
       </div>
     </article>
   );
@@ -112,6 +114,7 @@ function Answer({ message, isLast, isWriting }: Props) {
           <button type="button" class="quiet" disabled={isAnswering.value} onClick={() => void regenerate(message.id)}>
             <Icon name="again" /> Regenerate
           </button>
+          <Versions message={message} />
           {timings && timings.predicted_n > 0 && (
             <span class="hint" title={`${timings.prompt_n} prompt tokens computed, ${timings.cache_n} from the cache`}>
               {message.model} · {timings.predicted_n} tokens · {rate(timings.predicted_per_second)} tokens/s
@@ -120,6 +123,30 @@ function Answer({ message, isLast, isWriting }: Props) {
         </div>
       )}
     </article>
+  );
+}
+
+/** ‹ 1/2 ›: steps through what was edited or generated again. */
+function Versions({ message }: { message: Message }) {
+  const numbers = numbersOf(message);
+  const at = numbers.indexOf(message.version ?? 0);
+  if (numbers.length === 1) return null;
+  const step = (by: number, name: string, sign: string) => {
+    const version = numbers[at + by];
+    return (
+      <button type="button" class="quiet small" aria-label={name} disabled={isAnswering.value || version === undefined} onClick={() => version !== undefined && showVersion(message.id, version)}>
+        {sign}
+      </button>
+    );
+  };
+  return (
+    <span class="versions" role="group" aria-label="Versions">
+      {step(-1, "Earlier version", "‹")}
+      <span>
+        {at + 1}/{numbers.length}
+      </span>
+      {step(1, "Later version", "›")}
+    </span>
   );
 }
 

@@ -8,6 +8,9 @@ interface Answer {
   options: { option: string; probability: number }[];
 }
 
+/** Probability of all options together, below which their shares say little. */
+const UNRELIABLE = 0.01;
+
 const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
 
 export function Options() {
@@ -75,7 +78,12 @@ export function Options() {
           ))}
         </ul>
       )}
-      {answer && <p class="hint">The model would write one of them with probability {percent(answer.mass)}.</p>}
+      {answer &&
+        (answer.mass < UNRELIABLE ? (
+          <p class="problem">Not reliable: on its own the model would almost never give one of these answers.</p>
+        ) : (
+          <p class="hint">The model would write one of them with probability {percent(answer.mass)}.</p>
+        ))}
       {problem && (
         <p class="problem" role="alert">
           {problem}

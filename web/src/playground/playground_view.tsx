@@ -60,11 +60,14 @@ export function PlaygroundView() {
             </pre>
           )}
           {explained && (
-            <ul class="hint" aria-label="Explanation">
-              {explained.lines.map((line) => (
-                <li key={line}>{line}</li>
-              ))}
-            </ul>
+            <details open={!explained.compiles}>
+              <summary>Details</summary>
+              <ul class="hint" aria-label="Explanation">
+                {explained.lines.filter((line) => problem === null || !line.includes(problem)).map((line) => (
+                  <li key={line}>{line}</li>
+                ))}
+              </ul>
+            </details>
           )}
         </section>
       </div>
@@ -117,6 +120,12 @@ function Trial({ kind, text, ready }: { kind: Kind; text: string; ready: boolean
   const [problem, setProblem] = useState<string | null>(null);
   const [verdict, setVerdict] = useState<Verdict | null>(null);
   const [controller, setController] = useState<AbortController | null>(null);
+
+  useEffect(() => {
+    // What was written followed another constraint.
+    setAnswer("");
+    setVerdict(null);
+  }, [kind, text]);
 
   const run = async (event: SubmitEvent) => {
     event.preventDefault();

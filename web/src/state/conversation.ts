@@ -1,4 +1,5 @@
 // The data of a conversation, and its request to the server. Values only.
+import { replacing } from "./versions";
 import type { CallFragment, ChatNews, ChatRequest, Timings, WireMessage, WirePart } from "../api/chat";
 
 export interface Attachment {
@@ -29,12 +30,20 @@ export interface Message {
   error?: string;
   timings?: Timings;
   warnings?: string[];
+  /** Number among the versions of this message; 0 is the first. versions: the others, each with all that follows it. */
+  version?: number;
+  versions?: Message[][];
 }
+
+/** Those that a chat may set, as the server names them; what is not there is the model's default. */
+export type Sampling = Partial<Record<"top_p" | "top_k" | "min_p" | "repeat_penalty" | "presence_penalty" | "frequency_penalty" | "seed", number>>;
 
 export interface ChatSettings {
   system: string;
   temperature: number | null;
   maxTokens: number | null;
+  /** Chats of earlier versions have none. */
+  sampling?: Sampling;
   /** "" is the model's default. */
   effort: "" | "none" | "low" | "medium" | "high";
   /** A JSON list of tools in OpenAI's form, or nothing. */
@@ -70,7 +79,7 @@ export function withEdit(messages: Message[], id: string, text: string, attachme
   const at = messages.findIndex((message) => message.id === id);
   const known = messages[at];
   const before = known === undefined ? messages : messages.slice(0, at);
-  const asked: Message = { ...(known ?? newMessage("user", text)), text };
+  const asked: Message = { ...(known ?? newMessage("user", text)), text, ...replacing(messages, at) };
   const attached = [...(known?.attachments ?? []), ...attachments];
   if (attached.length > 0) asked.attachments = attached;
   return [...before, asked];
@@ -125,6 +134,7 @@ export function chatRequest(conversation: Conversation, model: string): ChatRequ
   const request: ChatRequest = { model, messages: conversation.messages.flatMap((message) => wireMessage(message, sent)) };
   if (settings.system.trim()) request.messages.unshift({ role: "system", content: settings.system });
   if (settings.temperature !== null) request.temperature = settings.temperature;
+  Object.assign(request, settings.sampling);
   if (settings.maxTokens !== null) request.max_tokens = settings.maxTokens;
   if (settings.effort) request.reasoning_effort = settings.effort;
   const tools = toolsOf(settings);

@@ -7,6 +7,7 @@ import type { Attachment, ChatSettings, Conversation, Message } from "./conversa
 import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
 import { currentModel, refreshModels } from "./models";
 import { dropUnsent } from "./unsent";
+import { replacing, withVersion } from "./versions";
 
 const SAVE_MS = 1_000;
 const LOOK_MS = 300;
@@ -93,12 +94,21 @@ export async function giveResults(results: ReadonlyMap<string, string>): Promise
   await answer((messages) => [...messages, ...given]);
 }
 
-/** Drop an answer and all messages after it, and generate it again. */
+/** Generate an answer again. The old one, and all after it, becomes another version. */
 export async function regenerate(id: string): Promise<void> {
-  await answer((messages) => messages.slice(0, indexOf(messages, id)));
+  const { messages } = open.value;
+  const at = indexOf(messages, id);
+  await answer((known) => known.slice(0, at), replacing(messages, at));
 }
 
-/** Change a question, drop the messages after it, and answer it. Attachments are added to those that it has. */
+/** Show another version of a message, with all that follows it. */
+export function showVersion(id: string, version: number): void {
+  if (isAnswering.value) return;
+  change(open.value.id, (conversation) => ({ ...conversation, messages: withVersion(conversation.messages, id, version) }));
+  saveNow();
+}
+
+/** Change a question and answer it. The old one, and all after it, becomes another version. Attachments are added to those that it has. */
 export async function edit(id: string, text: string, attachments: Attachment[] = []): Promise<void> {
   await answer((messages) => withEdit(messages, id, text, attachments));
 }
@@ -107,12 +117,12 @@ export function stop(id: string = open.value.id): void {
   running.value.get(id)?.abort();
 }
 
-async function answer(prepare: (messages: Message[]) => Message[]): Promise<void> {
+async function answer(prepare: (messages: Message[]) => Message[], versions: Partial<Message> = {}): Promise<void> {
   const { id } = open.value;
   if (running.value.has(id)) return;
   const controller = new AbortController();
   const model = currentModel.value?.id ?? "";
-  const reply: Message = { ...newMessage("assistant", ""), model };
+  const reply: Message = { ...newMessage("assistant", ""), model, ...versions };
   change(id, (conversation) => prepared(conversation, prepare));
   const asked = conversations.value.find((conversation) => conversation.id === id)!;
   change(id, (conversation) => ({ ...conversation, messages: [...conversation.messages, reply] }));

@@ -44,6 +44,9 @@ PARAMETERS: Final = {
     "reasoning_effort": "none, minimal, low, medium, high or xhigh",
 }
 
+_OTHER_KINDS: Final = frozenset({"stop", "enable_thinking", "reasoning_effort"})
+"""They take no number."""
+
 
 def parameter(name: str, text: str) -> tuple[str, Any]:
     """Parse a parameter: a value that is not JSON is a string. Raises CommandError."""
@@ -56,10 +59,13 @@ def parameter(name: str, text: str) -> tuple[str, Any]:
     if not text:
         raise CommandError(f"{known} needs a value: {PARAMETERS[known]}.", status=WRONG_USE)
     try:
-        return known, json.loads(text, parse_constant=_reject_constant)
+        value = json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         words = {"on": True, "off": False, "yes": True, "no": False}
-        return known, words.get(text.lower(), text)
+        value = words.get(text.lower(), text)
+    if known not in _OTHER_KINDS and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+        raise CommandError(f"{known} takes a number, not {text!r}: {PARAMETERS[known]}.", status=WRONG_USE)
+    return known, value
 
 
 def assignments(pairs: list[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final
 from jan_serve.cli.chat.chat_answer import AnswerDisplay, ask
 from jan_serve.cli.chat.slash_commands import ChatSession, LeaveChat, run_slash_command
 from jan_serve.cli.errors import CommandError
+from jan_serve.cli.input import silent_keys
 
 _QUOTES: Final = '"""'
 
@@ -62,7 +63,8 @@ def _answer(session: ChatSession, question: str) -> None:
     """Ask and print the answer. The conversation keeps both unless the answer was stopped before its first token."""
     display = AnswerDisplay(session.output)
     try:
-        answer = ask(session.client, session.conversation.request(question), display)
+        with silent_keys():
+            answer = ask(session.client, session.conversation.request(question), display)
     finally:
         display.end()
     session.last_statistics = answer.statistics()

@@ -17,6 +17,7 @@ from jan_serve.cli.output import Output
 from jan_serve.config import server_address
 from jan_serve.config.settings_loader import URL_VARIABLE
 from jan_serve.core.models.context_size import MAX_DEFAULT_N_CTX
+from jan_serve.editors.launches import LAUNCHES
 from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, editor_model
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.editors.toml_file import set_aliases
@@ -90,11 +91,22 @@ def connect(
             )
     for step in recipe.steps:
         output.note(step)
+    note_short_context(program, facts, output)
     if recipe.has_context and not facts.model.is_exact:
         name = facts.model.name
         output.note(
             f"{name} is not loaded, so its context size is an estimate. Run this command after"
             f" `jan-serve load {name}` for the exact size."
+        )
+
+
+def note_short_context(program: str, facts: ServerFacts, output: Output) -> None:
+    """Warn if the program's own prompt and a session do not fit."""
+    found, n_ctx = LAUNCHES.get(program), facts.model.n_ctx
+    if found is not None and n_ctx is not None and n_ctx < found.n_ctx:
+        output.warning(
+            f"The context of {facts.model.name} has {n_ctx} tokens, and {program} needs about {found.n_ctx}:"
+            f" `jan-serve launch {program} --n-ctx {found.n_ctx}` gives it that many."
         )
 
 

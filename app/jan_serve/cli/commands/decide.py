@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,9 @@ from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.input import read_file, read_input
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
+
+_UNRELIABLE: Final = 0.01
+"""Probability of all options together, below which their shares say little."""
 
 
 def decide(
@@ -72,7 +75,11 @@ def decide(
             _calibrate(client, model, examples, output, as_json=as_json)
         return
     if question is None:
-        raise CommandError("There is no question.", "jan-serve decide MODEL QUESTION TEXT", WRONG_USE)
+        raise CommandError(
+            f"There is no question ({model!r} is the model).",
+            "jan-serve decide MODEL QUESTION TEXT",
+            WRONG_USE,
+        )
     state = " ".join(text) if text else read_input(output)
     asked: dict[str, Any] = {"question": question, "threshold": threshold, "type": "yes_no"}
     if options is not None:
@@ -90,17 +97,27 @@ def decide(
     if as_json:
         output.json({"model": name, **answer, "calibration": reply["calibration"]})
     else:
-        rows = [
-            (_word(item["option"]), f"{item['probability']:.4f}", _bar(item["probability"]))
-            for item in sorted(answer["options"], key=lambda item: -item["probability"])
-        ]
-        output.table(("option", "probability", ""), rows)
-        if several:
-            output.note(f"What applies: {', '.join(map(str, answer['answer'])) or 'nothing'}.")
-        output.note(f"The model would write one of them with probability {answer['mass']:.2g}.")
+        _print_answer(output, answer, several=several)
     if answer["abstained"]:
         output.note(f"It abstains: no option reaches {threshold}.")
         raise typer.Exit(1)
+
+
+def _print_answer(output: Output, answer: dict[str, Any], *, several: bool) -> None:
+    rows = [
+        (_word(item["option"]), f"{item['probability']:.4f}", _bar(item["probability"]))
+        for item in sorted(answer["options"], key=lambda item: -item["probability"])
+    ]
+    output.table(("option", "probability", ""), rows)
+    if several:
+        output.note(f"What applies: {', '.join(map(str, answer['answer'])) or 'nothing'}.")
+    if answer["mass"] < _UNRELIABLE:
+        output.warning(
+            "Not reliable: on its own the model would almost never give one of these answers"
+            f" (probability {answer['mass']:.2g})."
+        )
+    else:
+        output.note(f"The model would write one of them with probability {answer['mass']:.2g}.")
 
 
 def _decided(client: ServerClient, body: dict[str, Any]) -> dict[str, Any]:

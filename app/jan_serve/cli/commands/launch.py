@@ -17,7 +17,7 @@ from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.commands.connect import read_facts, server_default
+from jan_serve.cli.commands.connect import note_short_context, read_facts, server_default
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
@@ -65,7 +65,7 @@ def launch(
     output = Output()
     with any_server(loaded, url, output, model=model, n_ctx=n_ctx) as client:
         facts = _facts(client, model, loaded, output)
-        _warn(program, found, facts, output)
+        note_short_context(program, facts, output)
         verdict = certified(loaded.settings.data_dir, facts.model.name).get(program)
         if verdict is not None:
             output.note(f"{facts.model.name} for {program}, as `jan-serve certify` found it: {verdict}")
@@ -80,15 +80,6 @@ def _facts(client: ServerClient, model: str | None, loaded: LoadedSettings, outp
     default = loaded.settings.model or server_default(client)
     name = read_facts(client, model, default, needs_key=needs_key).model.name
     return read_facts(client, load_model(client, name, output), None, needs_key=needs_key)
-
-
-def _warn(program: str, found: Launch, facts: ServerFacts, output: Output) -> None:
-    n_ctx = facts.model.n_ctx
-    if n_ctx is not None and n_ctx < found.n_ctx:
-        output.warning(
-            f"The context of {facts.model.name} has {n_ctx} tokens, and {program} needs about {found.n_ctx}:"
-            f" `jan-serve launch {program} --n-ctx {found.n_ctx}` gives it that many."
-        )
 
 
 def _run(

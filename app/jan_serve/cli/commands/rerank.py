@@ -39,7 +39,9 @@ def rerank(
     texts = documents or [line for line in read_input(output).splitlines() if line.strip()]
     if not texts:
         raise CommandError(
-            "There are no documents.", "Pass them as arguments, or as lines on standard input.", WRONG_USE
+            f"There are no documents for {query!r} ({model!r} is the model).",
+            "jan-serve rerank MODEL QUERY DOCUMENT…, or documents as lines on standard input.",
+            WRONG_USE,
         )
     scores: list[float] = [0.0] * len(texts)
     with any_server(loaded, url, output, model=model) as client:

@@ -29,7 +29,6 @@ def test_every_parameter_is_a_field_of_the_request() -> None:
         ("enable_thinking", "off", ("enable_thinking", False)),
         ("enable_thinking", "true", ("enable_thinking", True)),
         ("reasoning_effort", "low", ("reasoning_effort", "low")),
-        ("temperature", "NaN", ("temperature", "NaN")),
     ],
 )
 def test_values(name: str, text: str, expected: tuple[str, Any]) -> None:
@@ -42,6 +41,9 @@ def test_values(name: str, text: str, expected: tuple[str, Any]) -> None:
         ("temprature", "1", "There is no parameter 'temprature'.", "Did you mean temperature?"),
         ("model", "1", "There is no parameter 'model'.", "top_p"),
         ("seed", " ", "seed needs a value", ""),
+        ("temperature", "hot", "temperature takes a number, not 'hot': randomness", ""),
+        ("temperature", "NaN", "temperature takes a number", ""),
+        ("top_k", "on", "top_k takes a number", ""),
     ],
 )
 def test_invalid_parameters_are_rejected(name: str, text: str, message: str, next_step: str) -> None:

@@ -38,6 +38,34 @@ def test_harder_examples_help_only_a_model_that_is_always_right(capsys: pytest.C
     assert "bound" not in noted(capsys, at_bound=False)
 
 
+@pytest.mark.parametrize(
+    ("mass", "expected"),
+    [(0.4, "would write one of them with probability 0.4"), (1e-5, "Not reliable: on its own the model")],
+)
+def test_shares_of_almost_nothing_are_not_reliable(
+    run: Run, monkeypatch: pytest.MonkeyPatch, mass: float, expected: str
+) -> None:
+    options = [{"option": "a", "probability": 0.9}, {"option": "b", "probability": 0.1}]
+    answer = {"options": options, "mass": mass, "abstained": False, "answer": "a"}
+    reply = {"answers": {"answer": answer}, "calibration": None}
+
+    def giving(value: object) -> Any:
+        def give(*_: Any, **__: Any) -> Any:
+            return value
+
+        return give
+
+    monkeypatch.setattr(decide_module, "any_server", giving(contextlib.nullcontext()))
+    monkeypatch.setattr(decide_module, "ready_model", giving("m"))
+    monkeypatch.setattr(decide_module, "_decided", giving(reply))
+    assert expected in " ".join(run("decide", "m", "which?", "text", "--options", "a,b").err.split())
+
+
+def test_what_is_missing_is_said_with_what_was_read_as_the_model(run: Run) -> None:
+    assert "('My parcel is late' is the model)" in run("decide", "My parcel is late", "--options", "a,b").err
+    assert "('docs.txt' is the model)" in run("rerank", "docs.txt", "query").err
+
+
 def test_a_missing_file_is_named_once_and_starts_no_server(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

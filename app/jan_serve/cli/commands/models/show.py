@@ -65,7 +65,7 @@ _LABELS: Final = {"size_bytes": "size", "weights_bytes": "weights", "n_ctx_train
 
 
 def show(
-    name: Annotated[str, model_argument("Name of a model.", "NAME")],
+    name: Annotated[str, model_argument("Name of a model, or path of a GGUF file.", "NAME")],
     template: Annotated[bool, typer.Option("--template", help="Print only the chat template.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Verify the SHA-256 digests of the files.")
@@ -82,7 +82,7 @@ def show(
 ) -> None:
     """Show the files, source, digests, names and header of a model."""
     settings, resolver = store_names(config, models_dir)
-    entry = resolver.resolve(name)
+    entry = resolver.entry_of_path(name) or resolver.resolve(name)
     output = Output()
     if template:
         text = read_gguf_header(entry.path).text("tokenizer.chat_template")

@@ -57,6 +57,16 @@ def test_a_file_without_a_record(run: Run, model: Path) -> None:
     assert (facts["revision"], facts["sha256"], facts["projector"]) == (None, [], None)
 
 
+def test_a_file_elsewhere_is_named_by_its_path(run: Run, model: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other" / "there.gguf"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(model.read_bytes())
+    answer = run("show", str(elsewhere), "--json")
+    assert answer.status == 0, answer.err
+    assert json.loads(answer.out)["files"] == [str(elsewhere)]
+    assert run("show", str(tmp_path / "none.gguf")).status != 0
+
+
 def test_a_row_for_what_is_known(run: Run, model: Path) -> None:
     answer = run("show", "m-Q4_K_M")
     rows = [" ".join(line.split()) for line in answer.out.splitlines()]
