@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from jan_serve.core.calibration import Calibration
+from jan_serve.core.measurements.calibration import Calibration
 from jan_serve.core.models.listed_model import HeaderFacts, ListedModel, Variant
 from jan_serve.core.models.model_source import MAX_ADAPTERS
 from jan_serve.errors import EngineCrashed, InvalidModel, InvalidRequest, JanServeError, ModelNotFound

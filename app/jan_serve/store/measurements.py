@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
-from jan_serve.core.certificate import Certificate, verdicts
-from jan_serve.core.speed import Speed
-from jan_serve.store.files.record_files import RecordFiles
+from jan_serve.core.measurements.certificate import Certificate, verdicts
+from jan_serve.core.measurements.speed import Speed
+from jan_serve.store.files.record_files import RecordFiles, record_file
 from jan_serve.store.files.small_files import private_folder
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -35,8 +34,7 @@ class Measurements(Generic[T]):
         self._files.write(self._path(model), found)
 
     def _path(self, model: str) -> Path:
-        # Names of models have slashes.
-        return self._folder / f"{hashlib.sha256(model.encode()).hexdigest()[:32]}.json"
+        return self._folder / record_file(model)
 
 
 def speeds(data_dir: Path) -> Measurements[Speed]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jan_serve.core.calibration import Calibration
+from jan_serve.core.measurements.calibration import Calibration
 from jan_serve.core.models.listed_model import Variant
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.record_files import LaterFormat, check_format
@@ -16,7 +16,7 @@ from jan_serve.store.index import FileRecord, ModelEntry, ModelIndex, ModelRecor
 from jan_serve.store.resolve import ModelResolver
 from jan_serve.store.self_checks import SelfChecks
 from jan_serve.store.variants import VariantIndex
-from tests.unit.core.test_self_check import OLD
+from tests.unit.core.measurements.test_self_check import OLD
 from tests.unit.store.gguf_builder import GgufBytes
 
 RECORD = ModelRecord(

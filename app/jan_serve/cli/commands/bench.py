@@ -22,7 +22,7 @@ from jan_serve.cli.errors import CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
 from jan_serve.cli.output import Output, size_text
 from jan_serve.config import server_address
-from jan_serve.core.speed import FirstToken, Speed
+from jan_serve.core.measurements.speed import FirstToken, Speed
 from jan_serve.store.measurements import speeds
 
 _LENGTHS: Final = (1000, 8000, 32_000)

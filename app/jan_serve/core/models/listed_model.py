@@ -1,6 +1,7 @@
 """A ListedModel is a model as lists show it, without loading it; ModelDetails are all that its header says.
 
-A Variant is the same file under its own name, with own instructions and defaults.
+A Variant is the same file under its own name, with own instructions and defaults. A PullStep is the progress of a
+download from the hub.
 """
 
 from __future__ import annotations
@@ -123,3 +124,24 @@ class ModelDetails(msgspec.Struct, frozen=True):
             if key.startswith(prefix) and isinstance(value, str):
                 found[key[len(prefix) + 1 :] or "default"] = value
         return found
+
+
+class PulledFile(msgspec.Struct, frozen=True):
+    """sha256: as the hub lists it."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class PullStep(msgspec.Struct, frozen=True):
+    """files: of the model, in order of transfer. received: bytes of all of them. note: for people, if any.
+
+    done: all files are verified and the model can be used. name: of the model, canonical.
+    """
+
+    name: str
+    files: tuple[PulledFile, ...]
+    received: int
+    note: str | None = None
+    done: bool = False

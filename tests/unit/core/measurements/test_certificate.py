@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jan_serve.core.certificate import PROGRAMS, Certificate, Mark, verdicts
+from jan_serve.core.measurements.certificate import PROGRAMS, Certificate, Mark, verdicts
 
 ALL = ("schema", "10 tools", "50 tools", "turns", "needle", "infill")
 

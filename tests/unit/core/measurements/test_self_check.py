@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jan_serve.core.self_check import SelfCheck, worse
+from jan_serve.core.measurements.self_check import SelfCheck, worse
 
 GB = 10**9
 OLD = SelfCheck(
