@@ -7,7 +7,6 @@ alone: its last characters are one passage four times or more.
 from __future__ import annotations
 
 import json
-import re
 import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +18,9 @@ import typer
 from benchmarks.load import words
 from benchmarks.servers import Running, ours, started
 
-_LOOP: Final = re.compile(r"(.{1,1500}?)\1{3,}.{0,1500}\Z", re.DOTALL)
-_TAIL_CHARS: Final = 6_000
+_TIMES: Final = 4
+_LONGEST: Final = 1_500
+"""Characters of a passage."""
 
 
 def main(
@@ -68,7 +68,8 @@ def ask(server: Running, texts: Sequence[str], tokens: int, mode: str, together:
 
 
 def loops_at_end(text: str) -> bool:
-    return _LOOP.search(text[-_TAIL_CHARS:]) is not None
+    tails = (text[-_TIMES * size :] for size in range(1, min(_LONGEST, len(text) // _TIMES) + 1))
+    return any(tail[: -len(tail) // _TIMES] == tail[len(tail) // _TIMES :] for tail in tails)
 
 
 if __name__ == "__main__":

@@ -49,12 +49,11 @@ _SHELLS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
 
 @dataclass(frozen=True)
 class Agent:
-    """first, arguments: before and after those of its start; the task is last. start: its name in LAUNCHES; None:
-    OpenAI's variables are enough."""
+    """first, arguments: before and after those of its start; the task is last. start: its name in LAUNCHES."""
 
     command: str
     arguments: tuple[str, ...]
-    start: str | None = None
+    start: str
     first: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -68,9 +67,10 @@ AGENTS: Final[dict[str, Agent]] = {
         "codex", ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"), "codex", ("exec",)
     ),
     "opencode": Agent("opencode", ("--auto",), "opencode", ("run",)),
-    "qwen": Agent(
-        "qwen", ("--yolo", "--auth-type", "openai", "-p"), None, (), {"OPENAI_MODEL": MODEL} | _NO_PROXY
-    ),
+    "qwen": Agent("qwen", ("--yolo", "-p"), "qwen", (), _NO_PROXY),
+    "pi": Agent("pi", ("-p",), "pi"),
+    "kimi": Agent("kimi", ("-p",), "kimi"),
+    "copilot-cli": Agent("copilot", ("--allow-all-tools", "-p"), "copilot-cli"),
     "cline": Agent("cline", ("--auto-approve", "true"), "cline"),
 }
 
@@ -177,14 +177,13 @@ def _start(agent: Agent, home: Path, port: int) -> Start:
     """As `jan-serve launch` starts it, with the settings file that its recipe writes."""
     model = EditorModel(MODEL, N_CTX, is_chat=True, is_embedding=False)
     facts = ServerFacts(f"http://127.0.0.1:{port}", needs_key=False, models=(model,), model=model)
-    if agent.start is None:
-        return Start((), {"OPENAI_BASE_URL": facts.base_url, "OPENAI_API_KEY": "none"})
     folders = Folders(home, home / ".config", home / ".code", home / ".zed")
-    change = RECIPES[agent.start](facts, folders).change
-    assert change is not None
-    change.path.parent.mkdir(parents=True, exist_ok=True)
-    change.path.write_text(change.merge(""))
-    return LAUNCHES[agent.start].start(facts, "none", change.path)
+    change, path = RECIPES[agent.start](facts, folders).change, home
+    if change is not None:
+        path = change.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(change.merge(""))
+    return LAUNCHES[agent.start].start(facts, "none", path)
 
 
 def _environment(home: Path, *more: dict[str, str]) -> dict[str, str]:

@@ -89,12 +89,54 @@ def _open_webui(facts: ServerFacts, key: str, file: Path) -> Start:
     )
 
 
+def _pi(facts: ServerFacts, key: str, file: Path) -> Start:
+    # Sessions stay with the user's own.
+    sessions = str(Path.home() / ".pi" / "agent" / "sessions")
+    return Start(
+        ("--provider", PROVIDER, "--model", facts.model.name),
+        {"PI_CODING_AGENT_DIR": str(file.parent), "PI_CODING_AGENT_SESSION_DIR": sessions, KEY_VARIABLE: key},
+    )
+
+
+def _qwen(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start(
+        ("--auth-type", "openai"),
+        {"OPENAI_BASE_URL": facts.base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": facts.model.name},
+    )
+
+
+def _kimi(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start((), {"KIMI_CODE_HOME": str(file.parent), KEY_VARIABLE: key})
+
+
+def _poolside(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start(
+        ("-m", facts.model.name),
+        {"POOLSIDE_STANDALONE_BASE_URL": facts.base_url, "POOLSIDE_API_KEY": key},
+    )
+
+
+def _copilot_cli(facts: ServerFacts, key: str, file: Path) -> Start:
+    provider = {
+        "COPILOT_PROVIDER_BASE_URL": facts.base_url,
+        "COPILOT_PROVIDER_API_KEY": key,
+        "COPILOT_PROVIDER_WIRE_API": "responses",
+        "COPILOT_MODEL": facts.model.name,
+    }
+    return Start(("--model", facts.model.name), provider)
+
+
 LAUNCHES: Final[dict[str, Launch]] = {
     "claude": Launch("claude", 32_768, _claude),
     "codex": Launch("codex", 32_768, _codex),
     "opencode": Launch("opencode", 32_768, _opencode),
     "cline": Launch("cline", 32_768, _cline),
     "continue": Launch("cn", 16_384, _continue),
+    "pi": Launch("pi", 16_384, _pi),
+    "qwen": Launch("qwen", 32_768, _qwen),
+    "kimi": Launch("kimi", 32_768, _kimi),
+    "poolside": Launch("pool", 32_768, _poolside),
+    "copilot-cli": Launch("copilot", 32_768, _copilot_cli),
     "aider": Launch("aider", 8_192, _aider),
     "open-webui": Launch("open-webui", 4_096, _open_webui),
 }

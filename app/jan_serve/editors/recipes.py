@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from jan_serve.editors.agent_recipes import AGENT_RECIPES
 from jan_serve.editors.jsonc import OPENAI_COMPATIBLE, Named, set_provider, set_value
 from jan_serve.editors.ollama_recipes import OLLAMA_RECIPES
 from jan_serve.editors.recipe import (
@@ -232,7 +233,9 @@ def _claude(facts: ServerFacts, folders: Folders) -> Recipe:
         "ANTHROPIC_BASE_URL": facts.url,
         **{f"ANTHROPIC_{name}": model.name for name in names},
         "CLAUDE_CODE_SUBAGENT_MODEL": model.name,
+        # What changes from turn to turn within the prompt ends the cached prefix there.
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "CLAUDE_CODE_TOTAL_TOKENS_REMINDER": "off",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "ANTHROPIC_CUSTOM_HEADERS": "\n".join(f"{name}: {value}" for name, value in AGENT_HEADERS.items()),
     }
@@ -299,5 +302,6 @@ RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "claude": _claude,
     "aider": _aider,
     "open-webui": _open_webui,
+    **AGENT_RECIPES,
     **OLLAMA_RECIPES,
 }

@@ -12,17 +12,31 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 
+from jan_serve.editors.recipe import PROVIDER
+
 _MAX_DEPTH: Final = 50
 _NEW_CONTINUE_FILE: Final = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
 
 
 def set_keys(text: str, values: Mapping[str, Any]) -> str:
-    """Set top-level values. Raises ValueError if the text is not a YAML mapping."""
+    """Set values; those of a mapping are set within it, unless it is our own entry, which is replaced.
+
+    Raises ValueError if the text is not a YAML mapping.
+    """
     document = _parsed(text)
-    if all(document.get(key) == value for key, value in values.items()):
-        return text
-    document.update(values)
-    return _dumped(document, text)
+    return _dumped(document, text) if _set(document, values) else text
+
+
+def _set(document: Any, values: Mapping[str, Any]) -> bool:
+    """Returns whether anything changed."""
+    changed = False
+    for key, value in values.items():
+        known = document.get(key)
+        if key != PROVIDER and isinstance(value, Mapping) and isinstance(known, Mapping):
+            changed |= _set(known, cast(Mapping[str, Any], value))
+        elif known != value:
+            document[key], changed = value, True
+    return changed
 
 
 def set_models(text: str, entries: Sequence[Mapping[str, Any]], *, prefix: str) -> str:

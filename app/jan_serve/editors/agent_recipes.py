@@ -1,0 +1,200 @@
+"""Recipes of terminal agents that take any server of OpenAI's API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from jan_serve.editors.jsonc import Named, set_value
+from jan_serve.editors.recipe import (
+    AGENT_HEADERS,
+    KEY_VARIABLE,
+    NO_KEY,
+    PROVIDER,
+    Change,
+    EditorModel,
+    Folders,
+    Recipe,
+    ServerFacts,
+)
+from jan_serve.editors.toml_file import set_table, set_values
+from jan_serve.editors.yaml_file import set_keys
+
+
+def _models(facts: ServerFacts) -> list[dict[str, Any]]:
+    """As Pi lists models, and the agents that are made of it."""
+    return [
+        {
+            "id": model.name,
+            "name": model.name,
+            "input": ["text", "image"] if model.sees else ["text"],
+            **_sizes(model, "contextWindow", "maxTokens"),
+        }
+        for model in facts.chat_models
+    ]
+
+
+def _sizes(model: EditorModel, context: str, output: str) -> dict[str, Any]:
+    return {} if model.n_ctx is None else {context: model.n_ctx, output: model.n_output}
+
+
+def _secret(facts: ServerFacts) -> tuple[str, ...]:
+    return (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
+
+
+def _pi(facts: ServerFacts, folders: Folders) -> Recipe:
+    value = {
+        "baseUrl": facts.base_url,
+        "api": "openai-completions",
+        "apiKey": KEY_VARIABLE if facts.needs_key else NO_KEY,
+        "headers": AGENT_HEADERS,
+        "models": _models(facts),
+    }
+    return Recipe(
+        "Pi",
+        (*_secret(facts), f"pi --provider {PROVIDER} --model {facts.model.name}"),
+        Change(
+            folders.home / ".pi" / "agent" / "models.json",
+            lambda text: set_value(text, ("providers", PROVIDER), value),
+        ),
+    )
+
+
+def _omp(facts: ServerFacts, folders: Folders) -> Recipe:
+    value = {
+        "baseUrl": facts.base_url,
+        "api": "openai-responses",
+        **({"apiKey": KEY_VARIABLE} if facts.needs_key else {"auth": NO_KEY}),
+        "models": _models(facts),
+    }
+    return Recipe(
+        "OMP",
+        (*_secret(facts), f"omp --model {PROVIDER}/{facts.model.name}"),
+        Change(
+            folders.home / ".omp" / "agent" / "models.yml",
+            lambda text: set_keys(text, {"providers": {PROVIDER: value}}),
+        ),
+    )
+
+
+def _openclaw(facts: ServerFacts, folders: Folders) -> Recipe:
+    value = {
+        "baseUrl": facts.base_url,
+        "api": "openai-completions",
+        "apiKey": f"${{{KEY_VARIABLE}}}" if facts.needs_key else NO_KEY,
+        "models": _models(facts),
+    }
+
+    def merge(text: str) -> str:
+        text = set_value(text, ("models", "providers", PROVIDER), value)
+        return set_value(text, ("agents", "defaults", "model", "primary"), f"{PROVIDER}/{facts.model.name}")
+
+    return Recipe(
+        "OpenClaw",
+        (*_secret(facts), "Restart its gateway: openclaw gateway restart"),
+        Change(folders.home / ".openclaw" / "openclaw.json", merge),
+    )
+
+
+def _qwen(facts: ServerFacts, folders: Folders) -> Recipe:
+    def merge(text: str) -> str:
+        for model in facts.chat_models:
+            generation = {"customHeaders": AGENT_HEADERS}
+            sized = {"contextWindowSize": model.n_ctx} if model.n_ctx is not None else {}
+            entry = {
+                "id": model.name,
+                "name": f"{PROVIDER} {model.name}",
+                "envKey": KEY_VARIABLE,
+                "baseUrl": facts.base_url,
+                "generationConfig": generation | sized,
+            }
+            text = set_value(text, ("modelProviders", "openai", Named("id", model.name)), entry)
+        if not facts.needs_key:
+            text = set_value(text, ("env", KEY_VARIABLE), NO_KEY)
+        text = set_value(text, ("security", "auth", "selectedType"), "openai")
+        return set_value(text, ("model", "name"), facts.model.name)
+
+    return Recipe(
+        "Qwen Code",
+        (*_secret(facts), "Start it: qwen. The command /model chooses another model."),
+        Change(folders.home / ".qwen" / "settings.json", merge),
+    )
+
+
+def _kimi(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = {"api_key_env": KEY_VARIABLE} if facts.needs_key else {"api_key": NO_KEY}
+    provider = {"type": "openai", "base_url": facts.base_url, **key}
+    model = {
+        "provider": PROVIDER,
+        "model": facts.model.name,
+        "max_context_size": facts.model.n_ctx or 32_768,
+        "capabilities": ["tool_use", *(["image_in"] if facts.model.sees else [])],
+    }
+
+    def merge(text: str) -> str:
+        text = set_table(set_values(text, {"default_model": PROVIDER}), ("providers", PROVIDER), provider)
+        return set_table(text, ("models", PROVIDER), model)
+
+    return Recipe(
+        "Kimi Code",
+        (*_secret(facts), "Start it: kimi"),
+        Change(folders.home / ".kimi-code" / "config.toml", merge),
+    )
+
+
+def _droid(facts: ServerFacts, folders: Folders) -> Recipe:
+    value = {
+        "model": facts.model.name,
+        "displayName": PROVIDER,
+        "baseUrl": facts.base_url,
+        "apiKey": f"${{{KEY_VARIABLE}}}" if facts.needs_key else NO_KEY,
+        "provider": "generic-chat-completion-api",
+        "maxOutputTokens": facts.model.n_output or 8_192,
+    }
+    return Recipe(
+        "Droid",
+        (*_secret(facts), f"Start droid, and choose {PROVIDER} with /model."),
+        Change(
+            folders.home / ".factory" / "settings.json",
+            lambda text: set_value(text, ("customModels", Named("displayName", PROVIDER)), value),
+        ),
+    )
+
+
+def _hermes(facts: ServerFacts, folders: Folders) -> Recipe:
+    value: dict[str, Any] = {"provider": "custom", "base_url": facts.base_url, "default": facts.model.name}
+    if facts.model.n_ctx is not None:
+        value["context_length"] = facts.model.n_ctx
+    secret = ("Put the key as OPENAI_API_KEY=… into ~/.hermes/.env.",) if facts.needs_key else ()
+    return Recipe(
+        "Hermes Agent",
+        (*secret, "Start it: hermes"),
+        Change(folders.home / ".hermes" / "config.yaml", lambda text: set_keys(text, {"model": value})),
+    )
+
+
+def _poolside(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = "YOUR-KEY" if facts.needs_key else NO_KEY
+    variables = f"POOLSIDE_STANDALONE_BASE_URL={facts.base_url} POOLSIDE_API_KEY={key}"
+    return Recipe("Poolside", (f"{variables} pool -m {facts.model.name}",), has_context=False)
+
+
+def _copilot_cli(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = "COPILOT_PROVIDER_API_KEY=YOUR-KEY " if facts.needs_key else ""
+    variables = f"COPILOT_PROVIDER_BASE_URL={facts.base_url} {key}COPILOT_PROVIDER_WIRE_API=responses"
+    return Recipe(
+        "GitHub Copilot CLI", (f"{variables} copilot --model {facts.model.name}",), has_context=False
+    )
+
+
+AGENT_RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
+    "pi": _pi,
+    "omp": _omp,
+    "openclaw": _openclaw,
+    "qwen": _qwen,
+    "kimi": _kimi,
+    "droid": _droid,
+    "hermes": _hermes,
+    "poolside": _poolside,
+    "copilot-cli": _copilot_cli,
+}
