@@ -85,6 +85,11 @@ COMMANDS: Final = {
         "Choose among options, with the probability of each. Starts a server if none runs.",
         "Ask a model",
     ),
+    "batch": Entry(
+        "batch:batch",
+        "Answer a file of requests while nobody else needs the model. Starts a server if none runs.",
+        "Ask a model",
+    ),
     "tokenize": Entry(
         "tokenize:tokenize",
         "Show the tokens of a text, including special tokens that the model adds. Starts a server if none runs.",

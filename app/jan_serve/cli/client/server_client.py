@@ -123,6 +123,23 @@ class ServerClient:
         ):
             return self._object(response)
 
+    def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
+        """Send a form with a file, without a time limit."""
+        files = {"file": (name, content, "application/octet-stream")}
+        with (
+            self._explained(),
+            self._client.stream(
+                "POST", path, data=dict(fields), files=files, timeout=_no_read_timeout()
+            ) as response,
+        ):
+            return self._object(response)
+
+    def content(self, path: str) -> bytes:
+        """The bytes of an answer."""
+        with self._explained(), self._client.stream("GET", path) as response:
+            self._check(response)
+            return response.read()
+
     def delete(self, path: str) -> dict[str, Any]:
         with self._explained(), self._client.stream("DELETE", path) as response:
             return self._object(response)

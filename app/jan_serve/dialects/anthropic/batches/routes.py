@@ -173,7 +173,7 @@ def _reply(request: Request, body: Any) -> Response:
 
 
 def _no_batch(batch_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no batch {batch_id[:100]!r}.")
+    return http_problem(HTTPStatus.NOT_FOUND, "batch_not_found", f"There is no batch {batch_id[:100]!r}.")
 
 
 def _time(seconds: int | None) -> str | None:

@@ -116,7 +116,7 @@ def add_file_routes(router: APIRouter, files: FileTable) -> None:
 
 
 def no_file(file_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no file {file_id[:100]!r}.")
+    return http_problem(HTTPStatus.NOT_FOUND, "file_not_found", f"There is no file {file_id[:100]!r}.")
 
 
 def _shown(file: StoredFile) -> FileObject:

@@ -167,7 +167,7 @@ def _window_s(text: str) -> int:
 
 
 def _no_batch(batch_id: str) -> HttpError:
-    return http_problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no batch {batch_id[:100]!r}.")
+    return http_problem(HTTPStatus.NOT_FOUND, "batch_not_found", f"There is no batch {batch_id[:100]!r}.")
 
 
 def _shown(batch: Batch, runner: BatchRunner) -> BatchObject:

@@ -1,0 +1,173 @@
+"""`jan-serve batch`: sends a file of requests as a batch and writes the answers beside it; lists, shows, cancels."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from jan_serve.cli.client.own_server import any_server
+from jan_serve.cli.client.server_client import ServerClient
+from jan_serve.cli.errors import WRONG_USE, CommandError
+from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, load_settings
+from jan_serve.cli.output import Output
+
+_LOOK_S: Final = 0.5
+_ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+_SHOWN_FAULTS: Final = 10
+
+Batch = dict[str, Any]
+
+
+def batch(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|ls|show|cancel", help="A file of JSON lines in OpenAI's form, or a word."
+        ),
+    ],
+    batch_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The batch to show or to cancel.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the answers, and write them beside FILE.")
+    ] = True,
+    window: Annotated[
+        str, typer.Option("--window", metavar="TIME", help="Time after which the rest expires: 24h, 7d.")
+    ] = "24h",
+    url: UrlOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a file of requests while nobody else needs the model. Starts a server if none runs."""
+    output = Output()
+    if (what in ("show", "cancel")) != (batch_id is not None):
+        raise CommandError(
+            "`show` and `cancel` take the ID of a batch, and a FILE takes none.", status=WRONG_USE
+        )
+    loaded = load_settings(config_file=config)
+    with any_server(loaded, url, output) as client:
+        match what:
+            case "ls":
+                _list(client, output, as_json=as_json)
+            case "show":
+                _show(client.get(f"/v1/batches/{batch_id}"), output, as_json=as_json)
+            case "cancel":
+                _show(client.post(f"/v1/batches/{batch_id}/cancel", {}), output, as_json=as_json)
+            case _:
+                _send(client, Path(what), output, window=window, wait=wait, as_json=as_json)
+
+
+def _send(
+    client: ServerClient, path: Path, output: Output, *, window: str, wait: bool, as_json: bool
+) -> None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", status=WRONG_USE) from None
+    file = client.upload("/v1/files", path.name, content, {"purpose": "batch"})
+    body = {"input_file_id": file["id"], "endpoint": _endpoint(path, content), "completion_window": window}
+    found = client.post("/v1/batches", body)
+    if not wait:
+        _show(found, output, as_json=as_json)
+        return
+    try:
+        found = _followed(client, found, output)
+    except KeyboardInterrupt:
+        output.note(f"The batch goes on: `jan-serve batch show {found['id']}`.")
+        raise
+    for kind, name in (("output", "answers"), ("error", "errors")):
+        if found[f"{kind}_file_id"] is not None:
+            target = path.with_suffix(f".{name}.jsonl")
+            target.write_bytes(client.content(f"/v1/files/{found[f'{kind}_file_id']}/content"))
+            output.note(f"{name}: {target}")
+    _show(found, output, as_json=as_json)
+    if found["status"] != "completed" or found["request_counts"]["failed"]:
+        raise typer.Exit(1)
+
+
+def _endpoint(path: Path, content: bytes) -> str:
+    """Of the first line."""
+    first = next((line for line in content.splitlines() if line.strip()), b"")
+    try:
+        return str(json.loads(first)["url"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CommandError(f"{path}: its first line is no request with a `url`", status=WRONG_USE) from None
+
+
+def _followed(client: ServerClient, found: Batch, output: Output) -> Batch:
+    """The batch once it has ended, with a bar on a terminal until then."""
+    progress = output.progress("{task.description}", *_columns())
+    if progress is None:
+        while found["status"] not in _ENDED:
+            time.sleep(_LOOK_S)
+            found = client.get(f"/v1/batches/{found['id']}")
+        return found
+    with progress:
+        bar = progress.add_task(found["id"], total=None)
+        while found["status"] not in _ENDED:
+            counts = found["request_counts"]
+            progress.update(
+                bar,
+                total=counts["total"] or None,
+                completed=counts["completed"] + counts["failed"],
+                description=found["paused"] or found["status"],
+            )
+            time.sleep(_LOOK_S)
+            found = client.get(f"/v1/batches/{found['id']}")
+    return found
+
+
+def _columns() -> tuple[Any, ...]:
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+
+    return BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+
+
+def _list(client: ServerClient, output: Output, *, as_json: bool) -> None:
+    found = client.get("/v1/batches", {"limit": "100"})
+    if as_json:
+        output.json(found)
+        return
+    rows = [
+        (each["id"], each["status"], _counts(each), each["endpoint"], _when(each)) for each in found["data"]
+    ]
+    if rows:
+        output.table(
+            ("batch", "status", "lines", "endpoint", "created"), rows, optional=("created", "endpoint")
+        )
+    else:
+        output.note("No batch.")
+
+
+def _show(found: Batch, output: Output, *, as_json: bool) -> None:
+    if as_json:
+        output.json(found)
+        return
+    rows = [
+        ("batch", found["id"]),
+        ("status", found["status"]),
+        ("lines", _counts(found)),
+        ("created", _when(found)),
+    ]
+    if found["paused"]:
+        rows.append(("waits", found["paused"]))
+    errors: dict[str, list[dict[str, Any]]] = found["errors"] or {"data": []}
+    faults = errors["data"]
+    for fault in faults[:_SHOWN_FAULTS]:
+        rows.append((f"line {fault['line']}" if fault["line"] else "input", fault["message"]))
+    output.table(("", ""), rows)
+
+
+def _counts(found: Batch) -> str:
+    counts = found["request_counts"]
+    done = counts["completed"] + counts["failed"]
+    failed = f", {counts['failed']} refused" if counts["failed"] else ""
+    return f"{done} of {counts['total']}{failed}"
+
+
+def _when(found: Batch) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(found["created_at"]))
