@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the memor
 TIMEOUT_S = 0.5
 BYTES = 1_000_000
 NOISE = 2_000_000
-SLOWEST_S = 20.0
+SLOWEST_S = 60.0
 """For answers to thousands of requests, on a machine that is busy; the deadlines themselves are TIMEOUT_S."""
 
 
@@ -51,7 +51,7 @@ def test_a_hostile_connection_costs_little_and_ends(
         record_property(figure, value)
     assert {answer.status for answer in asked} == {200}
     assert grown <= n * BYTES + NOISE
-    assert slowest_s < 2.0  # the promise is 100 ms; a test machine has other work
+    assert slowest_s < 5.0  # the promise is 100 ms; a test machine has other work
 
 
 def test_the_deadlines_that_it_has_in_truth() -> None:
