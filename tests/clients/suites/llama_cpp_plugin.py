@@ -74,20 +74,22 @@ class Server:
             stderr=(folder / "log").open("w"),
             cwd=folder,
         )
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError((folder / "log").read_text())
+                log = (folder / "log").read_text()
+                self.stop()
+                raise RuntimeError(log)
             time.sleep(0.05)
 
     def _answers(self) -> bool:
         try:
-            return requests.get(f"http://127.0.0.1:{self.port}/health", timeout=5).status_code == 200
-        except requests.ConnectionError:
+            return requests.get(f"http://127.0.0.1:{self.port}/health", timeout=30).status_code == 200
+        except (requests.ConnectionError, requests.Timeout):
             return False
 
     def stop(self) -> None:
-        self.process.terminate()
+        self.process.kill()  # its workers end with it
         self.process.wait(30)
         self.folder.cleanup()
 
