@@ -150,6 +150,18 @@ async def test_answers_and_events_fit_openais_own_types() -> None:
             known.validate_python(event)
 
 
+@pytest.mark.parametrize("given", [{}, {"description": "d"}, {"strict": True}], ids=str)
+async def test_a_schema_of_the_answer_is_shown_with_all_its_members(given: dict[str, Any]) -> None:
+    form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, **given}
+    expected = {"description": None, "strict": False, **form}
+    _, body = await post(saying("{}"), text={"format": form})
+    assert body["text"] == {"format": expected}
+    events = await stream(saying("{}"), text={"format": form})
+    assert [event["response"]["text"] for event in events if "response" in event] == [
+        {"format": expected}
+    ] * 3
+
+
 async def test_streams_are_the_same_however_the_text_is_cut() -> None:
     tools = [FUNCTION, SPACE, CUSTOM]
     found = models(saying(*ANSWER))

@@ -29,7 +29,7 @@ from jan_serve.dialects.openai.responses.items import (
     ThoughtWriter,
 )
 from jan_serve.dialects.openai.responses.parse import ENCRYPTED_THOUGHTS, ParsedResponse
-from jan_serve.dialects.openai.responses.wire import CreateResponseRequest
+from jan_serve.dialects.openai.responses.wire import CreateResponseRequest, TextConfig
 from jan_serve.dialects.openai.responses.wire_reply import (
     Event,
     ItemStatus,
@@ -75,7 +75,7 @@ class ResponseForm(msgspec.Struct, frozen=True):
             if isinstance(body.tool_choice, str)
             else _dumped(body.tool_choice),
             "tools": [_dumped(tool) for tool in self.parsed.tools.shown],
-            "text": {"format": {"type": "text"}, **_dumped(body.text, exclude_none=True)},
+            "text": _shown_text(body.text),
             "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "temperature": body.temperature,
             "top_p": body.top_p,
@@ -93,6 +93,14 @@ class ResponseForm(msgspec.Struct, frozen=True):
 
 def _dumped(model: Any, *, exclude_none: bool = False) -> dict[str, Any]:
     return model.model_dump(by_alias=True, exclude_none=exclude_none)
+
+
+def _shown_text(config: TextConfig) -> dict[str, Any]:
+    """With the members that OpenAI's answers always have."""
+    shown: dict[str, Any] = {"format": {"type": "text"}, **_dumped(config, exclude_none=True)}
+    if shown["format"]["type"] == "json_schema":
+        shown["format"] = {"description": None, "strict": False, **shown["format"]}
+    return shown
 
 
 class ResponseEvents:
