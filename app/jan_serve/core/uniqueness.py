@@ -41,18 +41,27 @@ class Automaton(msgspec.Struct, frozen=True):
         return state in self.accepting
 
 
+class LastTexts(msgspec.Struct, frozen=True):
+    """A member, and the texts of its values."""
+
+    name: str
+    values: ItemTexts
+
+
 class ItemTexts(msgspec.Struct, frozen=True):
     """The items of one array.
 
     strings: the characters of its strings. others: the texts of numbers, true, false and null. endless: whether every
     beginning of a scalar can be completed in endlessly many ways, so that none is ever the only one left.
-    containers: whether arrays and objects may be items. Each of them may go on where it could end.
+    containers: whether arrays and objects may be items. Each of them may go on where it could end. last: the member
+    that objects end with, where they have listed names only: these go on until its value is another one.
     """
 
     strings: Automaton
     others: Automaton
     endless: bool
     containers: bool = False
+    last: LastTexts | None = None
 
 
 class Location(msgspec.Struct, frozen=True):

@@ -102,6 +102,12 @@ def test_no_mask_is_wrong(schema: Any, order: PropertyOrder, seed: int) -> None:
     assert found == []
 
 
+def _closed(properties: Any, *required: str) -> Any:
+    members = {"type": "object", "properties": properties, "required": list(required)}
+    return {**members, "additionalProperties": False}
+
+
+_TEXT: Any = {"type": "string"}
 _SETS: Any = {"type": "array", "uniqueItems": True}
 
 
@@ -120,6 +126,25 @@ _SETS: Any = {"type": "array", "uniqueItems": True}
         {**_SETS, "items": {"type": "integer", "minimum": 0, "maximum": 11}, "minItems": 3},
         {**_SETS, "items": {"type": "number"}, "minItems": 3},
         {**_SETS, "items": {"type": "object", "properties": {"a": {"enum": [1, 2]}}}, "minItems": 3},
+        {**_SETS, "items": _closed({"a": {"type": "string"}}, "a"), "minItems": 2},
+        {**_SETS, "items": _closed({"a": {"type": "string"}}), "minItems": 3},
+        {**_SETS, "items": _closed({"a": {"type": "integer"}, "b": {"enum": [1, 2]}}, "b"), "minItems": 3},
+        {
+            **_SETS,
+            "items": _closed({"a": {"enum": ["a", "ab"]}, "b": {"type": ["string", "null"]}}),
+            "minItems": 2,
+        },
+        {**_SETS, "items": _closed({"a": {"type": "array", "items": {"enum": [1]}}, "x1": _TEXT}, "a", "x1")},
+        {
+            **_SETS,
+            "items": _closed({"a": {"enum": [1, 2]}, "b": {"type": "array", "items": {"enum": [1, 2]}}}, "b"),
+        },
+        {
+            **_SETS,
+            "items": _closed({"a": {"type": "object"}, "b": {"type": ["null", "object"]}}),
+            "minItems": 2,
+        },
+        {**_SETS, "items": _closed({"b": {"pattern": "^a*$"}, "c": {"type": "number", "minimum": 0}}, "c")},
         {**_SETS, "items": {"type": "array", "items": {"enum": ["a", 1, None]}}, "minItems": 3},
     ],
 )

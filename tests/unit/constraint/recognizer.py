@@ -171,7 +171,7 @@ class Recognizer:
         seen = {pair}
         todo = [(pair, "")]
         for pair, text in todo:
-            letters = self.letters(pair.item)
+            letters = self.letters(pair.item | pair.other)
             random.shuffle(letters)
             for low, high in letters:
                 character = chr(random.randint(low, min(high, low + 9)))

@@ -85,16 +85,20 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
             or shape.high is not None
             or shape.extras is not None
         )
-        if not (shape.wanted or shape.extras is not None) and (emit.any_order or not shape.fields):
-            members = members_in_any_order(
-                emit.rules, shape, hint, comma=emit.comma(), others_last=emit.others_last
-            )
-        elif counted:
+        in_order = not emit.any_order and bool(shape.fields)
+        if counted and (shape.wanted or shape.extras is not None or in_order):
             members = _counted_members(emit, shape, hint)
         else:
-            members = plain_members(emit.rules, shape, hint, comma=emit.comma())
+            members = listed_members(emit, shape, hint)
         options.append(emit.brackets("{", members, "}", may_be_empty=shape.may_be_empty()))
     return choice(options)
+
+
+def listed_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
+    """One member or more, which no rule counts."""
+    if emit.any_order or not shape.fields:
+        return members_in_any_order(emit.rules, shape, hint, comma=emit.comma(), others_last=emit.others_last)
+    return plain_members(emit.rules, shape, hint, comma=emit.comma())
 
 
 def _least(fields: list[Field]) -> int:

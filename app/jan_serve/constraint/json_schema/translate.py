@@ -32,7 +32,7 @@ from jan_serve.constraint.json_schema.ir import (
 from jan_serve.constraint.json_schema.keywords import ASSERTIONS
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
-from jan_serve.constraint.json_schema.unique_items import AlsoHeld, uniqueness_of
+from jan_serve.constraint.json_schema.unique_locations import AlsoHeld, uniqueness_of
 from jan_serve.constraint.limits import budget
 from jan_serve.constraint.transform import prune
 from jan_serve.constraint.translation import Mode, Translated

@@ -203,10 +203,28 @@ def _reduce(regex: Regex, *, at_start: bool) -> Regex:
         elif isinstance(item, Loop) and item.low <= 1 and item.high == 1:
             taken = _reduce(concat([item.item, *rest]), at_start=here)
             tail = alternation([taken, _reduce(concat(rest), at_start=here)])
+        elif (tempered := _tempered(item, rest)) is not None:
+            tail = _resolve_look(tempered[0], [tempered[1], *rest], at_start=here)
         else:
             raise UnsupportedPattern(_look_position(item), "a lookahead inside a repetition")
         return concat([*before, tail])
     return regex
+
+
+def _tempered(item: Regex, rest: list[Regex]) -> tuple[Look, Loop] | None:
+    """`(?:(?!x)c)*` at the end of the text as `(?!c*x)` and `c*`; None for any other repetition."""
+    if not isinstance(item, Loop) or any(part != Assertion("$") for part in rest):
+        return None
+    *looks, last = parts_of(item.item)
+    barred = [look.item for look in looks if isinstance(look, Look) and look.negated]
+    if not isinstance(last, Chars) or len(barred) < len(looks):
+        return None
+    barred_text = alternation(barred)
+    if has_assertions(barred_text) or compile_dfa(barred_text).matches(""):
+        return None
+    before = Loop(last, 0, None if item.high is None else max(item.high - 1, 0))
+    look = Look(concat([before, barred_text]), True, _look_position(item))
+    return look, Loop(last, item.low, item.high)
 
 
 def _look_position(regex: Regex) -> int:

@@ -26,6 +26,7 @@ _NEXT_BEGUN: Final = rb',\s*["\-0-9tfn]'
 _ENDED: Final = (b"]", b"}", b"\n")
 _ENDED_AFTER_QUOTE: Final = re.compile(rb'".*[\]}\n]', re.DOTALL)
 _TWO_CONTAINERS: Final = re.compile(rb"[\]}]\s*,.*[\]}]", re.DOTALL)
+_MEMBER_BEGUN: Final = re.compile(rb':\s*["\-0-9tfn]')
 _TWO_WHOLE: Final = re.compile(rb"\[\s*" + _WHOLE + rb"\s*,\s*" + _WHOLE)
 
 
@@ -49,6 +50,7 @@ class ItemTokens:
         self.two_whole = _matching(pieces, with_comma, _TWO_WHOLE)
         ended = sorted({token for end in _ENDED for token in search.containing(end)})
         self.two_containers = _matching(pieces, ended, _TWO_CONTAINERS)
+        self.member_begun = _matching(pieces, search.containing(b":"), _MEMBER_BEGUN)
         self.ended = np.array(ended, np.intp)
         self.ended_after_quote = _matching(pieces, ended, _ENDED_AFTER_QUOTE)
         self.ending = np.concatenate([np.array(search.beginning_with(end), np.intp) for end in _ENDS])
@@ -148,15 +150,18 @@ class UniquenessExecutor(RuledExecutor[State]):
 
     def _reject_items(self, out: Floats) -> None:
         tokens = self._tokens().items
-        items = self._check.items(self._state)
+        compared = self._check.compared(self._state)
         in_string = self._state.mode in (Mode.STRING, Mode.NAME)
         if self._check.may_repeat(self._state):
             self._try(out, tokens.ended_after_quote if in_string else tokens.ended)
         elif self._check.has_containers:
             self._try(out, tokens.two_containers)
-        if items is None:
+        if self._check.has_last:
+            self._try(out, tokens.member_begun)
+        if compared is None:
             self._try(out, tokens.two_whole)
             return
+        items = compared.texts
         crossing = tokens.next_whole if items.endless else tokens.next_begun
         self._try(out, crossing.after_quote if in_string else crossing.anywhere)
         begun: dict[int, None] = {}

@@ -15,7 +15,14 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jan_serve.core.uniqueness import ELSEWHERE, NOWHERE, CallLocations, ItemTexts, Location, Uniqueness
+from jan_serve.core.uniqueness import (
+    ELSEWHERE,
+    NOWHERE,
+    CallLocations,
+    ItemTexts,
+    Location,
+    Uniqueness,
+)
 from jan_serve.text.uniqueness.words import (
     ALL,
     NO_RUN,
@@ -84,7 +91,7 @@ class _Parts(NamedTuple):
 class _Frame(NamedTuple):
     """An open bracket. location: of the array or object. used: sorted keys of items or names. lead: the white space
     before the first item. is_item: whether it is an item that may not repeat, or part of one; then parts are kept.
-    name: of the next member."""
+    name: of the next member. last: keys of the member that an item ends with."""
 
     parent: _Frame | None
     is_object: bool
@@ -94,6 +101,7 @@ class _Frame(NamedTuple):
     is_item: bool = False
     parts: _Parts | None = None
     name: str = ""
+    last: tuple[str, ...] = ()
 
     def with_part(self, key: str) -> _Frame:
         return self._replace(parts=_Parts(self.parts, self.name, key)) if self.is_item else self
@@ -109,6 +117,16 @@ class State(NamedTuple):
     run: EscapeRun = NO_RUN
 
 
+class Compared(NamedTuple):
+    """The texts of scalars, and the sorted keys of those that are there already."""
+
+    texts: ItemTexts
+    used: tuple[str, ...]
+
+
+_IN_VALUE: Final = (Mode.VALUE, Mode.STRING, Mode.SCALAR)
+
+
 class UniquenessCheck:
     """What one Uniqueness forbids; all methods are functions of the states."""
 
@@ -116,18 +134,36 @@ class UniquenessCheck:
         self._uniqueness = uniqueness
         self.has_items = bool(uniqueness.unique)
         self.has_containers = any(items.containers for items in uniqueness.unique)
+        self.has_last = any(items.last is not None for items in uniqueness.unique)
         self.has_few_names = bool(uniqueness.unlisted)
         self.names_repeat = uniqueness.names_repeat
         self._calls = None if uniqueness.calls is None else CallSearch(uniqueness.calls)
         self.start = State() if self._calls is None else self._outside(self._calls.begun)
 
-    def items(self, state: State) -> ItemTexts | None:
-        """The texts of the items of the innermost array, if they may not repeat."""
+    def compared(self, state: State) -> Compared | None:
+        """What the scalar that is written, or the next one, may not repeat."""
         frame = state.frame
-        if frame is None or frame.is_object:
+        if frame is None:
             return None
-        unique = self._location(frame.location).unique
+        if not frame.is_object:
+            items = self._items(frame)
+            return None if items is None else Compared(items, frame.used)
+        return self._last(frame) if state.mode in _IN_VALUE else None
+
+    def _items(self, frame: _Frame) -> ItemTexts | None:
+        """The texts of the items of an array, if they may not repeat."""
+        unique = NOWHERE if frame.is_object else self._location(frame.location).unique
         return None if unique == NOWHERE else self._uniqueness.unique[unique]
+
+    def _last(self, frame: _Frame) -> Compared | None:
+        """What the next value of an object may not repeat: its last member's, if it is an item of some array."""
+        items = None if frame.parent is None else self._items(frame.parent)
+        if frame.parent is None or items is None or items.last is None or items.last.name != frame.name:
+            return None
+        head = _head(frame)
+        equal = beginning_with(frame.parent.used, head)
+        used = tuple([key[len(head) :] for key in equal if len(key) > len(head)])
+        return Compared(items.last.values, used)
 
     def may_repeat(self, state: State) -> bool:
         """Whether an item that is an array or object may repeat another one when it ends."""
@@ -182,7 +218,7 @@ class UniquenessCheck:
         """After more of a string or name, which may be its end."""
         if not is_closed(text):
             frame = state.frame
-            is_kept = frame is not None and (frame.is_item or self.items(state) is not None)
+            is_kept = frame is not None and (frame.is_item or self._items(frame) is not None)
             if state.mode is Mode.STRING and not is_kept:
                 text = b'"\\' if is_escaping(text) else b'"'  # a string may be long, and only its end counts
             return state._replace(text=text)
@@ -224,7 +260,7 @@ class UniquenessCheck:
         if mode is Mode.KEY:
             return State(frame, Mode.NAME, byte)
         if byte in b"{[":
-            items = self.items(state)
+            items = None if frame is None else self._items(frame)
             is_item = frame is not None and (frame.is_item or (items is not None and items.containers))
             opened = _Frame(frame, byte == b"{", location, is_item=is_item)
             if opened.is_object:
@@ -237,11 +273,14 @@ class UniquenessCheck:
         frame = state.frame
         if frame is None:
             return State(None, Mode.AFTER)
-        if self.items(state) is None:
+        compared = self.compared(state)
+        if compared is None:
             return State(frame.with_part(part_key(state.text)) if frame.is_item else frame, Mode.AFTER)
         keys = keys_of(state.text)
-        if is_used(frame.used, keys[0]):
+        if is_used(compared.used, keys[0]):
             return None
+        if frame.is_object:
+            return State(frame._replace(last=tuple(keys)), Mode.AFTER)
         return State(_with_used(frame, keys).with_part(part_key(state.text)), Mode.AFTER)
 
     def _after_container(self, frame: _Frame) -> State | None:
@@ -253,31 +292,31 @@ class UniquenessCheck:
             return State(parent, Mode.AFTER)
         if self._repeats(frame):
             return None
-        key = _container_key(frame)
-        if self._is_unique(parent):
-            parent = _with_used(parent, [key])
-        return State(parent.with_part(key), Mode.AFTER)
-
-    def _is_unique(self, frame: _Frame) -> bool:
-        """Whether the items of an array may not repeat."""
-        return not frame.is_object and self._location(frame.location).unique != NOWHERE
+        keys = _container_keys(frame)
+        if parent.is_object and self._last(parent) is not None:
+            return State(parent._replace(last=tuple(keys)), Mode.AFTER)
+        if self._items(parent) is not None:
+            parent = _with_used(parent, keys)
+        return State(parent.with_part(min(keys)), Mode.AFTER)
 
     def _repeats(self, frame: _Frame) -> bool:
         """Whether an array or object is an item that is there already, if it ends here."""
         parent = frame.parent
-        if not frame.is_item or parent is None or not self._is_unique(parent):
+        if not frame.is_item or parent is None:
             return False
-        return is_used(parent.used, _container_key(frame))
+        if parent.is_object:
+            last = self._last(parent)
+            return last is not None and is_used(last.used, _container_keys(frame)[0])
+        return self._items(parent) is not None and is_used(parent.used, _container_keys(frame)[0])
 
     def _can_end(self, state: State) -> bool:
         """Whether the name or item that is being written may become one that is not there yet."""
         if state.mode is Mode.NAME:
             return self._can_end_name(state)
-        items = self.items(state)
-        if items is None or items.endless or state.mode not in (Mode.STRING, Mode.SCALAR):
+        compared = self.compared(state)
+        if compared is None or compared.texts.endless or state.mode not in (Mode.STRING, Mode.SCALAR):
             return True
-        assert state.frame is not None
-        used = state.frame.used
+        items, used = compared
         if state.mode is Mode.SCALAR:
             text = state.text.decode("ascii")
             return is_left(items.others, text, ALL, text, used)
@@ -296,22 +335,19 @@ class UniquenessCheck:
         return is_left(self._uniqueness.unlisted[location.unlisted], text, chars, '"' + text, frame.used)
 
     def rests(self, state: State) -> Iterator[tuple[bytes, bool]]:
-        """What would complete items that are there already, and whether that is a string. In an array of such items."""
-        frame = state.frame
-        if (
-            frame is None
-            or self.items(state) is None
-            or state.mode not in (Mode.VALUE, Mode.STRING, Mode.SCALAR)
-        ):
+        """What would complete scalars that are there already, and whether that is a string."""
+        frame, compared = state.frame, self.compared(state)
+        if frame is None or compared is None or state.mode not in _IN_VALUE:
             return
+        used = compared.used
         leads = [b""]
         if state.mode is Mode.VALUE:
             leads += {b" ", *(frame.lead[at:] for at in range(len(frame.lead)))}
-            found = frame.used[: bisect_left(frame.used, _CONTAINER)]
+            found = used[: bisect_left(used, _CONTAINER)]
         elif state.mode is Mode.SCALAR:
-            found = beginning_with(frame.used, state.text.decode("ascii"))
+            found = beginning_with(used, state.text.decode("ascii"))
         else:
-            found = beginning_with(frame.used, '"' + partly_decoded(state.text[1:])[0])
+            found = beginning_with(used, '"' + partly_decoded(state.text[1:])[0])
         for key in found:
             text = spelled(key)
             if text.startswith(state.text):
@@ -329,8 +365,14 @@ class UniquenessCheck:
                 yield text[len(state.text) :]
 
 
-def _container_key(frame: _Frame) -> str:
+def _container_keys(frame: _Frame) -> list[str]:
     """What an array or object is known by: equal ones alike, in any order of names."""
+    head = _head(frame)
+    return [head + key for key in frame.last] or [head]
+
+
+def _head(frame: _Frame) -> str:
+    """The key of an array or object, or its beginning where the object has a last member: that one is left out."""
     parts: list[tuple[str, str]] = []
     part = frame.parts
     while part is not None:

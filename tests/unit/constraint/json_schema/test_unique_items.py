@@ -16,6 +16,13 @@ from tests.unit.constraint.recognizer import Recognizer, matches
 TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 
 
+CLOSED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}, "b": {"type": "boolean"}},
+    "additionalProperties": False,
+}
+
+
 def array(items: Any, **others: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, "uniqueItems": True, **others}
 
@@ -88,3 +95,19 @@ def test_without_a_memory_and_with_flexible_white_space_it_is_refused() -> None:
     ):
         with pytest.raises(UnsupportedSchema, match="few possible values"):
             translate()
+
+
+@pytest.mark.parametrize(
+    ("items", "last"),
+    [
+        (CLOSED, "a"),
+        ({**CLOSED, "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}, "b"),
+        ({**CLOSED, "properties": {"a": True, "b": {"enum": [*range(9)]}}}, "a"),
+        ({**CLOSED, "properties": {"a": True, "b": {"type": "array", "maxItems": 3}}}, "a"),
+        ({**CLOSED, "properties": {"a": {"type": "string"}, "b": {"type": "object"}}}, "b"),
+    ],
+)
+def test_closed_objects_end_with_a_member_of_endlessly_many_values(items: Any, last: str) -> None:
+    memory = grammar_in_rules(array(items))[1]
+    assert memory.unique[0].last is not None
+    assert memory.unique[0].last.name == last

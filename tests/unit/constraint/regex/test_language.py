@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -151,3 +152,29 @@ def test_the_length_of_a_host_name_is_counted_beside_its_labels() -> None:
     assert oracle.accepts(matcher, json.dumps("a." * 126 + "b"))
     assert not oracle.accepts(matcher, json.dumps("a." * 126 + "bb"))
     assert not oracle.accepts(matcher, json.dumps("a" * 64))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(?:(?!ab).)*$",
+        "^((?!ab)[ab-])+$",
+        "^(?:(?!--|a)(?!b-).){1,3}$",
+        "^a(?:(?!-b)[ab-]){0,2}$",
+        "^(?:a|(?:(?!aa)[ab])*)$",
+        "-(?:(?!a-).)*$",
+        "^(?:(?!(?:ab)+-).)*$",
+    ],
+)
+def test_texts_barred_from_a_repetition_agree_with_python(pattern: str) -> None:
+    dfa, expected = regex_dfa(search_regex(pattern)), python(pattern)
+    for text in ("".join(letters) for size in range(6) for letters in product("ab-", repeat=size)):
+        assert dfa.matches(text) == bool(expected.search(text)), text
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^(?:(?!ab).)*-$", "^(?:(?=a).)*$", "^(?:(?!a*).)*$", "^(?:.(?!a))*$", "(?:(?!ab).)*"]
+)
+def test_other_lookaheads_in_repetitions_are_refused(pattern: str) -> None:
+    with pytest.raises(UnsupportedPattern, match="inside a repetition"):
+        search_regex(pattern)

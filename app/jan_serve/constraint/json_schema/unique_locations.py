@@ -1,0 +1,253 @@
+"""This module finds the arrays of a document whose items must differ, and the objects whose names may run out: an
+automaton over names and items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jan_serve.constraint import charset
+from jan_serve.constraint.automata import dfa as automata
+from jan_serve.constraint.automata.counting import (
+    endless_states,
+)
+from jan_serve.constraint.automata.dfa import Dfa
+from jan_serve.constraint.json_schema.emitter import Emitter
+from jan_serve.constraint.json_schema.expand import Expander
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, Terms
+from jan_serve.constraint.json_schema.scalars import strings
+from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
+from jan_serve.constraint.json_schema.unique_items import automaton_of, texts_of
+from jan_serve.constraint.json_schema.unlisted_names import name_classes, names_that_run_out
+from jan_serve.constraint.limits import spend
+from jan_serve.core.uniqueness import NOWHERE, Automaton, ItemTexts, Location, Uniqueness
+from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
+
+MAX_LOCATIONS: Final = 2_000
+_IN_PARTS: Final = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, charset.MAX_CODE_POINT))
+"""Characters that a token may hold only a part of."""
+
+
+def uniqueness_of(expander: Expander, root: Conj, emitter: Emitter) -> Uniqueness:
+    """What must be unique in the documents of a schema, whose grammar is written.
+
+    Raises AlsoHeld where another array may be at the location of one whose items must differ: its items have to differ
+    too. Raises UnsupportedSchema where another object may be at that of one whose names may run out.
+    """
+    if emitter.unique or emitter.counted_names:
+        return _Locations(expander, emitter).uniqueness(root)
+    return Uniqueness(names_repeat=emitter.names_repeat)
+
+
+class AlsoHeld(Exception):
+    """Arrays that may stand where the items of another one must differ: nobody knows yet which of them is written."""
+
+    def __init__(self, specs: frozenset[ArraySpec]) -> None:
+        super().__init__()
+        self.specs = specs
+
+
+class _Locations:
+    def __init__(self, expander: Expander, emitter: Emitter) -> None:
+        self._expander = expander
+        self._unique = emitter.unique
+        self._held = emitter.held
+        self._counted = emitter.counted_names
+        self._names_repeat = emitter.names_repeat
+        self._missing = set(self._unique)
+        self._missing_names = list(self._counted)
+        self._pointer, self._keyword, self._what = "", "patternProperties", "of names that may run out"
+        if self._unique:
+            items = next(iter(self._unique)).rest
+            self._pointer = items[0].subschema.pointer if items else ""
+            self._keyword, self._what = "uniqueItems", "of large sets"
+        self._texts: list[ItemTexts] = []
+        self._names: list[Dfa] = []
+        self._numbers: dict[frozenset[Conj], int] = {}
+        self._todo: list[frozenset[Conj]] = []
+
+    def _refused(self, reason: str) -> UnsupportedSchema:
+        return UnsupportedSchema(self._pointer, self._keyword, f"{self._what}, {reason}")
+
+    def uniqueness(self, root: Conj) -> Uniqueness:
+        self._number([root])
+        locations: list[Location] = []
+        while len(locations) < len(self._todo):
+            locations.append(self._location(self._todo[len(locations)]))
+        if self._missing or self._missing_names:
+            raise self._refused("below alternatives that combine")
+        unlisted = tuple(automaton_of(names, self._pointer) for names in self._names)
+        return _pruned(locations, tuple(self._texts), unlisted, names_repeat=self._names_repeat)
+
+    def _number(self, of: Iterable[Conj]) -> int:
+        """The location of values that satisfy one of the conjunctions, one for each alternative."""
+        conjs = frozenset(conj for conj in of if not self._expander.is_nothing(conj))
+        if not any(conjs):  # anything, or nothing at all
+            return NOWHERE
+        number = self._numbers.get(conjs)
+        if number is None:
+            number = self._numbers[conjs] = len(self._numbers)
+            self._todo.append(conjs)
+            spend(1 + len(conjs))
+            if number > MAX_LOCATIONS:
+                raise GrammarTooComplex(
+                    f"the documents have more than {MAX_LOCATIONS} places that differ, beside {self._keyword}",
+                    pointer=self._pointer,
+                )
+        return number
+
+    def _location(self, conjs: frozenset[Conj]) -> Location:
+        sets = [self._expander.expand(conj) for conj in conjs]
+        objects = [spec for each in sets for spec in each.object]
+        arrays = [spec for each in sets for spec in each.array]
+        self._check(objects, arrays)
+        names = dict.fromkeys(name for spec in objects for name in (*spec.props, *spec.required))
+        lookup = self._expander.algebra.lookup
+        classes = [(others, self._number(below)) for others, below in self._classes(objects)]
+        alike = len({number for _, number in classes}) == 1
+        return Location(
+            {name: self._number(lookup(spec, name) for spec in objects) for name in names},
+            classes[0][1] if alike else NOWHERE,
+            self._number(conj for spec in arrays for conj in (*spec.prefix, spec.rest)),
+            self._unique_number(arrays),
+            ()
+            if alike
+            else tuple(
+                (automaton_of(strings.string_dfa(others), self._pointer), number)
+                for others, number in classes
+                if number != NOWHERE
+            ),
+            self._unlisted_number(objects),
+        )
+
+    def _classes(self, objects: list[ObjectSpec]) -> list[tuple[StringSet, list[Conj]]]:
+        """Names that no spec lists, by what their values satisfy in each spec that allows them."""
+        terms = self._expander.terms
+        classes: list[tuple[StringSet, list[Conj]]] = [(ANY_STRING, [])]
+        for spec in objects:
+            classes = [
+                (names, [*conjs, conj] if conj != terms.false else conjs)
+                for before, conjs in classes
+                for names, conj in name_classes(terms, spec.rules, before, TRUE)
+            ]
+            spend(len(classes))
+        return classes if objects else []
+
+    def _check(self, objects: list[ObjectSpec], arrays: list[ArraySpec]) -> None:
+        if any(spec.exists for spec in objects) or any(spec.contains for spec in arrays):
+            raise self._refused("beside `contains` or a condition on some property")
+
+    def _unique_number(self, arrays: list[ArraySpec]) -> int:
+        found = [spec for spec in arrays if spec in self._unique]
+        if not found:
+            return NOWHERE
+        self._missing.difference_update(found)
+        others = {
+            spec for spec in arrays if spec not in self._unique and (spec.high is None or spec.high > 1)
+        }
+        if others:
+            raise AlsoHeld(frozenset(others))
+        texts = texts_of((self._unique[spec] for spec in found), self._pointer)
+        if texts is None:
+            raise self._refused(f"where another array may be at the same place: {_described(found[-1])}")
+        if texts not in self._texts:
+            self._texts.append(texts)
+        return self._texts.index(texts)
+
+    def _unlisted_number(self, objects: list[ObjectSpec]) -> int:
+        """The number of the names that may run out in one of these objects."""
+        found = [spec for spec in objects if spec in self._counted]
+        if not found:
+            return NOWHERE
+        self._missing_names = [spec for spec in self._missing_names if spec not in found]
+        sets = [names_that_run_out(self._expander, spec) for spec in found]
+        names = sets[0]
+        assert names is not None
+        terms = self._expander.terms
+        closed = all(spec in found or _is_closed(terms, spec) for spec in objects)
+        if not closed or any(other is None or not _equal(names, other) for other in sets[1:]):
+            raise self._refused("where another object may be at the same place")
+        listed = {name for spec in objects for name in (*spec.props, *spec.required)}
+        if any(_meets(names, name) for name in listed):
+            raise self._refused("some of which begin as a listed one")
+        for number, known in enumerate(self._names):
+            if _equal(known, names):
+                return number
+        self._names.append(names)
+        return len(self._names) - 1
+
+
+def _described(spec: ArraySpec) -> str:
+    conj = next((conj for conj in (*spec.prefix, spec.rest) if conj), None)
+    return "one of any items" if conj is None else f"one of items as at {conj[0].subschema.pointer or '/'}"
+
+
+def _is_closed(terms: Terms, spec: ObjectSpec) -> bool:
+    return any(rule.conj == terms.false and rule.names == ANY_STRING for rule in spec.rules)
+
+
+def _meets(names: Dfa, listed: str) -> bool:
+    """Whether the executor could take the beginning of a listed name for one of `names`, of which it may leave none."""
+    live, endless, sets = names.live_states(), endless_states(names), names.symbol_sets()
+    state = 0
+    for position, c in enumerate(listed):
+        if position and state not in endless:
+            return True
+        if charset.contains(_IN_PARTS, ord(c)) and any(
+            target in live and target not in endless and charset.intersect(sets[symbol], _IN_PARTS)
+            for symbol, target in enumerate(names.table[state])
+        ):
+            return True
+        state = names.step(state, c)
+        if state not in live:
+            return False
+    return state not in endless
+
+
+def _equal(a: Dfa, b: Dfa) -> bool:
+    intersect, complement = automata.intersect, automata.complement
+    return a is b or (intersect(a, complement(b)).is_empty() and intersect(b, complement(a)).is_empty())
+
+
+def _pruned(
+    locations: list[Location],
+    unique: tuple[ItemTexts, ...],
+    unlisted: tuple[Automaton, ...],
+    *,
+    names_repeat: bool,
+) -> Uniqueness:
+    """Without the locations below which nothing is compared."""
+    users: dict[int, list[int]] = {}
+    for number, location in enumerate(locations):
+        below = (target for _, target in location.classes)
+        for target in (*location.names.values(), location.other, location.items, *below):
+            users.setdefault(target, []).append(number)
+    todo = [
+        number
+        for number, location in enumerate(locations)
+        if location.unique != NOWHERE or location.unlisted != NOWHERE
+    ]
+    kept = set(todo)
+    while todo:
+        for user in users.get(todo.pop(), ()):
+            if user not in kept:
+                kept.add(user)
+                todo.append(user)
+    numbers = {old: new for new, old in enumerate(sorted(kept))}
+    return Uniqueness(
+        tuple(
+            Location(
+                {name: numbers.get(target, NOWHERE) for name, target in location.names.items()},
+                numbers.get(location.other, NOWHERE),
+                numbers.get(location.items, NOWHERE),
+                location.unique,
+                tuple((names, numbers[target]) for names, target in location.classes if target in numbers),
+                location.unlisted,
+            )
+            for location in (locations[old] for old in sorted(kept))
+        ),
+        unique,
+        unlisted,
+        names_repeat,
+    )
