@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
 
 
@@ -39,6 +40,7 @@ class AnswerTable:
 
     async def begin(self, answer: OpenAnswer) -> None:
         def work(db: sqlite3.Connection) -> None:
+            expire(db)
             db.execute(
                 "INSERT INTO answers (id, owner, created, request, seed) VALUES (?, ?, ?, ?, ?)",
                 (answer.id, answer.owner, answer.created, answer.request, answer.seed),
@@ -107,14 +109,6 @@ class AnswerTable:
             return cursor.rowcount > 0
 
         return await self._journal.run(work)
-
-    async def expire(self, before: int) -> None:
-        """Delete the whole answers that began before."""
-
-        def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM answers WHERE reply IS NOT NULL AND created < ?", (before,))
-
-        await self._journal.run(work)
 
 
 def _events(db: sqlite3.Connection, answer_id: str) -> tuple[bytes, ...]:

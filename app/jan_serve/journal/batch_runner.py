@@ -27,6 +27,7 @@ from jan_serve.journal.batches import (
     Reply,
     State,
 )
+from jan_serve.journal.expiry import KEPT_S
 from jan_serve.journal.files import new_file
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,6 @@ _TRIES: Final = 6
 _LONGEST_WAIT_S: Final = 60.0
 _LOOK_S: Final = 5.0
 """Interval between looks at what forbids work."""
-OUTPUT_TTL_S: Final = 30 * 86_400
 
 Call = Callable[[str, Line], Awaitable[Reply]]
 """The answer to a line of this owner. Cancelling it ends its work."""
@@ -100,35 +100,34 @@ class BatchRunner:
             self._task = self._background.run(self._run(), "batches")
 
     async def _begin(self) -> None:
-        now = int(time.time())
-        await self.table.expire(now - OUTPUT_TTL_S)
-        if await self.table.next_open() is not None:
-            self.wake()
+        self.wake()
 
     async def _run(self) -> None:
         while True:
             try:
-                self._changed.clear()
-                batch = await self.table.next_open()
-                if batch is None:
+                await self._settle()
+                batch = await self.table.next_running()
+                if batch is not None:
+                    if await self._answer_lines(batch):
+                        await self._end(batch, "completed")
+                elif not self._changed.is_set():
                     return
-                await self._advance(batch)
             except JanServeError as error:
                 # A journal that is full or cannot be written: its lines wait, and none is answered twice.
                 logger.error("batches wait: %s", error.message)
                 await asyncio.sleep(_LONGEST_WAIT_S)
 
-    async def _advance(self, batch: Batch) -> None:
-        match batch.state:
-            case "validating":
-                await self._check(batch)
-            case "cancelling":
-                await self._end(batch, "cancelled")
-            case _ if time.time() >= batch.expires:
-                await self._end(batch, "expired")
-            case _:
-                if await self._answer_lines(batch):
-                    await self._end(batch, "completed")
+    async def _settle(self) -> None:
+        """Check the new batches, and end those that are cancelled or expired: this needs no model."""
+        self._changed.clear()
+        while (batch := await self.table.next_unsettled(int(time.time()))) is not None:
+            match batch.state:
+                case "validating":
+                    await self._check(batch)
+                case "cancelling":
+                    await self._end(batch, "cancelled")
+                case _:
+                    await self._end(batch, "expired")
 
     async def _check(self, batch: Batch) -> None:
         content = await self.table.content(batch.id)
@@ -144,7 +143,7 @@ class BatchRunner:
         now = int(time.time())
         lines = await self.table.lines(batch.id)
         contents = await asyncio.to_thread(self._forms[batch.dialect].outputs, batch, lines, end)
-        ttl_s = batch.facts.output_ttl_s or OUTPUT_TTL_S
+        ttl_s = batch.facts.output_ttl_s or KEPT_S
         names = f"{batch.id}_output.jsonl", f"{batch.id}_error.jsonl"
         files = [
             (new_file(batch.owner, now, "batch_output", name, len(content), now + ttl_s), content)
@@ -163,7 +162,7 @@ class BatchRunner:
         await self.table.end(ended, [file for file in files if file is not None])
 
     async def _answer_lines(self, batch: Batch) -> bool:
-        """Whether all lines are answered; else the batch has changed."""
+        """Whether all lines are answered; else the batch has ended."""
         running: dict[int, asyncio.Task[None]] = {}
         try:
             while True:
@@ -175,9 +174,10 @@ class BatchRunner:
                         running[line.number] = asyncio.create_task(work, name=f"{batch.id} {line.number}")
                     if not running:
                         return True
-                if self._changed.is_set() or time.time() >= batch.expires:
-                    return False
                 await self._wait(running)
+                await self._settle()
+                if await self.table.has_ended(batch.id):
+                    return False
         finally:
             self.paused = None
             for task in running.values():

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
 
 State = Literal["validating", "in_progress", "cancelling", "completed", "failed", "expired", "cancelled"]
-ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
 class LineFault(msgspec.Struct, frozen=True):
@@ -101,7 +101,6 @@ class EndedLine(msgspec.Struct, frozen=True):
 
 _COLUMNS: Final = "id, owner, dialect, state, created, expires, facts"
 _COUNTS: Final = "SELECT count(*), count(status), coalesce(sum(status >= 400), 0) FROM lines WHERE batch = ?"
-_OPEN: Final = f"state NOT IN ({', '.join(repr(state) for state in sorted(ENDED))})"
 
 
 class BatchTable:
@@ -114,6 +113,7 @@ class BatchTable:
         """content: lines that are not checked yet. lines: those that are."""
 
         def work(db: sqlite3.Connection) -> None:
+            expire(db)
             row = (*_row(batch), content)
             db.execute(f"INSERT INTO batches ({_COLUMNS}, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             _insert_lines(db, batch.id, lines)
@@ -129,9 +129,25 @@ class BatchTable:
             "owner = ? AND dialect = ? ORDER BY created DESC, rowid DESC", owner, dialect
         )
 
-    async def next_open(self) -> Batch | None:
-        """The oldest of all owners that has not ended."""
-        return next(iter(await self._select(f"{_OPEN} ORDER BY created, rowid LIMIT 1")), None)
+    async def next_running(self) -> Batch | None:
+        """The oldest of all owners whose lines are answered now."""
+        return next(iter(await self._select("state = 'in_progress' ORDER BY created, rowid LIMIT 1")), None)
+
+    async def next_unsettled(self, now: int) -> Batch | None:
+        """The oldest of all owners that is to be checked, or has to end: it is cancelled or expired."""
+        due = "state IN ('validating', 'cancelling') OR state = 'in_progress' AND expires <= ?"
+        return next(iter(await self._select(f"{due} ORDER BY created, rowid LIMIT 1", now)), None)
+
+    async def has_ended(self, batch_id: str) -> bool:
+        """Or is deleted."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            return (
+                db.execute(f"SELECT 1 FROM batches WHERE id = ? AND {IS_OPEN}", (batch_id,)).fetchone()
+                is None
+            )
+
+        return await self._journal.run(work)
 
     async def content(self, batch_id: str) -> bytes:
         def work(db: sqlite3.Connection) -> bytes:
@@ -145,13 +161,14 @@ class BatchTable:
 
         def work(db: sqlite3.Connection) -> None:
             if _change(db, batch, "state = 'validating'"):
+                db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
                 _insert_lines(db, batch.id, lines)
 
         await self._journal.run(work)
 
     async def change(self, batch: Batch) -> bool:
         """The state and the facts of one that has not ended. Returns whether there is such a one."""
-        return await self._journal.run(lambda db: _change(db, batch, _OPEN))
+        return await self._journal.run(lambda db: _change(db, batch, IS_OPEN))
 
     async def open_lines(self, batch_id: str, without: Iterable[int], most: int) -> list[OpenLine]:
         """The next lines in the order of work. without: numbers of those that are being answered."""
@@ -201,12 +218,13 @@ class BatchTable:
         """Put the files in the place of its lines. Returns whether it had not ended."""
 
         def work(db: sqlite3.Connection) -> bool:
-            if not _change(db, batch, _OPEN):
+            if not _change(db, batch, IS_OPEN):
                 return False
-            for file, content in files:
-                insert_file(db, file, content)
+            # Their room is that of the files, in a journal that is full.
             db.execute("DELETE FROM lines WHERE batch = ?", (batch.id,))
             db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
+            for file, content in files:
+                insert_file(db, file, content)
             return True
 
         return await self._journal.run(work)
@@ -216,7 +234,7 @@ class BatchTable:
 
         def work(db: sqlite3.Connection) -> bool:
             row = db.execute(
-                f"DELETE FROM batches WHERE owner = ? AND id = ? AND NOT ({_OPEN}) RETURNING facts",
+                f"DELETE FROM batches WHERE owner = ? AND id = ? AND NOT ({IS_OPEN}) RETURNING facts",
                 (owner, batch_id),
             ).fetchone()
             if row is not None:
@@ -226,15 +244,7 @@ class BatchTable:
 
         return await self._journal.run(work)
 
-    async def expire(self, before: int) -> None:
-        """Delete those that ended and were made before."""
-
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(f"DELETE FROM batches WHERE created < ? AND NOT ({_OPEN})", (before,))
-
-        await self._journal.run(work)
-
-    async def _select(self, condition: str, *values: str) -> list[Batch]:
+    async def _select(self, condition: str, *values: str | int) -> list[Batch]:
         def work(db: sqlite3.Connection) -> list[Batch]:
             rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {condition}", values).fetchall()
             return [_counted(db, _batch(row)) for row in rows]

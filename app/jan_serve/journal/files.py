@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 import uuid
 
 import msgspec
 
+from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
 
 
@@ -35,6 +37,8 @@ def new_file(owner: str, created: int, purpose: str, name: str, size: int, expir
 
 
 _COLUMNS = "id, owner, created, expires, purpose, name, size"
+_VISIBLE = "owner = ? AND (expires IS NULL OR expires > ?)"
+"""Files of this owner at this time. Expired ones are there until something is stored."""
 
 
 def insert_file(db: sqlite3.Connection, file: StoredFile, content: bytes) -> None:
@@ -50,19 +54,23 @@ class FileTable:
         self._journal = journal
 
     async def add(self, file: StoredFile, content: bytes) -> None:
-        await self._journal.run(lambda db: insert_file(db, file, content))
+        def work(db: sqlite3.Connection) -> None:
+            expire(db)
+            insert_file(db, file, content)
+
+        await self._journal.run(work)
 
     async def find(self, owner: str, file_id: str) -> StoredFile | None:
-        return next(iter(await self._select("owner = ? AND id = ?", owner, file_id)), None)
+        return next(iter(await self._select("id = ?", owner, file_id)), None)
 
     async def all(self, owner: str) -> list[StoredFile]:
         """The latest first."""
-        return await self._select("owner = ? ORDER BY created DESC, rowid DESC", owner)
+        return await self._select("TRUE ORDER BY created DESC, rowid DESC", owner)
 
     async def content(self, owner: str, file_id: str) -> bytes | None:
         def work(db: sqlite3.Connection) -> bytes | None:
             row = db.execute(
-                "SELECT content FROM files WHERE owner = ? AND id = ?", (owner, file_id)
+                f"SELECT content FROM files WHERE {_VISIBLE} AND id = ?", (owner, time.time(), file_id)
             ).fetchone()
             return None if row is None else row[0]
 
@@ -76,14 +84,12 @@ class FileTable:
 
         return await self._journal.run(work)
 
-    async def _select(self, condition: str, *values: str) -> list[StoredFile]:
+    async def _select(self, condition: str, owner: str, *values: str) -> list[StoredFile]:
         def work(db: sqlite3.Connection) -> list[StoredFile]:
-            rows = db.execute(f"SELECT {_COLUMNS} FROM files WHERE {condition}", values)
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM files WHERE {_VISIBLE} AND {condition}",
+                (owner, time.time(), *values),
+            )
             return [StoredFile(**dict(zip(_COLUMNS.split(", "), row, strict=True))) for row in rows]
 
         return await self._journal.run(work)
-
-
-def expire(db: sqlite3.Connection, now: int) -> None:
-    """Within a transaction."""
-    db.execute("DELETE FROM files WHERE expires < ?", (now,))

@@ -230,6 +230,23 @@ async def test_cancelling_keeps_what_is_answered(tmp_path: Path) -> None:
             await client.batches.cancel(batch_id)
 
 
+async def test_lines_run_on_while_other_batches_come_and_are_cancelled(tmp_path: Path) -> None:
+    gate = Gate()
+    fake = models(gate.saying("Hel", "lo.", after=1))
+    async with journaled_server(tmp_path, fake) as http:
+        client = client_of(http)
+        first = await begun(client, jsonl([row(0)]))
+        await gate.reached.wait()
+        faulty, second = await begun(client, b"{\n"), await begun(client, jsonl([row(1)]))
+        assert (await ended(client, faulty.id)).status == "failed"
+        await client.batches.cancel(second.id)
+        assert (await ended(client, second.id)).status == "cancelled"
+        assert (await client.batches.retrieve(first.id)).status == "in_progress"
+        gate.opened.set()
+        assert (await ended(client, first.id)).status == "completed"
+        assert len(fake.clients[0].requests) == 1
+
+
 async def test_files_and_batches_are_their_owners(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, models(echo()), api_keys=(KEY, "sk-two")) as http:
         client, other = client_of(http), client_of(http, "sk-two")
