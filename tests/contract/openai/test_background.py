@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sqlite3
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
+from jan_serve.dialects.shared import limits
 from jan_serve.errors import EngineCrashed
 from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, prompt_text, saying
 from tests.support.journaled import Gate, journaled_server
@@ -153,6 +155,87 @@ async def test_cancelling_keeps_what_is_there_and_may_be_repeated(tmp_path: Path
         assert len(fake.clients[0].closed_early) == 1
     async with journaled_server(tmp_path, models(saying("no"))) as client:
         assert (await client.get(f"{PATH}/{answer_id}")).json() == cancelled
+
+
+async def test_one_answer_is_cancelled_once(tmp_path: Path) -> None:
+    gate = Gate()
+    async with journaled_server(tmp_path, models(gate.saying("Hel", "lo.", after=1))) as client:
+        answer_id = (await client.post(PATH, json=BODY)).json()["id"]
+        await gate.reached.wait()
+        reading = asyncio.create_task(client.get(f"{PATH}/{answer_id}", params={"stream": True}))
+        await asyncio.sleep(0)
+        found = await asyncio.gather(*(client.post(f"{PATH}/{answer_id}/cancel") for _ in range(3)))
+        assert [each.json()["status"] for each in found] == ["cancelled"] * 3
+        events = events_of((await client.get(f"{PATH}/{answer_id}", params={"stream": True})).text)
+        assert events == events_of((await reading).text)
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+async def test_what_ends_already_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply of a cancel is what the journal has."""
+    from jan_serve.journal.answers import AnswerTable
+
+    end, reached, opened = AnswerTable.end, asyncio.Event(), asyncio.Event()
+
+    async def slow_end(*args: Any) -> None:
+        await end(*args)
+        reached.set()
+        await opened.wait()
+
+    monkeypatch.setattr(AnswerTable, "end", slow_end)
+    async with journaled_server(tmp_path, models(saying("Hel", "lo."))) as client:
+        answer_id = (await client.post(PATH, json=BODY)).json()["id"]
+        await reached.wait()
+        cancelling = asyncio.create_task(client.post(f"{PATH}/{answer_id}/cancel"))
+        await asyncio.sleep(0)
+        opened.set()
+        cancelled = (await cancelling).json()
+        assert cancelled["status"] == "completed"
+        assert (await client.get(f"{PATH}/{answer_id}")).json() == cancelled
+
+
+async def test_a_row_that_cannot_be_read_is_told_of_and_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    async with journaled_server(tmp_path, models(gate.saying("Hel", "lo.", after=0))) as client:
+        broken, last = [(await client.post(PATH, json=BODY)).json()["id"] for _ in range(2)]
+        await gate.reached.wait()
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite3", isolation_level=None)) as db:
+        db.execute("UPDATE answers SET request = ? WHERE id = ?", (b'{"input": 1}', broken))
+    async with journaled_server(tmp_path, models(saying("Hel", "lo."))) as client:
+        assert text_of(await ended(client, last)) == "Hello."
+        found = (await client.get(f"{PATH}/{broken}")).json()
+        assert (found["status"], found["error"]["code"]) == ("failed", "server_error")
+        assert broken in caplog.text
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite3")) as db:
+        assert db.execute("SELECT count(*) FROM answers WHERE reply IS NULL").fetchone() == (0,)
+
+
+async def test_a_conversation_longer_than_a_request_goes_on(
+    tmp_path: Path,
+) -> None:
+    most = limits.MAX_MESSAGES
+    turns = [{"role": "user", "content": "x"}] * most
+    gate = Gate()
+    first = models(saying("Hello."))
+    async with journaled_server(tmp_path, first, response_store_bytes=1 << 30) as client:
+        kept = (await client.post(PATH, json={"input": turns})).json()["id"]
+        first.clients[0].script = gate.saying("B", "ye.", after=1)
+        more = BODY | {"input": turns[:2], "previous_response_id": kept}
+        next_id = (await client.post(PATH, json=more)).json()["id"]
+        await gate.reached.wait()
+    async with journaled_server(tmp_path, models(saying("B", "ye."))) as client:
+        assert text_of(await ended(client, next_id)) == "Bye."
+
+
+async def test_an_answer_that_the_journal_did_not_take_can_be_cancelled(tmp_path: Path) -> None:
+    long = ["y " * 30_000] * 8
+    async with journaled_server(tmp_path, models(saying(*long)), journal_bytes=200_000) as client:
+        response = await ended(client, (await client.post(PATH, json=BODY)).json()["id"])
+        cancelled = await client.post(f"{PATH}/{response['id']}/cancel")
+        assert (cancelled.status_code, cancelled.json()) == (200, response)
+        assert (await client.delete(f"{PATH}/{response['id']}")).json()["deleted"] is True
 
 
 async def test_a_failure_is_the_answer(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+from pydantic import TypeAdapter
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.closing import closing
@@ -39,6 +40,9 @@ _CONTINUED: Final = frozenset({"completed", "incomplete"})
 _DONE: Final = _CONTINUED | {"failed", "cancelled"}
 
 
+_ITEMS: Final[TypeAdapter[list[InputItem]]] = TypeAdapter(list[InputItem])
+
+
 class Asked(msgspec.Struct, frozen=True):
     """A request that was read. items: of its input; before: the answer that it continues."""
 
@@ -61,14 +65,18 @@ class Asked(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> Asked:
-        body = CreateResponseRequest.model_validate(msgspec.json.decode(data))
-        return cls(body, response_request(body, (), body.input), body.input)
+        """Raises ValueError, DecodeError and InvalidRequest for what another version wrote, or a damaged disk has."""
+        raw = msgspec.json.decode(data, type=dict[str, Any])
+        # Not as the input of a request: a conversation may have more items than one request brings.
+        items = _ITEMS.validate_python(raw["input"])
+        body = CreateResponseRequest.model_validate(raw | {"input": []})
+        return cls(body, response_request(body, (), items), items)
 
 
 class LiveAnswer:
     """An answer that is being written. frames: its events so far, by their sequence numbers.
 
-    body: the answer as its last event with a `response` has it.
+    body: the answer as its last event with a `response` has it. is_ending: its last event is decided.
     """
 
     def __init__(self, answer: OpenAnswer, asked: Asked) -> None:
@@ -79,6 +87,7 @@ class LiveAnswer:
         self.renderer = ResponseEvents(head, form)
         self.frames: list[bytes] = []
         self.is_cancelled = False
+        self.is_ending = False
         self._is_left = False
         self._changed = asyncio.Event()
         self.body: ResponseBody = form.response(head, "queued", [])
@@ -138,7 +147,9 @@ class BackgroundResponses:
             return None
         whole = await self._table.find(owner, answer_id)
         if whole is not None and self._store.get(owner, answer_id) is None:
-            self._keep(owner, Asked.from_json(whole.request), msgspec.json.decode(whole.reply))
+            asked = _read(answer_id, whole.request)
+            if asked is not None:
+                self._keep(owner, asked, msgspec.json.decode(whole.reply))
         return whole
 
     def _keep(self, owner: str, asked: Asked, body: ResponseBody) -> None:
@@ -154,16 +165,23 @@ class BackgroundResponses:
     async def resume(self) -> None:
         """Go on with what an earlier server left. Raises StoreError."""
         for answer in await self._table.open_answers():
-            if answer.id not in self._live:
-                self._started(answer, Asked.from_json(answer.request))
+            if answer.id in self._live:
+                continue
+            asked = _read(answer.id, answer.request)
+            if asked is not None:
+                self._started(answer, asked)
+            else:
+                await self._table.end(answer.id, _unreadable(answer), ())
 
     async def cancel(self, live: LiveAnswer) -> None:
-        """End it, with what it has."""
-        live.is_cancelled = True
-        task = self._tasks[live.answer.id]
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        if not live.is_done:
+        """End it, with what it has. One that ends already stays as it is."""
+        task = self._tasks.get(live.answer.id)
+        if task is not None and not live.is_ending and not live.is_cancelled:
+            live.is_cancelled = True
+            task.cancel()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+        if not live.is_ending:  # its task had not begun
             await self._end(live, [live.renderer.cancelled()])
 
     async def delete(self, owner: str, answer_id: str) -> bool:
@@ -202,7 +220,8 @@ class BackgroundResponses:
         except (asyncio.CancelledError, Draining):
             if not live.is_cancelled:
                 live.leave()
-            raise
+                raise
+            await self._end(live, [live.renderer.cancelled()])
         except JanServeError as error:
             await self._end(live, [live.renderer.failed(logged_problem(error, answer.id))])
         except Exception:
@@ -217,6 +236,7 @@ class BackgroundResponses:
 
     async def _end(self, live: LiveAnswer, events: Iterable[Event]) -> None:
         """The last events. A whole answer that the journal cannot take stays in memory."""
+        live.is_ending = True
         last = [*events]
         frames = [*live.frames, *map(named_frame, last)]
         try:
@@ -227,6 +247,24 @@ class BackgroundResponses:
             self._live.pop(live.answer.id, None)
         live.publish(last)
         self._keep(live.answer.owner, live.asked, live.body)
+
+
+def _read(answer_id: str, request: bytes) -> Asked | None:
+    """None for a request of the journal that this version cannot read, which the log tells."""
+    try:
+        return Asked.from_json(request)
+    except (ValueError, KeyError, msgspec.DecodeError, JanServeError) as error:
+        logger.error("the request of %s in the journal cannot be read: %s", answer_id, error)
+        return None
+
+
+def _unreadable(answer: OpenAnswer) -> bytes:
+    """The reply to a request that cannot be read."""
+    asked = Asked.from_json(json_bytes({"input": [{"role": "user", "content": ""}], "background": True}))
+    form = ResponseForm(asked.body, asked.parsed, lambda: answer.created, lambda _: None)
+    renderer = ResponseEvents(ReplyFacts(answer.id, answer.created, None), form)
+    error = StoreError("The request of this answer cannot be read in the journal. Send it again.")
+    return json_bytes(renderer.failed(logged_problem(error, answer.id))["response"])
 
 
 def _request(live: LiveAnswer) -> GenerationRequest:
