@@ -28,10 +28,12 @@ from tests.support.decoding import InlineDecoder
 from tests.support.fake_client import FakeModels
 from tests.support.rendering import render_inline
 
+_FOLDERS = tempfile.TemporaryDirectory(prefix="jan-serve-test-")
+
 
 def make_settings(**changes: Any) -> Settings:
-    """Settings of a server that stores nothing."""
-    values: dict[str, Any] = {"model": "fake", "data_dir": Path(tempfile.gettempdir()) / "jan-serve-unused"}
+    """Settings of a server with a data folder of its own: a journal serves one server at a time."""
+    values: dict[str, Any] = {"model": "fake", "data_dir": Path(tempfile.mkdtemp(dir=_FOLDERS.name))}
     return ServerSettings(**(values | changes))
 
 

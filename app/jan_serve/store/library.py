@@ -96,10 +96,6 @@ class ModelLibrary:
             self._reading = asyncio.create_task(self._read_headers(), name="read headers")
         return self._reading
 
-    async def read_headers(self) -> None:
-        """Wait until the missing headers are read."""
-        await asyncio.shield(self.start_reading())
-
     async def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()

@@ -47,7 +47,7 @@ async def managed(tmp_path: Path) -> AsyncGenerator[Managed]:
         add_model(tmp_path, "infills", gguf(*fim))
         add_model(tmp_path, "broken", b"GGUF")
         async with managed_app(tmp_path, hub=hub.url) as managed:
-            await managed.library.read_headers()
+            await managed.library.start_reading()
             yield managed
 
 
@@ -103,7 +103,7 @@ async def test_the_list_never_waits_for_a_load(tmp_path: Path) -> None:
         add_model(tmp_path, f"many/m{number}", gguf())
     add_model(tmp_path, "hang-on-load")
     async with managed_app(tmp_path) as managed:
-        await managed.library.read_headers()
+        await managed.library.start_reading()
         load = await managed.client.post("/models/load", json={"model": "hang-on-load", "wait": False})
         assert load.status_code == 200
         assert len(await names(managed)) == 102

@@ -26,7 +26,7 @@ async def managed(tmp_path: Path) -> AsyncGenerator[Managed]:
     add_model(tmp_path, "assist", gguf(template=HERMES))
     add_model(tmp_path, "thinks", gguf(template=THINKING_TEMPLATE))
     async with managed_app(tmp_path) as managed:
-        await managed.library.read_headers()
+        await managed.library.start_reading()
         yield managed
 
 

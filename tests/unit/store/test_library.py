@@ -76,7 +76,7 @@ async def test_each_header_is_read_once_and_none_after_a_restart(tmp_path: Path)
     library, reader = counted(tmp_path)
     assert [model.facts for model in await library.models()] == [None, None, None]
     await library.models()  # while the headers are read
-    await library.read_headers()
+    await library.start_reading()
     await library.close()
     assert sorted(reader.read) == ["a", "b", "c"]
     assert reader.rests > 0
@@ -85,7 +85,7 @@ async def test_each_header_is_read_once_and_none_after_a_restart(tmp_path: Path)
     library, reader = counted(tmp_path)
     known = {model.name: model.facts for model in await library.models()}
     assert known["a"] is not None and known["b"] is None
-    await library.read_headers()
+    await library.start_reading()
     found = {model.name: model.facts for model in await library.models()}
     assert found["b"] is not None and found["b"].architecture == "qwen2"
     await library.close()
@@ -98,10 +98,10 @@ async def test_a_broken_header_is_read_once_and_an_error_of_ours_again(tmp_path:
     (tmp_path / "other.gguf").write_bytes(GgufBytes().build())
     library, reader = counted(tmp_path)
     reader.error = Unavailable("The server cannot open more files now.")
-    await library.read_headers()
+    await library.start_reading()
     assert reader.read == ["broken"]
     reader.error = None
-    await library.read_headers()
+    await library.start_reading()
     broken, other = await library.models()
     await library.close()
     assert broken.problem is not None and "not a valid GGUF" in broken.problem
@@ -116,7 +116,7 @@ async def test_a_list_after_the_headers_were_read_opens_no_file(
     for index in range(50):
         (tmp_path / f"m{index}.gguf").write_bytes(GgufBytes().build())
     library, _ = counted(tmp_path)
-    await library.read_headers()
+    await library.start_reading()
     opened: list[object] = []
 
     def watch(path: object, *_: object, **__: object) -> None:
@@ -166,7 +166,7 @@ async def test_a_list_has_what_changed_and_the_same_of_the_rest(
         GgufBytes(architecture="clip", keys=(SEES,), tensors=()).build()
     )
     library, _ = counted(tmp_path)
-    await library.read_headers()
+    await library.start_reading()
     before = {each.name: each for each in await library.models()}
     assert before["eyes"].modalities == ("vision",)
     change(tmp_path)
@@ -185,9 +185,12 @@ async def test_a_header_that_is_read_while_a_list_is_made_is_in_the_next(
     loop = asyncio.get_running_loop()
     first = iter([True])
 
+    async def read() -> None:
+        await library.start_reading()
+
     def read_meanwhile(entry: ModelEntry) -> int:
         if next(first, False):
-            asyncio.run_coroutine_threadsafe(library.read_headers(), loop).result(30)
+            asyncio.run_coroutine_threadsafe(read(), loop).result(30)
         return entry.size_bytes
 
     with monkeypatch.context() as reading:

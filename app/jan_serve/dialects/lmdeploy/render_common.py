@@ -9,19 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jan_serve.core.events import (
-    Completed,
-    Finished,
-    GenerationEvent,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    TokenInfo,
-    ToolCallDelta,
-)
+from jan_serve.core.events import Completed, Finished, GenerationEvent, Started, TokenInfo
 from jan_serve.dialects.lmdeploy.serving import Session
 from jan_serve.dialects.lmdeploy.wire_common import Usage
-from jan_serve.dialects.shared.choices import FoldedChoice
+from jan_serve.dialects.shared.choices import FoldedAnswer
 
 
 class ReplyFacts(msgspec.Struct, frozen=True):
@@ -42,13 +33,12 @@ class ReplyFacts(msgspec.Struct, frozen=True):
         return str(-1 if shown is None else shown)
 
 
-class Answer:
-    """All choices of a call, by index."""
+class Answer(FoldedAnswer):
+    """All choices of a call, by index. prompt_tokens: of the prompts that began."""
 
     def __init__(self, choices: int, *, include_stop: bool) -> None:
-        self.choices = [FoldedChoice() for _ in range(choices)]
+        super().__init__(choices)
         self.prompt_tokens = 0
-        self.cached_tokens = 0
         self._include_stop = include_stop
 
     @property
@@ -56,16 +46,16 @@ class Answer:
         return sum(len(choice.tokens) for choice in self.choices)
 
     def add(self, event: GenerationEvent) -> None:
+        super().add(event)
         match event:
             case Started() as started:
                 self.prompt_tokens += started.prompt_tokens
-            case (TextDelta() | ReasoningDelta() | ToolCallDelta()) as delta:
-                self.choices[delta.index].add(delta)
             case Finished() as finished:
-                self._finish(self.choices[finished.index], finished)
+                for token in self.shown_end(finished):
+                    self.choices[finished.index].texts.append(text_of(token))
+                    self.choices[finished.index].tokens.append(token)
             case Completed() as completed:
                 self.prompt_tokens = completed.usage.prompt_tokens
-                self.cached_tokens = completed.usage.cached_tokens
             case _:
                 pass
 
@@ -80,14 +70,8 @@ class Answer:
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "completion_tokens": self.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "prompt_tokens_details": {"cached_tokens": self.completed.usage.cached_tokens},
         }
-
-    def _finish(self, choice: FoldedChoice, finished: Finished) -> None:
-        choice.add(finished)
-        for token in self.shown_end(finished):
-            choice.texts.append(text_of(token))
-            choice.tokens.append(token)
 
 
 def text_of(token: TokenInfo) -> str:

@@ -113,15 +113,9 @@ class CompletionRenderer:
             self._pieces[piece["index"]].append(piece)
 
     def body(self) -> CreateCompletionResponse:
-        return {
-            "id": self._head.id,
-            "object": "text_completion",
-            "created": self._head.created,
-            "model": self._head.model,
-            "system_fingerprint": FINGERPRINT,
-            "choices": [self._joined(index) for index in sorted(self._pieces)],
-            "usage": usage_of(self._usage),
-        }
+        reply = self._shell([self._joined(index) for index in sorted(self._pieces)])
+        reply["usage"] = usage_of(self._usage)
+        return reply
 
     def _joined(self, index: int) -> CompletionChoice:
         pieces = self._pieces[index]
@@ -148,7 +142,13 @@ class CompletionRenderer:
             yield self._chunk([], event.usage)
 
     def _chunk(self, choices: list[CompletionChoice], usage: Usage | None = None) -> CreateCompletionResponse:
-        chunk: CreateCompletionResponse = {
+        chunk = self._shell(choices)
+        if self._form.include_usage:
+            chunk["usage"] = usage_of(usage) if usage is not None else None
+        return chunk
+
+    def _shell(self, choices: list[CompletionChoice]) -> CreateCompletionResponse:
+        return {
             "id": self._head.id,
             "object": "text_completion",
             "created": self._head.created,
@@ -156,9 +156,6 @@ class CompletionRenderer:
             "system_fingerprint": FINGERPRINT,
             "choices": choices,
         }
-        if self._form.include_usage:
-            chunk["usage"] = usage_of(usage) if usage is not None else None
-        return chunk
 
     def _new_pieces(self, event: GenerationEvent) -> Iterator[CompletionChoice]:
         """Pieces of choices: index, text, logprobs, finish reason."""
