@@ -158,7 +158,8 @@ def _own_types(part: Mapping[str, Any]) -> frozenset[str] | None:
     """Those that a schema declares or lists itself; None for any."""
     declared = part.get("type")
     named = cast(list[object], declared) if isinstance(declared, list) else [declared]
-    found = frozenset(kind for kind in named if isinstance(kind, str) and kind in ALL_TYPES) or None
+    kinds = (kind.lower() if kind.isupper() else kind for kind in named if isinstance(kind, str))
+    found = ALL_TYPES.intersection(kinds) or None
     listed = [part["const"]] if "const" in part else part.get("enum")
     if isinstance(listed, list):
         found = _both(found, frozenset(map(_type_name, cast(list[object], listed))))

@@ -22,6 +22,7 @@ ROOT: dict[str, Any] = {
 TYPES: list[tuple[Any, Any]] = [
     ({"type": "string"}, {"string"}),
     ({"type": ["string", "null"]}, {"string", "null"}),
+    ({"type": "INTEGER"}, {"integer"}),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"integer", "null"}),
     ({"oneOf": [CITY, {"const": 1.5}]}, {"string", "number"}),
     ({"enum": ["a", 1, None, True]}, {"string", "integer", "null", "boolean"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -41,6 +41,8 @@ from jan_serve.constraint.json_schema.scalars.numbers import ANY_NUMBER, NumberS
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, NO_STRING, StringSet
 from jan_serve.constraint.limits import MAX_COUNT
 from jan_serve.errors import InvalidSchema, UnsupportedPattern, UnsupportedSchema
+
+_GEMINI_TYPES: Final = {name.upper(): name for name in TYPES}
 
 
 class Assertions:
@@ -87,9 +89,13 @@ class Assertions:
         )
 
     def type_names(self, subschema: Subschema) -> list[str]:
-        """The value of `type` as a list."""
+        """The value of `type` as a list, with what OpenAPI 3.0 and Gemini's API mean where no draft is named."""
         value = subschema.schema["type"]
         names = as_array(value) or [value]
+        if not self._document.names_draft:
+            names = [_GEMINI_TYPES.get(name, name) if isinstance(name, str) else name for name in names]
+            if subschema.schema.get("nullable") is True:
+                names = [*names, "null"]
         for name in names:
             if name not in TYPES:
                 raise InvalidSchema(f"{subschema.pointer}/type", f"{str(name)[:50]!r} is not a JSON type")

@@ -137,7 +137,7 @@ class Document:
         top = as_object(root) or {}
         self.draft = draft_of(top.get("$schema"))
         self._declared = "$schema" in top
-        self._strict = declared_draft(top.get("$schema")) is not None
+        self.names_draft = declared_draft(top.get("$schema")) is not None
         self._raw = root
         self.id_key = "id" if self.draft <= 4 else "$id"
         self._interned: dict[tuple[int, str, tuple[str, ...]], Subschema] = {}
@@ -170,7 +170,7 @@ class Document:
         key = (id(schema), base, scope)
         subschema = self._interned.get(key)
         if subschema is None or isinstance(schema, bool):
-            members = as_object(schema) if self._strict else None
+            members = as_object(schema) if self.names_draft else None
             own = schema if members is None else known_keywords(members, self.draft)
             subschema = Subschema(own, base, parent, token, scope)
             if not isinstance(schema, dict | bool):
@@ -203,7 +203,7 @@ class Document:
 
     def check_negated(self, subschema: Subschema) -> None:
         """Refuse to negate what only older drafts have where no draft is named: it may mean nothing."""
-        foreign = DROPPED.intersection(subschema.schema) if not self._strict else ()
+        foreign = DROPPED.intersection(subschema.schema) if not self.names_draft else ()
         if foreign:
             reason = "under `not`, `oneOf` or `if` its meaning depends on the draft, and $schema names none"
             raise UnsupportedSchema(subschema.pointer, min(foreign), reason)

@@ -276,8 +276,10 @@ def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
     if parameters.get("properties") == {} and not says_more:
         parameters = {**parameters, "additionalProperties": False}
     types = parameters.get("type", "object")
-    has_object = isinstance(types, list) and "object" in types
-    return {**parameters, "type": "object"} if has_object or "type" not in parameters else parameters
+    if "object" in types if isinstance(types, list) else types in ("object", "OBJECT"):
+        parameters = {**parameters, "type": "object"}
+        parameters.pop("nullable", None)
+    return parameters
 
 
 def _notation(syntax: ArgumentSyntax, specials: Sequence[str]) -> ArgumentNotation:

@@ -109,6 +109,7 @@ def test_arguments_follow_the_schema_in_the_notation_of_the_format(
 @pytest.mark.parametrize(
     "parameters",
     [
+        {**CITY, "type": "OBJECT", "nullable": True},
         {key: value for key, value in CITY.items() if key != "type"},
         {**CITY, "type": ["object"]},
         {**CITY, "type": ["object", "null"]},
