@@ -115,7 +115,7 @@ def test_arguments_follow_the_schema_in_the_notation_of_the_format(
         {**CITY, "type": ["object", "null"]},
         {**CITY, "type": ["string", "object"]},
     ],
-    ids=["no type", "one", "or null", "or a string"],
+    ids=["Gemini", "no type", "one", "or null", "or a string"],
 )
 def test_arguments_are_an_object_whatever_else_the_schema_allows(
     form: ChatFormat, parameters: dict[str, Any]
