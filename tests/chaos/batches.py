@@ -223,6 +223,10 @@ async def live_beside_a_batch(
     }  # fmt: skip
 
 
+def _print(name: str, figures: dict[str, float]) -> None:
+    print(json.dumps({name: {key: round(value, 4) for key, value in figures.items()}}), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
@@ -234,26 +238,24 @@ def main() -> None:
     parser.add_argument("--live", type=int, default=0)
     given = parser.parse_args()
     requests = requests_of(given.lines, given.prefixes, given.words)
-    results: dict[str, Any] = {}
     servers: list[Server] = []
     with tempfile.TemporaryDirectory(prefix="chaos-batches-") as folder:
         try:
             if given.lines:
                 servers.append(ours(given.model, Path(folder) / "a"))
-                results["batch"] = batch_under_kills(servers[-1], requests, given.kills)
+                _print("batch", batch_under_kills(servers[-1], requests, given.kills))
                 servers.pop().kill()
             if given.peer:
                 servers.append(theirs(given.peer, given.model))
-                results["peer"] = asyncio.run(online(servers[-1], requests))
+                _print("peer", asyncio.run(online(servers[-1], requests)))
                 servers.pop().kill()
             if given.live:
                 servers.append(ours(given.model, Path(folder) / "b"))
                 asked = requests_of(given.live, 5, given.words)
-                results["live"] = asyncio.run(live_beside_a_batch(servers[-1], asked, given.live))
+                _print("live", asyncio.run(live_beside_a_batch(servers[-1], asked, given.live)))
         finally:
             for server in servers:
                 server.kill()
-    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

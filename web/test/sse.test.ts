@@ -5,7 +5,7 @@ import { EventParser, readEvents } from "../src/api/sse";
 const STREAM = ': ping\n\ndata: {"a": 1}\r\n\r\nevent: more\ndata: one\ndata:two\nid: 7\n\nevent: empty\n\ndata: \r\rdata: é🙂\n\n';
 const EVENTS = [
   { event: "message", data: '{"a": 1}' },
-  { event: "more", data: "one\ntwo" },
+  { event: "more", data: "one\ntwo", id: "7" },
   { event: "message", data: "" },
   { event: "message", data: "é🙂" },
 ];

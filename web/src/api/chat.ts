@@ -71,17 +71,52 @@ interface Chunk {
   timings?: Timings;
 }
 
-/** The pieces of one answer until it ends. Throws ApiError, also for an error inside the stream. */
+/** How often a stream is taken up again where its line broke, each time after a longer pause. */
+const LOST_LINES = 5;
+const BACK_MS = 1000;
+
+/**
+ * The pieces of one answer until it ends, over lines that break. Throws ApiError, also for an error inside the stream.
+ */
 export async function* streamChat(request: ChatRequest, signal: AbortSignal): AsyncGenerator<ChatNews> {
   const body = JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } });
-  const response = await call("v1/chat/completions", { method: "POST", body, signal });
+  let last = "";
+  const know = (id: string) => {
+    last = id;
+  };
+  for (let lost = 0; ; lost++) {
+    try {
+      yield* streamPart(body, signal, last, know);
+      return;
+    } catch (error) {
+      if (signal.aborted || last === "" || lost === LOST_LINES || !isBrokenLine(error)) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, lost * BACK_MS));
+  }
+}
+
+/** Whether the connection failed, and not the request. */
+function isBrokenLine(error: unknown): boolean {
+  return error instanceof TypeError || (error instanceof ApiError && ["cut", "unreachable"].includes(error.code));
+}
+
+/** The pieces behind an event of the answer. know: gets the id of each event. */
+async function* streamPart(
+  body: string,
+  signal: AbortSignal,
+  last: string,
+  know: (id: string) => void,
+): AsyncGenerator<ChatNews> {
+  const headers: HeadersInit = last === "" ? {} : { "last-event-id": last };
+  const response = await call("v1/chat/completions", { method: "POST", body, signal, headers });
   const warning = response.headers.get("x-jan-serve-warning");
-  if (warning !== null) yield { warnings: warning.split(", ") };
-  for await (const { data } of readEvents(response)) {
+  if (warning !== null && last === "") yield { warnings: warning.split(", ") };
+  for await (const { data, id } of readEvents(response)) {
     if (data === "[DONE]") return;
     const failure = readError(data, response.status);
     if (failure !== null) throw failure;
     const news = newsOf(JSON.parse(data) as Chunk);
+    if (id !== undefined) know(id);
     if (news !== null) yield news;
   }
   if (!signal.aborted) throw new ApiError("The answer broke off: the connection was closed.", 0, "cut");

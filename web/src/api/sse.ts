@@ -3,6 +3,8 @@
 export interface ServerEvent {
   event: string;
   data: string;
+  /** With which the stream can be taken up behind this event. */
+  id?: string;
 }
 
 /** The events of a stream. Skips comments and unused fields. Ends with the body. */
@@ -25,6 +27,7 @@ export class EventParser {
   private rest = "";
   private event = "";
   private data: string[] = [];
+  private id: string | undefined;
 
   push(text: string): ServerEvent[] {
     const events: ServerEvent[] = [];
@@ -47,12 +50,15 @@ export class EventParser {
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (name === "data") this.data.push(value);
     else if (name === "event") this.event = value;
+    else if (name === "id") this.id = value;
   }
 
   private take(): ServerEvent {
-    const taken = { event: this.event || "message", data: this.data.join("\n") };
+    const taken: ServerEvent = { event: this.event || "message", data: this.data.join("\n") };
+    if (this.id !== undefined) taken.id = this.id;
     this.event = "";
     this.data = [];
+    this.id = undefined;
     return taken;
   }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _CONNECT_S: Final = 5.0
 _READ_S: Final = 30.0
+_LOST_LINES: Final = 5
+"""How often a stream is taken up again, each time after one more _BACK_S."""
+_BACK_S: Final = 1.0
 _MAX_ERROR_BYTES: Final = 1 << 20
 _HEALTH_FIELDS: Final = {"status", "version", "models"}
 _LOG_HINT: Final = "`jan-serve logs` shows what it wrote."
@@ -152,22 +156,49 @@ class ServerClient:
     ) -> Generator[dict[str, Any]]:
         """The JSON objects of an event stream; POST with a body, GET without. Close the generator to stop.
 
-        Raises CommandError for an error event and for an interrupted stream.
+        A stream whose events have ids is taken up again where its line broke. Raises CommandError for an error event
+        and for an interrupted stream.
         """
+        import httpx2
+
+        last = ""
+        for lost in range(_LOST_LINES + 1):
+            try:
+                for event_id, event in self._events(path, body, params, last):
+                    last = event_id
+                    yield event
+                return
+            except httpx2.TransportError:
+                if lost == _LOST_LINES or not last:
+                    with self._explained():
+                        raise
+                time.sleep(_BACK_S * lost)
+
+    def _events(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None,
+        params: Mapping[str, str] | None,
+        last: str,
+    ) -> Generator[tuple[str, dict[str, Any]]]:
+        """The events behind one, with their ids."""
         method = "GET" if body is None else "POST"
         content = None if body is None else dict(body)
-        request = self._client.stream(method, path, json=content, params=params, timeout=_no_read_timeout())
-        with self._explained(), request as response:
+        headers = {"Last-Event-ID": last} if last else {}
+        request = self._client.stream(
+            method, path, json=content, params=params, headers=headers, timeout=_no_read_timeout()
+        )
+        with request as response:
             self._check(response)
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 raise self._unexpected("not an event stream")
-            for data in _event_data(response.iter_bytes()):
+            for data, event_id in _event_data(response.iter_bytes()):
                 if data == "[DONE]":
                     return
                 event = self._parsed(data)
                 if isinstance(event.get("error"), dict):
                     raise self._failure(_status_of(event["error"]), event, {})
-                yield event
+                yield event_id or last, event
 
     def _object(self, response: httpx2.Response) -> dict[str, Any]:
         self._check(response)
@@ -305,14 +336,17 @@ def _status_of(error: Mapping[str, Any]) -> int:
     return HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def _event_data(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The data of each event of a stream (WHATWG HTML, section 9.2.6), without an incomplete last event."""
+def _event_data(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+    """Data and id of each event of a stream (WHATWG HTML, section 9.2.6), without an incomplete last event."""
     data: list[bytes] = []
+    event_id = b""
     for line in _lines(pieces):
         if line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
+        elif line.startswith(b"id:"):
+            event_id = line[3:].removeprefix(b" ")
         elif not line and data:
-            yield b"\n".join(data).decode("utf-8", "replace")
+            yield b"\n".join(data).decode("utf-8", "replace"), event_id.decode("utf-8", "replace")
             data = []
 
 

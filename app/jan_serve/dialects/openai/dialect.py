@@ -46,7 +46,7 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
     def router() -> APIRouter:
         from jan_serve.dialects.openai.routes import openai_router
 
-        return openai_router(services, service, answers)
+        return openai_router(services, service, answers, settings.part(OpenAIOptions).resume_s)
 
     dispatch = Middleware(BodyDispatch, shared=SHARED_PATH, other=LLAMA_PATH, is_other=is_llama_body)
     return Dialect(OUTLINE, router, middleware=(dispatch,))

@@ -20,3 +20,9 @@ class OpenAIOptions(BaseModel):
         "Memory for responses of `/v1/responses` that `previous_response_id` can continue; the least"
         " recently used are dropped first. 0 keeps none.",
     )
+    resume_s: Annotated[float, Field(ge=0, le=86_400)] = setting(
+        60.0,
+        _PANEL,
+        "How long a client can take up the stream of a chat again after its line broke: the same request with"
+        " `Last-Event-ID`. 0: events have no `id`, as where several people share a key.",
+    )

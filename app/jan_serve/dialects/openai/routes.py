@@ -21,9 +21,12 @@ _AddRoutes = Callable[[APIRouter], None]
 
 
 def openai_router(
-    services: Services, service: GenerationService, answers: Callable[[], StoredAnswers]
+    services: Services,
+    service: GenerationService,
+    answers: Callable[[], StoredAnswers],
+    resume_s: float,
 ) -> APIRouter:
-    """answers: made with the first route that needs them."""
+    """answers: made with the first route that needs them. resume_s: see OpenAIOptions."""
 
     def completions(router: APIRouter) -> None:
         from jan_serve.dialects.openai.completions.routes import add_completion_route
@@ -32,8 +35,9 @@ def openai_router(
 
     def chat(router: APIRouter) -> None:
         from jan_serve.dialects.openai.chat.routes import add_chat_route
+        from jan_serve.dialects.shared.resumable import ResumableStreams
 
-        add_chat_route(router, services, service)
+        add_chat_route(router, services, service, ResumableStreams(resume_s))
 
     def embeddings(router: APIRouter) -> None:
         from jan_serve.dialects.openai.embeddings import add_embedding_route

@@ -20,17 +20,21 @@ from tests.unit.cli.conftest import Run
 
 
 @contextmanager
-def answering(answer: bytes) -> Generator[str]:
-    """A server that sends these bytes after the first request, and takes no other."""
+def answering(*answers: bytes, heads: list[bytes] | None = None) -> Generator[str]:
+    """A server that sends these bytes after one request each, and takes no other. heads: gets the requests."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         def serve() -> None:
-            sock, _ = listener.accept()
-            listener.close()
-            with sock:
-                sock.recv(65536)
-                sock.sendall(answer)
+            for left, answer in enumerate(answers):
+                sock, _ = listener.accept()
+                if left == len(answers) - 1:
+                    listener.close()
+                with sock:
+                    request = sock.recv(65536)
+                    if heads is not None:
+                        heads.append(request)
+                    sock.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -134,7 +138,30 @@ def test_events_at_every_split_point(split: int) -> None:
 
     body = 'data: {"t": "é"}\r\n\r\n: x\n\ndata: b\n\n'.encode()
     pieces = [body[at : at + split] for at in range(0, len(body), split)]
-    assert list(_event_data(iter(pieces))) == ['{"t": "é"}', "b"]
+    assert list(_event_data(iter(pieces))) == [('{"t": "é"}', ""), ("b", "")]
+
+
+def test_a_stream_is_taken_up_where_its_line_broke() -> None:
+    cut = b'data: {"n": 1}\nid: a:0\n\ndata: {"n": 2}\nid: a:1\n\ndata: {"n"'
+    head = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n"
+    rest = http(200, b'data: {"n": 3}\nid: a:2\n\ndata: [DONE]\n\n', kind="text/event-stream")
+    heads: list[bytes] = []
+    with answering(head + cut, rest, heads=heads) as url, connection(url) as server:
+        assert [event["n"] for event in server.events("/x", {"a": 1})] == [1, 2, 3]
+    first, second = (request.lower() for request in heads)
+    assert b"last-event-id" not in first
+    assert b"last-event-id: a:1\r\n" in second
+    assert first.endswith(b'{"a":1}') and second.endswith(b'{"a":1}')
+
+
+def test_a_stream_without_ids_is_not_asked_for_again() -> None:
+    head = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n"
+    with (
+        answering(head + b'data: {"n": 1}\n\n') as url,
+        connection(url) as server,
+        pytest.raises(CommandError, match="broke the connection"),
+    ):
+        list(server.events("/x", {}))
 
 
 def test_a_configured_key_is_sent(run: Run, server: ServedApp, monkeypatch: pytest.MonkeyPatch) -> None:

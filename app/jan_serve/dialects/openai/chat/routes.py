@@ -45,9 +45,10 @@ from jan_serve.dialects.openai.render_common import (
     usage_of,
 )
 from jan_serve.dialects.openai.wire_common import ReportFields
-from jan_serve.dialects.shared.answers import answer
+from jan_serve.dialects.shared.answers import answer, answer_stream
 from jan_serve.dialects.shared.choices import FoldedAnswer, FoldedChoice, stop_detail
 from jan_serve.dialects.shared.default_error_body import error_body
+from jan_serve.dialects.shared.resumable import ResumableStreams
 from jan_serve.generation.service import GenerationService
 from jan_serve.http.sse import STREAMED
 
@@ -194,7 +195,9 @@ class ChatRenderer(FoldedAnswer):
         return shell
 
 
-def add_chat_route(router: APIRouter, services: Services, service: GenerationService) -> None:
+def add_chat_route(
+    router: APIRouter, services: Services, service: GenerationService, streams: ResumableStreams
+) -> None:
 
     @router.post(
         "/v1/chat/completions",
@@ -205,8 +208,14 @@ def add_chat_route(router: APIRouter, services: Services, service: GenerationSer
     async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
-        head = ReplyFacts(f"chatcmpl-{uuid.uuid4()}", int(time.time()), body.model)
-        events = service.generate(generation)
+        now = int(time.time())
+        resumed = await streams.opened(request, now) if body.stream else None
+        if resumed is None:
+            head = ReplyFacts(f"chatcmpl-{uuid.uuid4()}", now, body.model)
+            events = service.generate(generation)
+        else:
+            head = ReplyFacts(f"chatcmpl-{resumed.token}", resumed.created, body.model)
+            events = resumed.events(service.generate(resumed.request(generation), resumed.log))
         form = ChatForm(
             n=generation.n,
             logprobs=generation.logprobs is not None,
@@ -215,4 +224,13 @@ def add_chat_route(router: APIRouter, services: Services, service: GenerationSer
             reports=body,
         )
         renderer = ChatRenderer(head, form)
-        return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)
+        if resumed is None:
+            return await answer(request, events, renderer, error_body, services.streams, stream=body.stream)
+        return await answer_stream(
+            request,
+            events,
+            resumed.chunks(renderer.chunks),
+            error_body,
+            services.streams,
+            framed=resumed.framed,
+        )

@@ -136,16 +136,27 @@ class BackgroundResponses:
         self._table = AnswerTable(background.journal)
         self._live: dict[str, LiveAnswer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._resuming = asyncio.Lock()
+        self._is_resumed = False
 
-    def live(self, owner: str, answer_id: str) -> LiveAnswer | None:
+    async def live(self, owner: str, answer_id: str) -> LiveAnswer | None:
+        """One that is being written, also if an earlier server began it."""
+        try:
+            await self.resume()
+        except StoreError as error:
+            logger.error("responses of earlier servers cannot be read: %s", error.message)
         found = self._live.get(answer_id)
         return found if found is not None and found.answer.owner == owner else None
 
     async def whole(self, owner: str, answer_id: str) -> WholeAnswer | None:
-        """One that is whole, which the store gets again. Raises StoreError."""
+        """One that is whole, which the store gets again. None also if the journal cannot be read, which is logged."""
         if not self._background.journal.exists:
             return None
-        whole = await self._table.find(owner, answer_id)
+        try:
+            whole = await self._table.find(owner, answer_id)
+        except StoreError as error:
+            logger.error("responses of earlier servers cannot be read: %s", error.message)
+            return None
         if whole is not None and self._store.get(owner, answer_id) is None:
             asked = _read(answer_id, whole.request)
             if asked is not None:
@@ -158,20 +169,24 @@ class BackgroundResponses:
 
     async def begin(self, answer_id: str, created: int, asked: Asked, raw: dict[str, Any]) -> LiveAnswer:
         """raw: the request as it came. Raises StoreError."""
+        await self.resume()
         answer = OpenAnswer(answer_id, cache_salt.get(), created, asked.as_json(raw), draw_seed())
         await self._table.begin(answer)
         return self._started(answer, asked)
 
     async def resume(self) -> None:
-        """Go on with what an earlier server left. Raises StoreError."""
-        for answer in await self._table.open_answers():
-            if answer.id in self._live:
-                continue
-            asked = _read(answer.id, answer.request)
-            if asked is not None:
-                self._started(answer, asked)
-            else:
-                await self._table.end(answer.id, _unreadable(answer), ())
+        """Go on with what an earlier server left, once. Raises StoreError."""
+        async with self._resuming:
+            if self._is_resumed:
+                return
+            if self._background.journal.exists:
+                for answer in await self._table.open_answers():
+                    asked = _read(answer.id, answer.request)
+                    if asked is not None:
+                        self._started(answer, asked)
+                    else:
+                        await self._table.end(answer.id, _unreadable(answer), ())
+            self._is_resumed = True
 
     async def cancel(self, live: LiveAnswer) -> None:
         """End it, with what it has. One that ends already stays as it is."""
@@ -186,7 +201,7 @@ class BackgroundResponses:
 
     async def delete(self, owner: str, answer_id: str) -> bool:
         """Returns whether it existed."""
-        live = self.live(owner, answer_id)
+        live = await self.live(owner, answer_id)
         if live is not None and not live.is_done:
             await self.cancel(live)
         known = self._live.pop(answer_id, None) if live is not None else None

@@ -94,6 +94,11 @@ class StoredAnswers(msgspec.Struct, frozen=True):
     store: ResponseStore
     background: BackgroundResponses
 
+    def foreground(self, answer_id: str) -> KeptResponse | None:
+        """One in memory that the journal knows nothing of."""
+        found = self.store.get(cache_salt.get(), answer_id)
+        return None if found is None or found.body["background"] else found
+
     async def find(self, answer_id: str) -> KeptResponse | None:
         """An answer of this caller that can be continued."""
         caller = cache_salt.get()
@@ -117,7 +122,7 @@ def _compact_route(router: APIRouter, service: GenerationService, answers: Store
 
 
 def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswers) -> None:
-    store, background = answers.store, answers.background
+    background = answers.background
 
     @router.get(
         "/v1/responses/{response_id}",
@@ -137,7 +142,13 @@ def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswer
                 "starting_after: only a stream has a place to start from", param="starting_after"
             )
         after = -1 if starting_after is None else starting_after
-        live = background.live(caller, response_id)
+        if (kept := answers.foreground(response_id)) is not None:
+            if stream:
+                raise InvalidRequest(
+                    "stream: only an answer that was made in the background has one", param="stream"
+                )
+            return json_reply(kept.body)
+        live = await background.live(caller, response_id)
         if live is not None:
             return EventStream(live.follow(after), services.streams) if stream else json_reply(live.body)
         whole = await background.whole(caller, response_id)
@@ -145,14 +156,7 @@ def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswer
             if stream:
                 return EventStream(_each(whole.frames[after + 1 :]), services.streams)
             return Response(whole.reply, media_type="application/json")
-        kept = store.get(caller, response_id)
-        if kept is None:
-            raise _not_kept(response_id)
-        if stream:
-            raise InvalidRequest(
-                "stream: only an answer that was made in the background has one", param="stream"
-            )
-        return json_reply(kept.body)
+        raise _not_kept(response_id)
 
     @router.get("/v1/responses/{response_id}/input_items", summary="Input items", response_model=ItemPage)
     async def list_input_items(
@@ -162,11 +166,12 @@ def _reading_routes(router: APIRouter, services: Services, answers: StoredAnswer
         order: Literal["asc", "desc"] = "desc",
     ) -> Response:
         """List the items that a stored answer continues, the latest first unless `order` is `asc`."""
-        live = background.live(cache_salt.get(), response_id)
+        kept = answers.foreground(response_id)
+        live = await background.live(cache_salt.get(), response_id) if kept is None else None
         if live is not None:
             items = (*live.asked.earlier, *live.asked.items)
         else:
-            kept = await answers.find(response_id)
+            kept = kept or await answers.find(response_id)
             if kept is None:
                 raise _not_kept(response_id)
             items = kept.items[: len(kept.items) - len(kept.ids)]
@@ -180,27 +185,28 @@ def _ending_routes(router: APIRouter, answers: StoredAnswers) -> None:
     @router.post("/v1/responses/{response_id}/cancel", summary="Cancel response", response_model=ResponseBody)
     async def cancel_response(response_id: str) -> Response:
         """End an answer in the background. One that has ended stays as it is."""
+        if answers.foreground(response_id) is not None:
+            raise InvalidRequest(
+                "response_id: the answer is complete: only one that is made in the background can be cancelled",
+                param="response_id",
+            )
         caller = cache_salt.get()
-        live = background.live(caller, response_id)
+        live = await background.live(caller, response_id)
         if live is not None:
             await background.cancel(live)
             return json_reply(live.body)
         whole = await background.whole(caller, response_id)
-        if whole is not None:
-            return Response(whole.reply, media_type="application/json")
-        if store.get(caller, response_id) is None:
+        if whole is None:
             raise _not_kept(response_id)
-        raise InvalidRequest(
-            "response_id: the answer is complete: only one that is made in the background can be cancelled",
-            param="response_id",
-        )
+        return Response(whole.reply, media_type="application/json")
 
     @router.delete("/v1/responses/{response_id}", summary="Delete response", response_model=DeletedResponse)
     async def delete_response(response_id: str) -> Response:
         """Delete a stored answer. Answers that continue it are unaffected."""
         caller = cache_salt.get()
+        is_foreground = answers.foreground(response_id) is not None
         is_kept = store.delete(caller, response_id)
-        if not await background.delete(caller, response_id) and not is_kept:
+        if not is_foreground and not await background.delete(caller, response_id) and not is_kept:
             raise _not_kept(response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 

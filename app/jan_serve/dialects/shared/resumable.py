@@ -1,0 +1,171 @@
+"""Streams that a client can take up again after its line broke, as the event streams of browsers do.
+
+Each event has an `id`: the answer's token and its number. The same request with `Last-Event-ID` goes on behind it.
+What was written is repeated from the log; the rest comes from the engine, which stops while there is no client.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+import msgspec
+from starlette.requests import Request
+
+from jan_serve.core.caller import cache_salt
+from jan_serve.core.closing import closing
+from jan_serve.core.events import GenerationEvent
+from jan_serve.core.request import GenerationRequest
+from jan_serve.dialects.shared.answers import Chunks, Events
+from jan_serve.errors import EngineFailure, InvalidRequest
+from jan_serve.generation.prepare import draw_seed
+from jan_serve.http.replies import frame
+from jan_serve.ipc.answer_log import AnswerLog
+
+LAST_EVENT: Final = "last-event-id"
+_MAX_BYTES: Final = 64 << 20
+"""Of all logs together. An answer for which there is no room cannot be taken up again."""
+_TOKEN_BYTES: Final = 12
+_MAX_NUMBER: Final = 9
+"""Digits of an event's number."""
+
+
+class _Kept(msgspec.Struct):
+    """An answer. turn: how many connections have had it. left: when the last of them ended; None while it is open."""
+
+    token: str
+    owner: str
+    digest: bytes
+    created: int
+    seed: int
+    log: list[bytes] = msgspec.field(default_factory=list[bytes])
+    size: int = 0
+    turn: int = 0
+    left: float | None = None
+
+
+class ResumedStream:
+    """One connection's part of an answer. created: seconds of the Unix epoch. after: number of the last known event."""
+
+    def __init__(self, kept: _Kept, after: int, log: AnswerLog, leave: Callable[[], None]) -> None:
+        self.token: Final = kept.token
+        self.created: Final = kept.created
+        self.log: Final = log
+        self._seed = kept.seed
+        self._after = after
+        self._leave = leave
+        self._number = -1
+
+    def request(self, generation: GenerationRequest) -> GenerationRequest:
+        """With ids and a seed that a repeated answer has, too."""
+        sampling = generation.sampling
+        if sampling.seed is None:
+            sampling = msgspec.structs.replace(sampling, seed=self._seed)
+        return msgspec.structs.replace(generation, sampling=sampling, identity=self.token)
+
+    async def events(self, events: Events) -> AsyncGenerator[GenerationEvent]:
+        """The same. Their end begins the time for which the answer is kept."""
+        try:
+            async with closing(events):
+                async for event in events:
+                    yield event
+        finally:
+            self._leave()
+
+    def chunks(self, chunks: Chunks) -> Chunks:
+        """Those behind the last known event, with their numbers; see `framed`."""
+
+        def numbered(event: GenerationEvent) -> Iterator[tuple[int, object]]:
+            for chunk in chunks(event):
+                self._number += 1
+                if self._number > self._after:
+                    yield self._number, chunk
+
+        return numbered
+
+    def framed(self, value: Any) -> bytes:
+        """An event with its `id`, or an error, which has none: what follows it is not known."""
+        if not isinstance(value, tuple):
+            return frame(value)
+        number, chunk = cast(tuple[int, object], value)
+        # Behind the data, since some readers of streams take the first line for it.
+        return frame(chunk)[:-1] + f"id: {self.token}:{number}\n\n".encode()
+
+
+class ResumableStreams:
+    """Event loop only. Not persistent."""
+
+    def __init__(self, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """keep_s: how long after its connection; 0 gives events no id."""
+        self._keep_s = keep_s
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._size = 0
+
+    async def opened(self, request: Request, created: int) -> ResumedStream | None:
+        """The stream of this request, or what is left of an earlier one; None if streams have no ids.
+
+        Raises InvalidRequest for an event that is unknown, or of another request.
+        """
+        last = request.headers.get(LAST_EVENT)
+        if not self._keep_s:
+            if last:
+                raise _unknown("this server keeps no streams (`resume_s` is 0)")
+            return None
+        self._forget()
+        owner, digest = cache_salt.get(), blake2b(await request.body(), digest_size=16).digest()
+        kept, after = self._find(last, owner, digest) if last else (None, -1)
+        if kept is None:
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            kept = self._kept[token] = _Kept(token, owner, digest, created, draw_seed())
+        kept.turn += 1
+        kept.left = None
+        log = AnswerLog(kept.log, partial(self._add, kept, kept.turn))
+        return ResumedStream(kept, after, log, partial(self._leave, kept, kept.turn))
+
+    def _find(self, last: str, owner: str, digest: bytes) -> tuple[_Kept, int]:
+        token, _, number = last.rpartition(":")
+        kept = self._kept.get(token)
+        is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_NUMBER
+        if kept is None or kept.owner != owner or not is_number:
+            raise _unknown(f"it is none of this server, or ended more than {self._keep_s:g} s ago")
+        if kept.digest != digest:
+            raise _unknown("its answer is that of another request: send the same body")
+        return kept, int(number)
+
+    def _add(self, kept: _Kept, turn: int, event: bytes) -> None:
+        if kept.turn != turn:
+            raise EngineFailure("Another connection has taken up this answer.")
+        if kept.token not in self._kept:
+            return
+        kept.log.append(event)
+        kept.size += len(event)
+        self._size += len(event)
+        while self._size > _MAX_BYTES:
+            left = (each for each in self._kept.values() if each.left is not None)
+            self._drop(next(left, kept))
+
+    def _leave(self, kept: _Kept, turn: int) -> None:
+        if kept.turn == turn:
+            kept.left = self._clock()
+
+    def _forget(self) -> None:
+        before = self._clock() - self._keep_s
+        for kept in [each for each in self._kept.values() if each.left is not None and each.left < before]:
+            self._drop(kept)
+
+    def _drop(self, kept: _Kept) -> None:
+        self._kept.pop(kept.token, None)
+        self._size -= kept.size
+        kept.size = 0
+
+
+def _unknown(reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Last-Event-ID: there is nothing to go on with: {reason}. Without this header the answer begins anew.",
+        param=LAST_EVENT,
+    )
