@@ -211,7 +211,7 @@ def _values(request: RenderRequest, source: str, chat_format: ChatFormat) -> dic
         "functions": json.dumps([tool["function"] for tool in tools], indent=4) if tools else "[]",
         "datetime": strftime_now("%b %d %Y"),
         "date_string": strftime_now("%d %b %Y"),
-        **thinking_values(prompt, source),
+        **thinking_values(prompt, source, traits),
         **{name: value for name, value in kwargs.items() if name != THINKING_SWITCH or value is not None},
         "messages": template_messages(prompt.messages, traits, chat_format.thought_field),
         "tools": tools,

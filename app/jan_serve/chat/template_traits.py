@@ -40,6 +40,7 @@ PROBE_ID: Final = "call00000"
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The words of requests for `reasoning_effort`, in order."""
 
+_NO_EFFORTS: Final = ("no_think",)
 PLAIN_EFFORTS: Final = {"minimal": "low", "xhigh": "high", "max": "high"}
 """What a template sees in place of words that few models were trained with, unless it names them."""
 
@@ -60,7 +61,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     name of a turn's first call; None where a turn's text is shown before its calls. orphan_results: results that follow
     no call are shown, and those of unknown calls. short_ids: ids of calls must have nine letters and digits.
     no_tools: without tools, `tools` may be None; else it must be an empty list. efforts: the words that may be in
-    `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them.
+    `reasoning_effort`: those of PLAIN_EFFORTS only if the template names them. no_effort: the word for no thought.
     """
 
     object_arguments: bool = True
@@ -82,6 +83,7 @@ class TemplateTraits(msgspec.Struct, frozen=True, kw_only=True):
     short_ids: bool = False
     no_tools: bool = True
     efforts: tuple[str, ...] = _PLAIN
+    no_effort: str | None = None
 
 
 @lru_cache(maxsize=128)
@@ -110,7 +112,8 @@ def traits_of(source: str) -> TemplateTraits:
         descriptions=_needs_descriptions(render, content),
         simple_types=_needs_simple_types(render, content),
         no_tools=no_tools,
-        efforts=_efforts(source, content, probe.no_tools),
+        efforts=_efforts(source, content, probe.no_tools, _PLAIN, EFFORTS),
+        no_effort=next(iter(_efforts(source, content, probe.no_tools, (), _NO_EFFORTS)), None),
         calls=calls,
         parallel_calls=_OTHER in _render_call(render, probe.arguments, call_content, another=True),
         **_traits_of_turns(probe, calls),
@@ -243,11 +246,18 @@ def _rendered(
         return ""
 
 
-def _efforts(source: str, content: Any, tools: list[dict[str, Any]] | None) -> tuple[str, ...]:
+def _efforts(
+    source: str,
+    content: Any,
+    tools: list[dict[str, Any]] | None,
+    usual: tuple[str, ...],
+    known: tuple[str, ...],
+) -> tuple[str, ...]:
+    """Those of `known` that the template takes. usual: the words that it need not name."""
     if "reasoning_effort" not in source:
-        return _PLAIN
+        return usual
     messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
-    words = [word for word in EFFORTS if word in _PLAIN or re.search(f"[\"']{word}[\"']", source)]
+    words = [word for word in known if word in usual or re.search(f"[\"']{word}[\"']", source)]
     template = compiled(source)
     return tuple(
         word for word in words if _NEEDLE in _rendered(template, messages, tools, reasoning_effort=word)

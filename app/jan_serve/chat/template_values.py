@@ -38,6 +38,8 @@ def template_effort(effort: Any, traits: TemplateTraits) -> Any:
     """`reasoning_effort` as a word that the template takes: the nearest one, of two the higher. Others stay."""
     if effort not in EFFORTS or effort in traits.efforts:
         return effort
+    if effort == "none" and traits.no_effort is not None:
+        return traits.no_effort
     plain = PLAIN_EFFORTS.get(effort, effort)
     wanted = EFFORTS.index(plain)
     return min(reversed(traits.efforts), key=lambda word: abs(EFFORTS.index(word) - wanted), default=plain)
@@ -56,7 +58,7 @@ _HAS_DEFAULT: Final = re.compile(rf"\b{THINKING_SWITCH}\s*(is\s+(not\s+)?defined
 """A template that says itself what an absent switch means."""
 
 
-def thinking_values(prompt: ChatPrompt, source: str) -> dict[str, Any]:
+def thinking_values(prompt: ChatPrompt, source: str, traits: TemplateTraits) -> dict[str, Any]:
     """The variables that switch thinking, as the request says. Where it says nothing, the usual one is on in templates
     that do not foresee its absence: `not enable_thinking` would switch thinking off."""
     if prompt.asks_for_thoughts is None:
@@ -65,6 +67,8 @@ def thinking_values(prompt: ChatPrompt, source: str) -> dict[str, Any]:
     if THINKING_SWITCH not in source:
         chosen = {name: on if prompt.thinks else off for name, (on, off) in _OTHER_SWITCHES.items()}
         values |= {name: value for name, value in chosen.items() if value is not None}
+        if traits.no_effort is not None:
+            values["reasoning_effort"] = template_effort("medium" if prompt.thinks else "none", traits)
     return values
 
 

@@ -135,6 +135,8 @@ def test_claude() -> None:
     assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1337"
     assert environment["ANTHROPIC_AUTH_TOKEN"] == "none"
     assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "8192"
+    assert environment["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
+    assert environment["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] == "off"
     models = {value for name, value in environment.items() if name.endswith("_MODEL")}
     assert models == {"org/chat:Q4"}
     assert "ANTHROPIC_AUTH_TOKEN" not in parsed("claude", needs_key=True)["env"]
