@@ -56,6 +56,10 @@ def versions(suite: Differs) -> str:
     return ", ".join(filter(None, [found.stdout.strip(), *(f"{name} {wanted[name]}" for name in suite.npm)]))
 
 
+def fails(entry: str, test: str) -> bool:
+    return test == entry or (entry.endswith("*") and test.startswith(entry[:-1]))
+
+
 def section(suite: Differs, outcome: Outcome) -> str:
     reasons = {test: suite.reason(test) for test in outcome.failed}
     unknown = sorted(test for test, reason in reasons.items() if reason is None)
@@ -69,7 +73,8 @@ def section(suite: Differs, outcome: Outcome) -> str:
         lines += ["", "| why | tests | |", "|---|---|---|"]
     for reason, tests in suite.fails.items():
         if count := list(reasons.values()).count(reason):
-            named = ", ".join(f"`{test.replace('|', chr(92) + '|')}`" for test in tests)
+            shown = [test for test in tests if any(fails(test, each) for each in reasons)]
+            named = ", ".join(f"`{test.replace('|', chr(92) + '|')}`" for test in shown)
             lines.append(f"| {reason} | {count} | {named} |")
     for reason, files in suite.left_out.items():
         lines += ["", f"Not run, since {reason}: {', '.join(f'`{file}`' for file in files)}."]
