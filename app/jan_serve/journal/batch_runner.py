@@ -85,12 +85,13 @@ class BatchRunner:
         self._background = background
         self._call = call
         self._conditions = conditions
-        self._forms: dict[str, BatchForm] = {}
+        self._forms: dict[str, Callable[[], BatchForm]] = {}
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         background.at_start(self._begin)
 
-    def register(self, dialect: str, form: BatchForm) -> None:
+    def register(self, dialect: str, form: Callable[[], BatchForm]) -> None:
+        """form: called at each use, so that a start imports none."""
         self._forms[dialect] = form
 
     def wake(self) -> None:
@@ -133,7 +134,7 @@ class BatchRunner:
         content = await self.table.content(batch.id)
         now = int(time.time())
         try:
-            lines = await asyncio.to_thread(self._forms[batch.dialect].lines, batch, content)
+            lines = await asyncio.to_thread(self._forms[batch.dialect]().lines, batch, content)
         except FaultyInput as error:
             await self.table.end(batch.became("failed", now, faults=error.faults), ())
         else:
@@ -142,7 +143,7 @@ class BatchRunner:
     async def _end(self, batch: Batch, end: State) -> None:
         now = int(time.time())
         lines = await self.table.lines(batch.id)
-        contents = await asyncio.to_thread(self._forms[batch.dialect].outputs, batch, lines, end)
+        contents = await asyncio.to_thread(self._forms[batch.dialect]().outputs, batch, lines, end)
         ttl_s = batch.facts.output_ttl_s or KEPT_S
         names = f"{batch.id}_output.jsonl", f"{batch.id}_error.jsonl"
         files = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from jan_serve.config import Settings
-from jan_serve.dialects.anthropic.batches.forms import AnthropicForm
 from jan_serve.dialects.anthropic.options import AnthropicOptions
 from jan_serve.dialects.anthropic.outline import OUTLINE
 from jan_serve.dialects.dialect import Dialect, Services
+from jan_serve.journal.batch_runner import BatchForm
 
 
 def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
@@ -23,5 +23,11 @@ def anthropic_dialect(settings: Settings, services: Services) -> Dialect:
             strip_billing_line=settings.part(AnthropicOptions).strip_billing_line,
         )
 
-    services.batches.register("anthropic", AnthropicForm())
+    services.batches.register("anthropic", _batch_form)
     return Dialect(OUTLINE, router)
+
+
+def _batch_form() -> BatchForm:
+    from jan_serve.dialects.anthropic.batches.forms import AnthropicForm
+
+    return AnthropicForm()

@@ -10,12 +10,12 @@ from starlette.middleware import Middleware
 
 from jan_serve.config import Settings
 from jan_serve.dialects.dialect import Dialect, Services
-from jan_serve.dialects.openai.batches.forms import OpenAIForm
 from jan_serve.dialects.openai.options import OpenAIOptions
 from jan_serve.dialects.openai.outline import LLAMA_PATH, OUTLINE, SHARED_PATH, is_llama_body
 from jan_serve.dialects.shared.body_dispatch import BodyDispatch
 from jan_serve.generation.service import GenerationService, exact_name, name_or_default
 from jan_serve.journal.answers import AnswerTable
+from jan_serve.journal.batch_runner import BatchForm
 
 if TYPE_CHECKING:
     from jan_serve.dialects.openai.responses.routes import StoredAnswers
@@ -41,7 +41,7 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
             await answers().background.resume()
 
     services.background.at_start(resume)
-    services.batches.register("openai", OpenAIForm())
+    services.batches.register("openai", _batch_form)
 
     def router() -> APIRouter:
         from jan_serve.dialects.openai.routes import openai_router
@@ -50,3 +50,9 @@ def openai_dialect(settings: Settings, services: Services) -> Dialect:
 
     dispatch = Middleware(BodyDispatch, shared=SHARED_PATH, other=LLAMA_PATH, is_other=is_llama_body)
     return Dialect(OUTLINE, router, middleware=(dispatch,))
+
+
+def _batch_form() -> BatchForm:
+    from jan_serve.dialects.openai.batches.forms import OpenAIForm
+
+    return OpenAIForm()
