@@ -157,6 +157,27 @@ function(jan_serve_cell_order)
 endfunction()
 jan_serve_cell_order()
 
+# Floats: one token is multiplied as it is among others. llamafile's products add up each value by itself.
+function(jan_serve_float_products)
+    set(few [=[
+    if (n < 2)
+        return false;
+#endif
+]=])
+    set(few_ours [=[
+#if defined(__AVX__)
+    const bool is_float = Atype == GGML_TYPE_F32 || Atype == GGML_TYPE_F16 || Atype == GGML_TYPE_BF16;
+#else
+    const bool is_float = false;
+#endif
+    if (n < 2 && !is_float)
+        return false;
+#endif
+]=])
+    jan_serve_patch(llamafile/sgemm.cpp few few_ours)
+endfunction()
+jan_serve_float_products()
+
 function(jan_serve_products)
     set(size [=[
                         cur += ggml_tiled_wdata_size(n_tasks, node);

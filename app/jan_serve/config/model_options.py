@@ -213,6 +213,12 @@ class ModelOptions(DeviceOptions):
         "Let llama.cpp reorder weights for its kernels, if it has some for this CPU and quantisation."
         " jan-serve's own kernels for x86 CPUs take weights as they are stored.",
     )
+    deterministic: bool = setting(
+        False,
+        MEMORY_PANEL,
+        "The same request has the same answer to the bit, also beside others, with all types of weights on a CPU."
+        " Off: with most types. Prompts take longer with Q2_K, Q3_K, IQ types and mixtures of experts.",
+    )
     huge_pages: bool = setting(
         True, MEMORY_PANEL, "Request huge pages (Linux): a few percent faster on CPUs."
     )
@@ -225,3 +231,10 @@ class ModelOptions(DeviceOptions):
                 "must be f32, f16 or bf16 where flash_attn is off: quantised values require flash attention"
             )
         return type_v
+
+    @field_validator("deterministic")
+    @classmethod
+    def _check_deterministic(cls, deterministic: bool, others: ValidationInfo) -> bool:
+        if deterministic and others.data.get("flash_attn") == "off":
+            raise ValueError("must be off where flash_attn is off: the same bits require flash attention")
+        return deterministic

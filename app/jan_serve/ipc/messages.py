@@ -61,6 +61,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_share: see engine.scheduling.step_planner. idle_cells: see engine.cache.cell_allocator.
     share_prefill, prefer_cached: see engine.scheduling.scheduler. jump_forward: forced text is not sampled.
     max_tokens_ceiling: max tokens of any completion; 0: only the context limits it.
+    deterministic: answers do not depend on other requests, on a CPU, with weights of any type.
     """
 
     n_ctx: int | None = None
@@ -74,6 +75,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     type_v: str = "f16"
     use_mmap: bool = True
     use_repack: bool = True
+    deterministic: bool = False
     huge_pages: bool = True
     use_mlock: bool = False
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None

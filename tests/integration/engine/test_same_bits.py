@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import pytest
 
 from jan_serve.ipc.messages import EngineRequest, ShutdownRequest
 from jan_serve.resources import builtin_model
+from models.recipe import fixtures
+from models.recipe.mixture_fixtures import write_tiny_mixture
 from tests.support.drawn_grid import drawn_grid
 from tests.support.sameness import IS_ON_DEVICE
 from tests.support.worker import Choice, Worker, generate, running_worker
@@ -26,7 +30,8 @@ WORDS = "the people said that water was great and every good house has a large d
 Answer = list[tuple[int, float | None, tuple[tuple[int, float | None], ...]]]
 
 # Threads of ggml wait for each other in loops, so two of them take minutes where one processor is shared.
-THREADS = [1, 2, 8] if "TEST_DRAWS" in os.environ else [1]
+IS_LONG = "TEST_DRAWS" in os.environ
+THREADS = [1, 2] if IS_LONG else [1]
 ALONE: dict[str, Any] = {"n_ctx": 2048, "parallel": 1, "threads": 1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "few-cells": {"n_ctx": 1536, "parallel": 12, "cache_sequences": 4},
@@ -34,6 +39,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "drafts": {"n_ctx": 2048, "parallel": 8, "prompt_lookup": "on"},
     "ram": {"n_ctx": 1024, "parallel": 4, "cache_ram_bytes": 1 << 26, "idle_cells": 0},
 }
+
+MIXTURE = "Q4_K-mixture"
+# Types of llama.cpp's quantiser (enum llama_ftype). From Q4_1 on they have no products of ours, nor have experts.
+FILE_TYPES = {
+    **{"F32": 0, "F16": 1, "BF16": 32, "Q4_0": 2, "Q5_0": 8, "Q8_0": 7, "IQ4_NL": 25, "Q4_K": 15, "Q5_K": 17},
+    **{"Q6_K": 18, "Q4_1": 3, "Q5_1": 9, "Q2_K": 10, "Q3_K": 12, "IQ4_XS": 30, MIXTURE: 15},
+}
+DETERMINISTIC_ONLY = {"Q2_K", "Q3_K", "IQ4_XS", MIXTURE}
 
 
 def words(random_: random.Random, count: int) -> str:
@@ -105,3 +118,39 @@ def test_an_answer_has_the_same_bits_from_disk(alone: list[Answer], tmp_path: Pa
             assert answers(worker, asked(1)) == alone
             worker.send(ShutdownRequest())
             assert worker.process.wait(30.0) == 0
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "F32.gguf"
+    fixtures.write_tiny_llama(path, n_embd=256, quantize=False)
+    return path
+
+
+@pytest.mark.parametrize("kind", [*FILE_TYPES] if IS_LONG else ["F32", "Q3_K"])
+def test_weights_of_any_type(weights: Path, kind: str) -> None:
+    path, source = weights.with_name(f"{kind}.gguf"), weights
+    if kind == MIXTURE:
+        source = weights.with_name("mixture.gguf")
+        write_tiny_mixture(source, n_embd=256, n_layer=2, quantize=False)
+    if not path.exists():
+        params = llama_cpp.llama_model_quantize_default_params()
+        params.ftype = FILE_TYPES[kind]
+        paths = str(source).encode(), str(path).encode()
+        assert llama_cpp.llama_model_quantize(*paths, ctypes.pointer(params)) == 0
+    fields: dict[str, Any] = {
+        **SETTINGS["small-batches"],
+        "n_ctx": 1024,
+        "threads": 1,
+        "deterministic": kind in DETERMINISTIC_ONLY,
+    }
+    prompts = ["Hello!", words(random.Random(2), 12), words(random.Random(3), 60)]
+    requests = [
+        generate(prompt, max_tokens=12, return_tokens=True, logprobs=3, cache_salt=str(salt))
+        for salt, prompt in enumerate(prompts)
+    ]
+    with running_worker(path, **fields) as worker:
+        one_by_one = answers(worker, requests)
+    with running_worker(path, **fields) as worker:
+        worker.run(*load(4)[:6], *requests)
+        assert [bits(worker.results[request.id].choice) for request in requests] == one_by_one

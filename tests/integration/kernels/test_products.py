@@ -116,3 +116,28 @@ def test_a_token_is_the_same_alone_and_beside_others(kind: Kind) -> None:
     together = product(kind, stored, values)
     for tokens in (1, 2, 3, 4, 7, 16):
         np.testing.assert_array_equal(product(kind, stored, values[:tokens]), together[:tokens])
+
+
+@drawn_grid(
+    kind=[Kind.F32, Kind.F16, Kind.BF16],
+    rows=[1, 4, 7, 16, 72, 160],
+    width=[32, 40, 256, 768],
+    threads=[1, 2, 5],
+)
+def test_a_token_is_the_same_alone_and_beside_others_with_weights_of_floats(
+    kind: Kind, rows: int, width: int, threads: int
+) -> None:
+    ggml = Ggml()
+    has_avx = ggml.cpu.ggml_cpu_has_avx2()
+    ggml.close()
+    if not has_avx:
+        pytest.skip("products of floats are llama.cpp's on this processor")
+    random = np.random.default_rng(rows * width)
+    read = random.normal(size=(rows, width)).astype(np.float32)
+    values = random.normal(size=(33, width)).astype(np.float32)
+    together = product(kind, gguf.quantize(read, kind), values, threads)
+    np.testing.assert_allclose(together, values @ read.T, rtol=1e-2, atol=0.5)
+    for tokens in (1, 2, 3, 5, 16, 24):
+        np.testing.assert_array_equal(
+            product(kind, gguf.quantize(read, kind), values[:tokens]), together[:tokens]
+        )

@@ -60,6 +60,10 @@ MISTAKES = [
         "type_v = 'q8_0'\n[models.x]\nflash_attn = 'off'",
         r":2: models\.x\.type_v must be .* flash_attn is off",
     ),
+    (
+        "flash_attn = 'off'\n[models.x]\ndeterministic = true",
+        r":3: models\.x\.deterministic must be off where flash_attn is off",
+    ),
     ("[models.x]\ntemplate = 'no.jinja'", r":2: models\.x\.template: there is no file .*no\.jinja"),
     ("[models.x]\naliases = ['y']\n[models.Y]\npin = true", r":2: .*'y' is a name of 'Y' already"),
     ("[models.x]\naliases = ['a']\n[models.y]\naliases = ['b', 'A']", r":4: .*'A' is a name of 'x' already"),

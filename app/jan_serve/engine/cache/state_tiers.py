@@ -93,7 +93,8 @@ def make_states(request: LoadModel, context: LlamaContext) -> StateCache:
 def state_files_key(request: LoadModel, factors: str) -> str:
     """Identifies everything but the tokens that the bytes of a state depend on. factors: see `rope_factors`."""
     settings = request.settings
-    layout = (settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION))
+    layout = [settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION)]
+    layout += ["deterministic"] * settings.deterministic
     files = [*model_parts(Path(request.path))]
     if settings.projector is not None:
         files.append(Path(settings.projector))

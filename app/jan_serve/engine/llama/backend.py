@@ -64,6 +64,11 @@ def start(log: Callable[[str], None] | None = None, *, verbose: bool = False) ->
     lib.llama_backend_init()
 
 
+def round_alike() -> None:
+    """Have weights multiplied in batches of any size as for one token. Before the first decode, for the process."""
+    os.environ["GGML_CPU_TILED_MM"] = "0"
+
+
 def _load_backends() -> None:
     """Load ggml's backends if they are separate libraries: of the CPU's, the one for this processor.
 

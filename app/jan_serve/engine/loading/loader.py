@@ -149,12 +149,14 @@ def _plan(settings: EngineSettings) -> _Plan:
 
 def _open(path: str, plan: _Plan, on_progress: Callable[[float], bool]) -> _Opened:
     settings = plan.settings
+    if settings.deterministic:
+        backend.round_alike()
     model = LlamaModel(
         path,
         placement=plan.placed.llama,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
-        use_repack=settings.use_repack,
+        use_repack=settings.use_repack and not settings.deterministic,
         with_heads=wants_head(settings),
         on_progress=on_progress,
     )
