@@ -438,6 +438,11 @@ def _subclasses(root: type[JanServeError]) -> dict[str, type[JanServeError]]:
     return found
 
 
+def is_temporary(code: str) -> bool:
+    """Whether the error with this code is Unavailable: the same request may succeed later, or at another server."""
+    return issubclass(_subclasses(JanServeError).get(code, JanServeError), Unavailable)
+
+
 def error_from_payload(code: str, payload: dict[str, Any]) -> JanServeError:
     """Rebuild an error from its `code` and `payload()`. An unknown code gives the base class."""
     kind = _subclasses(JanServeError).get(code, JanServeError)

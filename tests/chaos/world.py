@@ -102,7 +102,7 @@ class World:
 
     def _write_models(self) -> None:
         builtin = Path(__file__).resolve().parents[2] / "models" / "builtin" / "jan-tiny.gguf"
-        _write_exact(builtin, self.pristine / f"{WRITER}.gguf")
+        write_exact(builtin, self.pristine / f"{WRITER}.gguf")
         write_tiny_bert(self.pristine / f"{EMBEDDER}.gguf", quantize=False)
         write_tiny_llama(self.pristine / f"{SEER}.gguf", quantize=False)
         write_tiny_projector(self.pristine / f"mmproj-{SEER}.gguf", "mlp")
@@ -222,7 +222,7 @@ class World:
             self._process.wait(20)
 
 
-def _write_exact(source: Path, target: Path) -> None:
+def write_exact(source: Path, target: Path) -> None:
     """The same model in F32: what else is in the batch does not change its greedy choices then."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())

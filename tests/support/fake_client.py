@@ -143,6 +143,8 @@ async def _after(
         match event:
             case Accepted() if past:
                 continue
+            case PromptScored() if any(isinstance(each, PromptScored) for each in past):
+                continue
             case Chunk():
                 text = event.text[left[event.index] :]
                 left[event.index] -= len(event.text) - len(text)

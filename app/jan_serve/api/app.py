@@ -69,6 +69,7 @@ from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
 from jan_serve.http.request_record import RequestContext, RequestRecord, record_of
 from jan_serve.http.sse import StreamSettings
 from jan_serve.http.strict_json import JsonReader
+from jan_serve.http.transcripts import Transcripts
 from jan_serve.journal.background import Background
 from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
@@ -321,6 +322,7 @@ def _middleware(
             form_paths=[path for outline in outlines for path in outline.form_paths],
         ),
         Middleware(HeadRequests, own_paths=[path for outline in outlines for path in outline.head_paths]),
+        Middleware(Transcripts, envelopes=envelopes),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import secrets
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,6 +19,7 @@ from jan_serve.core.constraint import CallGrammars, CompiledGrammar, Constraint,
 from jan_serve.core.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from jan_serve.core.messages import CallForm, Tool
 from jan_serve.core.request import ChatPrompt
+from jan_serve.core.transcript import random_hex
 from jan_serve.errors import InvalidRequest
 from jan_serve.generation.constraint.grammar_cache import GrammarCache
 
@@ -228,6 +228,6 @@ class AnswerParsers:
 def _id_texts(identity: str) -> Iterator[str]:
     for number in itertools.count():
         if not identity:
-            yield secrets.token_hex(_ID_BYTES)
+            yield random_hex(_ID_BYTES)
         else:
             yield blake2b(f"{identity} {number}".encode(), digest_size=_ID_BYTES).hexdigest()

@@ -24,6 +24,7 @@ from jan_serve.errors import EngineFailure, UnsupportedOperation
 from jan_serve.generation.deadline import Deadline
 from jan_serve.generation.ports import EngineClient, SequenceStates
 from jan_serve.generation.prepare import PreparedRequest, RequestPreparer
+from jan_serve.generation.transcripts import begun_log
 from jan_serve.ipc.answer_log import AnswerLog
 from jan_serve.ipc.messages import (
     Accepted,
@@ -207,6 +208,8 @@ class LeasedModel:
             stack.callback(transfer.close)
             submitted = await wait(transfer.submitted(prepared.submitted))
             answer = _Answer(model.name, prepared, _best_of(request, submitted), transfer)
+            if log is None:
+                log = begun_log(submitted, model.facts)
             events = await stack.enter_async_context(closing(client.generate(submitted, log)))
             completed = False
             while not completed:

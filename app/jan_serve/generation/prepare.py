@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -27,6 +26,7 @@ from jan_serve.core.request import (
 )
 from jan_serve.core.sampling import SamplingParams
 from jan_serve.core.trace import current_trace
+from jan_serve.core.transcript import random_hex
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.answer_plan import (
@@ -57,7 +57,7 @@ RANDOM_SEED_BITS = 31
 
 def draw_seed() -> int:
     """An unpredictable seed."""
-    return int.from_bytes(os.urandom(4), "little") >> (32 - RANDOM_SEED_BITS)
+    return int(random_hex(4), 16) >> (32 - RANDOM_SEED_BITS)
 
 
 class EnginePrompt(NamedTuple):

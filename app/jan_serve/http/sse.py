@@ -23,6 +23,7 @@ from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.errors import Problem, internal_problem, logged_problem
 from jan_serve.http.replies import frame
 from jan_serve.http.request_record import RequestRecord
+from jan_serve.http.transcripts import recording
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class EventStream(EventSourceResponse):
     """
 
     def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
+        self._comment = streams.ping
         comment = _Comment(streams.ping)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
             frames,
@@ -74,6 +76,7 @@ class EventStream(EventSourceResponse):
         ]  # the server sets it: the base class writes keep-alive even if the connection closes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        send = recording(scope, send, self._comment, self.headers.__setitem__)
         try:
             await super().__call__(scope, receive, send)
         except SendTimeoutError:

@@ -18,8 +18,9 @@ from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.request_record import RequestRecord
 from jan_serve.proxy.problems import end_of_broken, form_path, node_failed
 from jan_serve.proxy.relay_headers import to_client
-from jan_serve.proxy.upstream.connection import NodeFailure
+from jan_serve.proxy.upstream.connection import HIGH_WATER, NodeFailure
 from jan_serve.proxy.upstream.node_client import Exchange
+from jan_serve.proxy.written_stream import WrittenStream
 
 TAIL_BYTES: Final = 4096
 _PROMPT: Final = re.compile(rb'(?<!\\)"(?:prompt_tokens|input_tokens|prompt_eval_count)"\s*:\s*(\d{1,12})')
@@ -64,6 +65,7 @@ class AnswerRelay:
     """The first bytes are read before the client gets anything, so that another node can be asked until then.
 
     The node is read only as fast as the client reads. A client that takes nothing for `write_s` is disconnected.
+    written: of a stream that can go on at another node.
     """
 
     exchange: Exchange
@@ -71,52 +73,65 @@ class AnswerRelay:
     clock: Callable[[], float]
     read_s: float
     write_s: float
+    written: WrittenStream | None = None
     tail: UsageTail = field(init=False, default_factory=UsageTail)
     first: bytes = field(init=False, default=b"")
 
     async def read_first(self) -> None:
-        """Wait for the first bytes of the body. Raises NodeFailure."""
-        self.first = await self.exchange.connection.read(None)
+        """Wait for the first bytes of the body, or for all of a whole answer that is short. Raises NodeFailure."""
+        connection, length = self.exchange.connection, self.exchange.head.header(b"content-length")
+        self.first = await connection.read(None)
+        self._heard()
+        if length is not None and len(length) < 9 and int(length) <= HIGH_WATER:
+            while not connection.is_read:
+                self.first += await connection.read(self.read_s)
+                self._heard()
+
+    def _heard(self) -> None:
         now = self.clock()
         self.assignment.node.heard_s = now
         self.assignment.begin_answer(now)
 
-    async def send(self, scope: Scope, send: Send, record: RequestRecord) -> None:
-        """Pass the whole answer on. Raises NodeFailure if it breaks; the client then knows already."""
+    async def begin(self, send: Send, record: RequestRecord) -> None:
+        """Send the head to the client."""
         head = self.exchange.head
         record.first_token_s = record.elapsed_s()
         headers = to_client(head.headers, self.assignment.node.name)
         await send({"type": "http.response.start", "status": head.status, "headers": headers})
-        data = self.first
+
+    async def pass_on(self, scope: Scope, send: Send) -> None:
+        """Pass the whole body on. Raises NodeFailure if it breaks."""
+        connection = self.exchange.connection
+        data, shown, is_last = self.first, b"", False
         try:
             while data:
-                self.tail.add(data)
-                is_last = self.exchange.connection.is_read
-                async with asyncio.timeout(self.write_s):
-                    await send({"type": "http.response.body", "body": data, "more_body": not is_last})
-                if is_last:
-                    return
-                data = await self.exchange.connection.read(self.read_s)
-                self.assignment.node.heard_s = self.clock()
+                shown = data if self.written is None else self.written.read(data)
+                self.tail.add(shown)
+                is_last = connection.is_read and (self.written is None or self.written.is_whole)
+                if shown:
+                    async with asyncio.timeout(self.write_s):
+                        await send({"type": "http.response.body", "body": shown, "more_body": not is_last})
+                data = b"" if connection.is_read else await connection.read(self.read_s)
+                self._heard()
         except TimeoutError:
             abort_connection(scope)
             raise asyncio.CancelledError from None
-        except NodeFailure as failure:
-            record.error = "node_failed"
-            await self._end_broken(scope, send, failure, record)
-            raise
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self.written is not None:
+            self.written.check_end()
+        if not is_last or not shown:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _end_broken(
-        self, scope: Scope, send: Send, failure: NodeFailure, record: RequestRecord
-    ) -> None:
+    async def end_broken(self, scope: Scope, send: Send, failure: NodeFailure, record: RequestRecord) -> None:
         """A stream gets an error in its protocol's form; any other answer, and one of announced length, is cut."""
+        record.error = "node_failed"
         problem = msgspec.structs.replace(
             node_failed(self.assignment.node.name, failure).problem, request_id=record.request_id
         )
-        head = self.exchange.head
+        head, written = self.exchange.head, self.written
         media_type = head.header(b"content-type") or b""
         ending = end_of_broken(form_path(scope), media_type, self.tail.last, problem)
+        if written is not None and written.failure:
+            ending = written.failure
         if ending is None or head.header(b"content-length") is not None:
             abort_connection(scope)
             return

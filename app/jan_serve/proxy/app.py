@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.models.latest_tag import without_latest_tag
+from jan_serve.core.transcript import Asked
 from jan_serve.dialects.outline import ModelList, Outline, Route
 from jan_serve.dialects.outlines import OUTLINES
 from jan_serve.errors import JanServeError
@@ -248,6 +249,7 @@ class Router:
             body=body,
             facts=facts,
             keys=keys,
+            asked=Asked(secrets.token_hex(16), int(time.time())),
         )
         if settings.serving == "DistServe" and route.migrates:
             work = self._proxy.distserve(scope, send, call)

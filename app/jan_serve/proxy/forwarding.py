@@ -6,7 +6,8 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
@@ -15,10 +16,11 @@ from typing import Any, Final, Self
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from jan_serve.core.transcript import ASKED, Asked
 from jan_serve.dialects.outline import Route
 from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
-from jan_serve.fleet.attempts import Attempts, Ending, RetryBudget
+from jan_serve.fleet.attempts import MAX_REACHED, Attempts, Ending, RetryBudget
 from jan_serve.fleet.fleet import Fleet
 from jan_serve.fleet.node import Node, Role
 from jan_serve.fleet.prefixes import PromptKeys
@@ -31,6 +33,7 @@ from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.connection import Failure, NodeFailure
 from jan_serve.proxy.upstream.node_address import known_url
 from jan_serve.proxy.upstream.node_client import Headers, NodeClient
+from jan_serve.proxy.written_stream import KeptBytes, WrittenStream
 
 
 class Patience:
@@ -86,10 +89,14 @@ _MAX_STICKY: Final = 10_000
 _RESPONSE_ID: Final = re.compile(rb'"id"\s*:\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 _RESPONSE_PATH: Final = re.compile(r"/v1/responses/([A-Za-z0-9_-]{1,128})(?:/|\Z)")
 _ID_BYTES: Final = 4096
+_PING_S: Final = 5.0
+_MOVE_PAUSE_S: Final = 0.5
+"""Between searches for a node that goes on with a stream."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A checked request. path: with the query, as sent. facts: None for requests without a body."""
+    """A checked request. path: with the query, as sent. facts: None for requests without a body. asked: for its
+    stream, so that it can move."""
 
     route: Route
     method: str
@@ -98,7 +105,15 @@ class Call(msgspec.Struct, frozen=True):
     body: bytes
     facts: RequestFacts | None
     keys: PromptKeys
+    asked: Asked
     role: Role = Role.HYBRID
+
+    def sent(self, written: WrittenStream | None) -> tuple[Headers, bytes]:
+        """Headers and body, for a node that goes on with a stream if there is one."""
+        if written is None:
+            return [*self.headers, (ASKED, self.asked.header)], self.body
+        asked, log = written.rest(self.asked)
+        return [*self.headers, (ASKED, asked.header)], log + self.body
 
     @property
     def model(self) -> str | None:
@@ -112,6 +127,7 @@ class Call(msgspec.Struct, frozen=True):
 class ForwardCounts(msgspec.Struct):
     retries: int = 0
     exhausted: int = 0
+    moved: int = 0
     broken: int = 0
     cancelled: int = 0
 
@@ -127,6 +143,7 @@ class Forwarder:
     failed: Callable[[Node], None]
     counts: ForwardCounts = field(init=False, default_factory=ForwardCounts)
     _budget: RetryBudget = field(init=False, default_factory=RetryBudget)
+    kept: KeptBytes = field(init=False, default_factory=KeptBytes)
     _sticky: OrderedDict[str, str] = field(init=False, default_factory=OrderedDict[str, str])
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
@@ -140,26 +157,76 @@ class Forwarder:
         await self.deliver(relay, call, scope, send)
 
     async def deliver(self, relay: AnswerRelay, call: Call, scope: Scope, send: Send) -> bool:
-        """Pass an answer on and count it. Whether it came to its end."""
+        """Pass an answer on and count it; a stream that breaks goes on at other nodes. Whether it came to its end."""
         record = record_of(scope)
-        outcome = Outcome.LEFT
+        response = self._keep(relay) if call.route.sticky == "keeps" else None
+        is_begun, losses, shown = False, 0, 0
         try:
-            if call.route.sticky == "keeps":
-                self._keep(relay)
-            await relay.send(scope, send, record)
-            outcome = _outcome_of(relay.exchange.head.status)
-            return outcome is Outcome.DONE
-        except NodeFailure as failure:
-            outcome = Outcome.FAILED
-            self.counts.broken += 1
-            logger.warning(
-                "node %s %s, after its answer had begun", relay.assignment.node.name, failure.message
-            )
-            return False
+            while True:
+                outcome = Outcome.LEFT
+                try:
+                    if not is_begun:
+                        is_begun = True
+                        await relay.begin(send, record)
+                    await relay.pass_on(scope, send)
+                    outcome = _outcome_of(relay.exchange.head.status)
+                    return outcome is Outcome.DONE
+                except NodeFailure as error:
+                    failure = error
+                    outcome = Outcome.LEFT if error.kind is Failure.GAVE_UP else Outcome.FAILED
+                finally:
+                    prompt, cached = relay.tail.prompt_tokens, relay.tail.cached_tokens
+                    self.close(relay, outcome, prompt, cached)
+                    record.prompt_tokens, record.cached_tokens = prompt or 0, cached or 0
+                logger.warning(
+                    "node %s %s, after its answer had begun", relay.assignment.node.name, failure.message
+                )
+                written = relay.written
+                losses = 0 if written is None or written.shown > shown else losses + 1
+                following = await self._moved(call, relay, send) if losses < MAX_REACHED else None
+                if following is None:
+                    self.counts.broken += 1
+                    await relay.end_broken(scope, send, failure, record)
+                    return False
+                assert written is not None
+                relay, shown = following, written.shown
+                self.counts.moved += 1
+                if response is not None:
+                    self._sticky[response] = relay.assignment.node.url
         finally:
-            prompt, cached = relay.tail.prompt_tokens, relay.tail.cached_tokens
-            self.close(relay, outcome, prompt, cached)
-            record.prompt_tokens, record.cached_tokens = prompt or 0, cached or 0
+            if relay.written is not None:
+                relay.written.close()
+
+    async def _moved(self, call: Call, lost: AnswerRelay, send: Send) -> AnswerRelay | None:
+        """The rest of a stream, from another node with the same weights, or the same one after its restart; None if
+        there is none within the patience for a silent node."""
+        written, until = lost.written, self.clock() + self.settings.patience_s
+        if written is None or not written.can_move:
+            return None
+        self.failed(lost.assignment.node)
+        refused: list[Node] = []
+        tried = [lost.assignment.node]
+        with _pinging(send, written.pinging):
+            while len(refused) < MAX_REACHED:
+                strangers = [node for node in self.fleet if not node.counts_open]
+                try:
+                    relay = await self.answer_of(call, tried=[*tried, *refused, *strangers], written=written)
+                except (HttpError, JanServeError):
+                    pass
+                else:
+                    status = relay.exchange.head.status
+                    if status == HTTPStatus.OK and written.opened(relay.exchange.head):
+                        relay.written = written
+                        return relay
+                    self.close(relay, _outcome_of(status))
+                    if status not in _ELSEWHERE:
+                        refused.append(relay.assignment.node)
+                        continue
+                if self.clock() >= until:
+                    return None
+                await asyncio.sleep(_MOVE_PAUSE_S)
+                tried.clear()
+        return None
 
     def close(
         self, relay: AnswerRelay, outcome: Outcome, prompt: int | None = None, cached: int | None = None
@@ -169,9 +236,16 @@ class Forwarder:
         relay.assignment.end(outcome, self.clock(), prompt_tokens=prompt, cached_tokens=cached)
 
     async def answer_of(
-        self, call: Call, *, tried: Sequence[Node] = (), preferred: Node | None = None
+        self,
+        call: Call,
+        *,
+        tried: Sequence[Node] = (),
+        preferred: Node | None = None,
+        written: WrittenStream | None = None,
     ) -> AnswerRelay:
-        """The answer of a node, whose first bytes are there. The caller closes it. Raises HttpError, JanServeError."""
+        """The answer of a node, whose first bytes are there. The caller closes it. Raises HttpError, JanServeError.
+
+        written: of a stream that the node goes on with."""
         attempts = Attempts(self._budget, self.clock(), tried)
         held: AnswerRelay | None = None
         problem: HttpError | None = None
@@ -189,7 +263,7 @@ class Forwarder:
                     held = None
                 attempts.tried.append(assignment.node)
                 try:
-                    relay = await self._try(call, assignment, attempts)
+                    relay = await self._try(call, assignment, attempts, written)
                 except NodeFailure as failure:
                     problem = node_failed(assignment.node.name, failure)
                     ending = _ENDINGS.get(failure.kind, Ending.FINAL)
@@ -233,7 +307,9 @@ class Forwarder:
             return self.fleet.assign_to(node, call.keys, now=now)
         return self.fleet.assign(None, now=now, tried=failed)
 
-    async def _try(self, call: Call, assignment: Assignment, attempts: Attempts) -> AnswerRelay:
+    async def _try(
+        self, call: Call, assignment: Assignment, attempts: Attempts, written: WrittenStream | None
+    ) -> AnswerRelay:
         """One attempt, up to the first bytes, for which a node that says that it works on them has any time. Raises
         NodeFailure."""
         try:
@@ -254,7 +330,7 @@ class Forwarder:
 
             first_look_s = limit_s if patience_s is None else min(limit_s, patience_s)
             async with Patience(first_look_s, next_look_s):
-                return await self._first_bytes(call, assignment)
+                return await self._first_bytes(call, assignment, written)
         except NodeFailure as failure:
             logger.info("node %s %s", assignment.node.name, failure.message)
             if failure.kind is not Failure.PROTOCOL:
@@ -265,14 +341,17 @@ class Forwarder:
             assignment.end(Outcome.LEFT, self.clock())
             raise
 
-    async def _first_bytes(self, call: Call, assignment: Assignment) -> AnswerRelay:
+    async def _first_bytes(
+        self, call: Call, assignment: Assignment, written: WrittenStream | None
+    ) -> AnswerRelay:
         settings = self.settings
+        headers, body = call.sent(written)
         exchange = await self.client.begin(
             known_url(assignment.node.url),
             call.method,
             call.path,
-            call.headers,
-            call.body,
+            headers,
+            body,
             limit_s=None,
         )
         relay = AnswerRelay(
@@ -287,15 +366,37 @@ class Forwarder:
         except BaseException:
             exchange.connection.abort()
             raise
+        if written is None:
+            new = WrittenStream(self.kept)
+            relay.written = new if new.opened(exchange.head) else None
         return relay
 
-    def _keep(self, relay: AnswerRelay) -> None:
+    def _keep(self, relay: AnswerRelay) -> str | None:
         """Remember where a stored response is, by the id near the beginning of its answer."""
         found = _RESPONSE_ID.search(relay.first[:_ID_BYTES])
-        if found is not None and relay.exchange.head.status == HTTPStatus.OK:
-            self._sticky[found[1].decode()] = relay.assignment.node.url
-            while len(self._sticky) > _MAX_STICKY:
-                self._sticky.popitem(last=False)
+        if found is None or relay.exchange.head.status != HTTPStatus.OK:
+            return None
+        response = found[1].decode()
+        self._sticky[response] = relay.assignment.node.url
+        while len(self._sticky) > _MAX_STICKY:
+            self._sticky.popitem(last=False)
+        return response
+
+
+@contextmanager
+def _pinging(send: Send, ping: bytes) -> Generator[None]:
+    """The client of a stream hears at once, and then again, that its connection lives."""
+
+    async def go_on() -> None:
+        while True:
+            await send({"type": "http.response.body", "body": ping, "more_body": True})
+            await asyncio.sleep(_PING_S)
+
+    task = asyncio.create_task(go_on())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 async def while_client_waits(receive: Receive, scope: Scope, work: Coroutine[Any, Any, None]) -> None:

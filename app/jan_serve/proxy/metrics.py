@@ -28,6 +28,7 @@ class ProxyMetrics(RequestMetrics):
 _COUNTS: Final[tuple[tuple[str, str, Callable[[ForwardCounts], int]], ...]] = (
     ("retries", "Requests that were sent to another node.", lambda counts: counts.retries),
     ("failed", "Requests that no node answered.", lambda counts: counts.exhausted),
+    ("moved", "Streams that went on at another node.", lambda counts: counts.moved),
     ("broken", "Answers that broke after they had begun.", lambda counts: counts.broken),
 )
 _NODE_GAUGES: Final[tuple[tuple[str, str, Callable[[Node, float], float]], ...]] = (

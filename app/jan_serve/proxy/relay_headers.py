@@ -21,10 +21,11 @@ _HOP_BY_HOP: Final = frozenset(
 # The client's key is for the proxy, which has checked the origin of the request too.
 _NOT_TO_NODES: Final = _HOP_BY_HOP | frozenset(
     b"host content-length expect authorization x-api-key api-key x-goog-api-key cookie origin referer forwarded"
-    b" x-real-ip x-forwarded-for x-forwarded-host x-forwarded-proto x-jan-serve-hops x-jan-serve-caller".split()
+    b" x-real-ip x-forwarded-for x-forwarded-host x-forwarded-proto x-jan-serve-hops x-jan-serve-caller"
+    b" x-jan-serve-transcript".split()
 )
 _NOT_TO_CLIENTS: Final = _HOP_BY_HOP | frozenset(
-    b"set-cookie server date alt-svc strict-transport-security x-jan-serve-node".split()
+    b"set-cookie server date alt-svc strict-transport-security x-jan-serve-node x-jan-serve-records".split()
 )
 
 

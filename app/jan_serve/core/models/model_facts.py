@@ -41,6 +41,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_embedding_model: only embeddings (and scores for rank pooling) can be asked of it.
     modalities: what it reads beside text (vision, audio). audio_rate: of its sound, in samples a second; 0 if it hears
     none. projector_fault: why its projector cannot be used; empty if it can, or if there is none.
+    weights: a digest of samples of its files, the projector's too; empty if they cannot be read.
     """
 
     description: str
@@ -75,3 +76,4 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     projector_fault: str = ""
     placement: tuple[DeviceShare, ...] = ()
     placement_warning: str = ""
+    weights: str = ""

@@ -6,7 +6,6 @@ without loading any.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from jan_serve.core.models.listed_model import ListedModel
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.core.request import ChatPrompt
+from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.anthropic.batches.routes import add_batch_routes
 from jan_serve.dialects.anthropic.claude_clients import names_for, names_or_default
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER, AnthropicError, error_body
@@ -150,7 +150,7 @@ def add_message_routes(
         parsed = message_request(body, strip_billing_line=strip_billing_line)
         events = service.generate(parsed.generation)
         renderer = MessageEvents(
-            f"msg_{secrets.token_hex(_ID_BYTES)}", body.model, shows_thoughts=parsed.shows_thoughts
+            f"msg_{random_hex(_ID_BYTES)}", body.model, shows_thoughts=parsed.shows_thoughts
         )
         request_id = record_of(request.scope).request_id
 

@@ -5,13 +5,12 @@ the requests of a call run as a session, and the answer is sent whole or as a st
 
 from __future__ import annotations
 
-import time
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.core.request import GenerationRequest
+from jan_serve.core.transcript import started_s
 from jan_serve.dialects.lmdeploy.chat.parse import chat_request
 from jan_serve.dialects.lmdeploy.chat.render import ChatForm, ChatRenderer
 from jan_serve.dialects.lmdeploy.chat.wire import ChatReply, ChatRequest
@@ -87,7 +86,7 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
             _, facts = await while_connected(request, services.generation.facts(generation.model))
             check_bias(bias, facts.n_vocab)
         session = services.sessions.create(requested_session(body.session_id))
-        head = ReplyFacts(session, int(time.time()), body.model)
+        head = ReplyFacts(session, started_s(), body.model)
         form = ChatForm(
             choices=generation.n,
             include_stop=generation.stopping.include_stop,
@@ -102,7 +101,7 @@ def add_generation_routes(router: APIRouter, services: LmdeployServices, prefix:
         """Continue a text, or several."""
         requests = completion_requests(body)
         session = services.sessions.create(requested_session(body.session_id))
-        head = ReplyFacts(session, int(time.time()), body.model, shows_session=False)
+        head = ReplyFacts(session, started_s(), body.model, shows_session=False)
         form = CompletionForm(
             choices=sum(generation.n for generation in requests),
             include_stop=requests[0].stopping.include_stop,

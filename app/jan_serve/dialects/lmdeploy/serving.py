@@ -5,7 +5,6 @@ the generation service, and sessions, which are running requests by id that `/ab
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator
 from typing import Final
 
@@ -22,6 +21,7 @@ from jan_serve.core.events import (
     TextDelta,
     Usage,
 )
+from jan_serve.core.transcript import random_hex
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.ports import ControlPlane, ServedModels
 from jan_serve.errors import InvalidRequest, JanServeError
@@ -94,7 +94,7 @@ class Sessions:
         """Register the session. Raises InvalidRequest if its id is in use."""
         session_id = session.requested_id
         if session_id is None:
-            session_id = secrets.randbits(_ID_BITS)
+            session_id = int(random_hex(8), 16) >> (64 - _ID_BITS)
         elif (session.caller, session_id) in self._live:
             raise InvalidRequest(f"The session_id {session_id} is occupied.", param="session_id")
         self._live[session.caller, session_id] = session

@@ -20,6 +20,7 @@ from jan_serve.core.caller import cache_salt
 from jan_serve.core.closing import closing
 from jan_serve.core.events import GenerationEvent
 from jan_serve.core.request import GenerationRequest
+from jan_serve.core.transcript import current
 from jan_serve.dialects.shared.answers import Chunks, Events
 from jan_serve.errors import EngineFailure, InvalidRequest
 from jan_serve.generation.prepare import draw_seed
@@ -112,9 +113,11 @@ class ResumableStreams:
         Raises InvalidRequest for an event that is unknown, or of another request.
         """
         last = request.headers.get(LAST_EVENT)
-        if not self._keep_s:
+        if (
+            not self._keep_s or current.get() is not None
+        ):  # a proxy keeps the answer, and any node goes on with it
             if last:
-                raise _unknown("this server keeps no streams (`resume_s` is 0)")
+                raise _unknown("no stream is kept behind a proxy, or where `resume_s` is 0")
             return None
         self._forget()
         owner, digest = cache_salt.get(), blake2b(await request.body(), digest_size=16).digest()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from jan_serve import __version__
+from jan_serve.core.transcript import started_s
 from jan_serve.dialects.tgi.chat.wire import ChatChunk
 from jan_serve.dialects.tgi.completions.wire import CompletionChoice, CompletionReply
 
@@ -24,7 +24,7 @@ def requested_model(name: str | None) -> str | None:
 class ReplyFacts:
     def __init__(self, model: str) -> None:
         self.model = model
-        self.created = int(time.time())
+        self.created = started_s()
 
     def completion(self, choices: list[CompletionChoice]) -> CompletionReply:
         """A reply or event of /v1/completions."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from jan_serve.engine.cache.state_cache import StateCache
-from jan_serve.engine.cache.state_files import StateFiles, state_key
+from jan_serve.engine.cache.state_files import StateFiles, sampled_digest, state_key
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.engine.llama.context import LlamaContext
@@ -32,6 +32,22 @@ def model_parts(path: Path) -> tuple[Path, ...]:
     return tuple(
         path.with_name(f"{match['stem']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1)
     )
+
+
+def model_files(load: LoadModel) -> list[Path]:
+    """All files from which a model is computed, but for adapters."""
+    files = [*model_parts(Path(load.path))]
+    return files if load.settings.projector is None else [*files, Path(load.settings.projector)]
+
+
+def weights_of(load: LoadModel) -> str:
+    """See ModelFacts."""
+    adapters = [Path(adapter.path) for adapter in load.settings.adapters]
+    try:
+        return sampled_digest([*model_files(load), *adapters])
+    except OSError as error:
+        logger.warning("the files of the model cannot be told from others: %s", error)
+        return ""
 
 
 def digest_files(paths: Sequence[Path]) -> str:
@@ -95,7 +111,4 @@ def state_files_key(request: LoadModel, factors: str) -> str:
     settings = request.settings
     layout = [settings.type_k, settings.type_v, settings.flash_attn, str(lib.LLAMA_STATE_SEQ_VERSION)]
     layout += ["deterministic"] * settings.deterministic
-    files = [*model_parts(Path(request.path))]
-    if settings.projector is not None:
-        files.append(Path(settings.projector))
-    return state_key(files, backend.version(), *layout, *filter(None, [factors]))
+    return state_key(model_files(request), backend.version(), *layout, *filter(None, [factors]))

@@ -10,10 +10,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from jan_serve.core.sequence_state import SequenceState, StateIdentity, decode_state, encode_state
-from jan_serve.engine.cache.state_tiers import digest_files, model_parts
+from jan_serve.engine.cache.state_tiers import digest_files, model_files
 from jan_serve.engine.llama.bindings import lib
 from jan_serve.errors import InvalidModel, InvalidRequest, InvalidState, JanServeError, Overloaded
 from jan_serve.ipc.messages import DropState, Failed, LoadModel, ReadState, StatePart, StateStored, StoreState
@@ -185,10 +184,7 @@ class StateTransfer:
         if self._known is None:
             settings = self._load.settings
             try:
-                files = [*model_parts(Path(self._load.path))]
-                if settings.projector is not None:
-                    files.append(Path(settings.projector))
-                digest = digest_files(files)
+                digest = digest_files(model_files(self._load))
             except OSError as error:
                 raise InvalidModel(f"The file of the model cannot be read: {error.strerror}.") from None
             self._known = StateIdentity(

@@ -16,7 +16,7 @@ from jan_serve.engine.adapters import Adapters
 from jan_serve.engine.cache.cell_allocator import IDLE_CELLS, SLOW_COPY_IDLE_CELLS
 from jan_serve.engine.cache.state_cache import StateCache
 from jan_serve.engine.cache.state_files import state_key
-from jan_serve.engine.cache.state_tiers import make_states
+from jan_serve.engine.cache.state_tiers import make_states, weights_of
 from jan_serve.engine.drafting.draft_model import DraftModel
 from jan_serve.engine.embedding.embedder import (
     DEFAULT_N_CTX,
@@ -125,7 +125,7 @@ def load(request: LoadModel, on_progress: Callable[[float], bool]) -> LoadedMode
         plan = _plan(request.settings)
         opened = _open(request.path, plan, on_progress)
         context, sizes = _build(opened, _size(opened, plan.placed))
-        facts = _describe(opened, plan, sizes, time.monotonic() - started)
+        facts = _describe(opened, plan, sizes, weights_of(request), time.monotonic() - started)
         loaded = _assemble(request, opened, context, facts, sizes, plan.placed.local)
     placement = tuple(
         msgspec.structs.replace(part, allocated=allocated.get(part.device, 0)) for part in facts.placement
@@ -355,7 +355,7 @@ def _context(
     )
 
 
-def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, load_seconds: float) -> ModelFacts:
+def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, weights: str, load_seconds: float) -> ModelFacts:
     model, placed, projector, pooling = opened.model, plan.placed, opened.projector, opened.pooling
     used = [part.device for part in placed.shares if part.kind != "cpu"] or placed.llama.devices
     return ModelFacts(
@@ -391,4 +391,5 @@ def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, load_seconds: float) 
         projector_fault=opened.projector_fault,
         placement=placed.shares,
         placement_warning=placed.warning,
+        weights=weights,
     )

@@ -60,11 +60,11 @@ class DistServe:
             dummy = Prefilled(decode, 0, 0, [])
             body = _with(call, {"migration_request": self._migration(dummy, is_dummy=True)})
             relay = await self.forwarder.answer_of(msgspec.structs.replace(decode_call, body=body))
-            await self.forwarder.deliver(relay, call, scope, send)
+            await self.forwarder.deliver(relay, decode_call, scope, send)
             return
         if self._is_short(decode_call, decode):
             relay = await self.forwarder.answer_of(decode_call, preferred=decode)
-            await self.forwarder.deliver(relay, call, scope, send)
+            await self.forwarder.deliver(relay, decode_call, scope, send)
             return
         prefilled = await self._prefill(call, decode)
         is_fetched = False
@@ -73,7 +73,7 @@ class DistServe:
             is_fetched = relay.exchange.head.status == HTTPStatus.OK
             if is_fetched:
                 self.links.fetched(prefilled.node, prefilled.session)
-            await self.forwarder.deliver(relay, call, scope, send)
+            await self.forwarder.deliver(relay, decode_call, scope, send)
         finally:
             if not is_fetched:
                 await self.links.free(prefilled.node, prefilled.session)

@@ -22,13 +22,15 @@ HIGH_WATER: Final = 256 * 1024
 
 class Failure(Enum):
     """How a node failed. CONNECT: nothing was sent. RESET: the connection ended. SILENT: it gives no sign of life, and
-    another node can take the request. TIMEOUT, PROTOCOL: as they say."""
+    another node can take the request. TIMEOUT, PROTOCOL: as they say. GAVE_UP: it says itself that the answer is lost
+    there."""
 
     CONNECT = auto()
     RESET = auto()
     SILENT = auto()
     TIMEOUT = auto()
     PROTOCOL = auto()
+    GAVE_UP = auto()
 
 
 class NodeFailure(Exception):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Iterator
 
 import msgspec
@@ -22,6 +20,7 @@ from jan_serve.core.events import (
     TokenInfo,
     ToolCallDelta,
 )
+from jan_serve.core.transcript import random_uuid, started_s
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.chat.parse import chat_request, uses_functions
 from jan_serve.dialects.openai.chat.wire import (
@@ -208,10 +207,10 @@ def add_chat_route(
     async def create_chat_completion(request: Request, body: CreateChatCompletionRequest) -> Response:
         """Answer the last message of a conversation."""
         generation = chat_request(body)
-        now = int(time.time())
+        now = started_s()
         resumed = await streams.opened(request, now) if body.stream else None
         if resumed is None:
-            head = ReplyFacts(f"chatcmpl-{uuid.uuid4()}", now, body.model)
+            head = ReplyFacts(f"chatcmpl-{random_uuid()}", now, body.model)
             events = service.generate(generation)
         else:
             head = ReplyFacts(f"chatcmpl-{resumed.token}", resumed.created, body.model)

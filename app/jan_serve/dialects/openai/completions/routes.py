@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -23,6 +21,7 @@ from jan_serve.core.events import (
     Usage,
 )
 from jan_serve.core.request import GenerationRequest, InfillPrompt, Prompt, TextPrompt, TokenPrompt
+from jan_serve.core.transcript import random_uuid, started_s
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.completions.wire import (
     CompletionChoice,
@@ -223,7 +222,7 @@ def add_completion_route(router: APIRouter, services: Services, service: Generat
     async def create_completion(request: Request, body: CreateCompletionRequest) -> Response:
         """Continue a text, or several."""
         requests = completion_requests(body)
-        head = ReplyFacts(f"cmpl-{uuid.uuid4()}", int(time.time()), body.model)
+        head = ReplyFacts(f"cmpl-{random_uuid()}", started_s(), body.model)
         prompts: list[str] = []
         for item in body.prompt if body.echo or body.logprobs is not None else ():
             if isinstance(item, tuple):

@@ -6,12 +6,12 @@ An item opens, grows and closes; one is open at a time. Events have no sequence 
 from __future__ import annotations
 
 import abc
-import uuid
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from jan_serve.core.events import TokenInfo
+from jan_serve.core.transcript import random_uuid
 from jan_serve.dialects.openai.chat.wire import TokenLogprob
 from jan_serve.dialects.openai.render_common import chat_logprobs
 from jan_serve.dialects.openai.responses.custom_input import CustomInput
@@ -32,7 +32,7 @@ from jan_serve.dialects.shared.packed_texts import THOUGHT
 
 def new_id(prefix: str) -> str:
     """A random id of 122 bits."""
-    return f"{prefix}_{uuid.uuid4().hex}"
+    return f"{prefix}_{random_uuid().hex}"
 
 
 class Place(NamedTuple):

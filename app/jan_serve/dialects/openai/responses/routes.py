@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.request import ChatPrompt
+from jan_serve.core.transcript import started_s
 from jan_serve.dialects.dialect import Services
 from jan_serve.dialects.openai.pages import page
 from jan_serve.dialects.openai.render_common import ReplyFacts
@@ -55,7 +56,7 @@ def add_response_routes(
     async def create_response(request: Request, body: CreateResponseRequest) -> Response:
         """Continue a conversation, in the form of OpenAI's Responses API."""
         asked = await _asked(body, answers)
-        now = int(time.time())
+        now = started_s()
         if body.background:
             live = await answers.background.begin(new_id("resp"), now, asked, await request.json())
             if body.stream:
