@@ -183,12 +183,11 @@ async def first_tokens(server: Server, requests: Sequence[dict[str, Any]], round
             body: dict[str, Any] = {**asked, "stream": True, "messages": messages}
             began = time.monotonic()
             async with client.stream("POST", CHAT, json=body) as answer:
+                seen = False
                 async for line in answer.aiter_lines():
-                    if '"content":"' in line and '"content":""' not in line:
+                    if not seen and '"content":"' in line and '"content":""' not in line:
+                        seen = True
                         found.append(time.monotonic() - began)
-                        break
-                async for _ in answer.aiter_lines():
-                    pass
             await asyncio.sleep(0.1)
     return found
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -134,6 +135,58 @@ def openai_responses(url: str) -> None:
         assert error.code == "previous_response_not_found"
     else:
         raise AssertionError("an answer that was deleted is not gone on from")
+
+
+def openai_batches(url: str) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    bodies: list[Any] = [{"model": MODEL, "input": "Hello!"}, {"model": MODEL, "input": 3}]
+    rows = [
+        {"custom_id": str(number), "method": "POST", "url": "/v1/responses", "body": body}
+        for number, body in enumerate(bodies)
+    ]
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    file = client.files.create(file=("lines.jsonl", content), purpose="batch")
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
+    while batch.status not in ("completed", "failed"):
+        time.sleep(0.1)
+        batch = client.batches.retrieve(batch.id)
+    assert batch.output_file_id is not None and batch.error_file_id is not None
+    [answer] = client.files.content(batch.output_file_id).text.splitlines()
+    [error] = client.files.content(batch.error_file_id).text.splitlines()
+    assert json.loads(answer)["response"]["body"]["object"] == "response"
+    assert json.loads(error)["response"]["status_code"] == 422
+    assert batch.id in [each.id for each in client.batches.list()]
+    assert client.files.delete(file.id).deleted
+
+    background = client.responses.create(model=MODEL, input="Hello!", background=True)
+    assert background.status == "queued"
+    with client.responses.retrieve(background.id, stream=True, starting_after=1) as stream:
+        numbers = [event.sequence_number for event in stream]
+    assert numbers == list(range(2, numbers[-1] + 1))
+    assert client.responses.retrieve(background.id).status == "completed"
+    assert client.responses.cancel(background.id).status == "completed"
+
+
+def anthropic_batches(url: str) -> None:
+    import anthropic
+
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
+    params: Any = {"model": MODEL, "max_tokens": 8, "messages": [{"role": "user", "content": "Hello!"}]}
+    batch = client.messages.batches.create(
+        requests=[
+            {"custom_id": "good", "params": params},
+            {"custom_id": "bad", "params": {**params, "max_tokens": -1}},
+        ]
+    )
+    while batch.processing_status != "ended":
+        time.sleep(0.1)
+        batch = client.messages.batches.retrieve(batch.id)
+    kinds = {each.custom_id: each.result.type for each in client.messages.batches.results(batch.id)}
+    assert kinds == {"good": "succeeded", "bad": "errored"}
+    assert [each.id for each in client.messages.batches.list()] == [batch.id]
+    assert client.messages.batches.delete(batch.id).type == "message_batch_deleted"
 
 
 def anthropic_messages(url: str) -> None:
@@ -444,6 +497,8 @@ CASES: dict[str, Callable[[str], None]] = {
         openai_tools,
         openai_parse,
         openai_responses,
+        openai_batches,
+        anthropic_batches,
         anthropic_messages,
         anthropic_tools,
         anthropic_errors,

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, "openai_batches", "anthropic_batches"])
 def test_a_client_does_what_its_users_do(url: str, case: str) -> None:
     run_client(PYTHON, RUN, case, url)
 
