@@ -38,10 +38,6 @@ def _sizes(model: EditorModel, context: str, output: str) -> dict[str, Any]:
     return {} if model.n_ctx is None else {context: model.n_ctx, output: model.n_output}
 
 
-def _secret(facts: ServerFacts) -> tuple[str, ...]:
-    return (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
-
-
 def _pi(facts: ServerFacts, folders: Folders) -> Recipe:
     value = {
         "baseUrl": facts.base_url,
@@ -52,7 +48,7 @@ def _pi(facts: ServerFacts, folders: Folders) -> Recipe:
     }
     return Recipe(
         "Pi",
-        (*_secret(facts), f"pi --provider {PROVIDER} --model {facts.model.name}"),
+        (*facts.key_steps, f"pi --provider {PROVIDER} --model {facts.model.name}"),
         Change(
             folders.home / ".pi" / "agent" / "models.json",
             lambda text: set_value(text, ("providers", PROVIDER), value),
@@ -69,7 +65,7 @@ def _omp(facts: ServerFacts, folders: Folders) -> Recipe:
     }
     return Recipe(
         "OMP",
-        (*_secret(facts), f"omp --model {PROVIDER}/{facts.model.name}"),
+        (*facts.key_steps, f"omp --model {PROVIDER}/{facts.model.name}"),
         Change(
             folders.home / ".omp" / "agent" / "models.yml",
             lambda text: set_keys(text, {"providers": {PROVIDER: value}}),
@@ -91,7 +87,7 @@ def _openclaw(facts: ServerFacts, folders: Folders) -> Recipe:
 
     return Recipe(
         "OpenClaw",
-        (*_secret(facts), "Restart its gateway: openclaw gateway restart"),
+        (*facts.key_steps, "Restart its gateway: openclaw gateway restart"),
         Change(folders.home / ".openclaw" / "openclaw.json", merge),
     )
 
@@ -116,7 +112,7 @@ def _qwen(facts: ServerFacts, folders: Folders) -> Recipe:
 
     return Recipe(
         "Qwen Code",
-        (*_secret(facts), "Start it: qwen. The command /model chooses another model."),
+        (*facts.key_steps, "Start it: qwen. The command /model chooses another model."),
         Change(folders.home / ".qwen" / "settings.json", merge),
     )
 
@@ -137,7 +133,7 @@ def _kimi(facts: ServerFacts, folders: Folders) -> Recipe:
 
     return Recipe(
         "Kimi Code",
-        (*_secret(facts), "Start it: kimi"),
+        (*facts.key_steps, "Start it: kimi"),
         Change(folders.home / ".kimi-code" / "config.toml", merge),
     )
 
@@ -153,7 +149,7 @@ def _droid(facts: ServerFacts, folders: Folders) -> Recipe:
     }
     return Recipe(
         "Droid",
-        (*_secret(facts), f"Start droid, and choose {PROVIDER} with /model."),
+        (*facts.key_steps, f"Start droid, and choose {PROVIDER} with /model."),
         Change(
             folders.home / ".factory" / "settings.json",
             lambda text: set_value(text, ("customModels", Named("displayName", PROVIDER)), value),

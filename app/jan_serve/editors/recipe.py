@@ -66,6 +66,11 @@ class ServerFacts(msgspec.Struct, frozen=True):
         return f"{self.url}/v1"
 
     @property
+    def key_steps(self) -> tuple[str, ...]:
+        """What a user does for a program that reads the key from our variable."""
+        return (f"Set {KEY_VARIABLE} to the server's key.",) if self.needs_key else ()
+
+    @property
     def chat_models(self) -> tuple[EditorModel, ...]:
         """All chat models, the default one first."""
         others = tuple(model for model in self.models if model.is_chat and model != self.model)

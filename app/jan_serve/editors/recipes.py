@@ -186,10 +186,9 @@ def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
         if model.n_ctx is not None:
             models[model.name]["limit"] = {"context": model.n_ctx, "output": model.n_output}
     value = {"npm": "@ai-sdk/openai-compatible", "name": PROVIDER, "options": options, "models": models}
-    secret = (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
     return Recipe(
         "opencode",
-        (*secret, f"opencode --model {PROVIDER}/{facts.model.name}"),
+        (*facts.key_steps, f"opencode --model {PROVIDER}/{facts.model.name}"),
         Change(
             folders.config / "opencode" / "opencode.json",
             lambda text: set_value(
@@ -209,7 +208,6 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
     values: dict[str, Any] = {"model": facts.model.name, "model_provider": PROVIDER}
     if facts.model.n_ctx is not None:
         values["model_context_window"] = facts.model.n_ctx
-    secret = (f"Set {KEY_VARIABLE} to the server's key.",) if facts.needs_key else ()
 
     def merge(text: str) -> str:
         return set_table(set_values(text, values), ("model_providers", PROVIDER), provider)
@@ -217,7 +215,7 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Codex (0.134 and newer)",
         (
-            *secret,
+            *facts.key_steps,
             f"codex --profile {PROVIDER}",
             "The editor extension does not read profiles: put the same lines into config.toml in the same folder.",
         ),
