@@ -53,8 +53,8 @@ class PromptParts(msgspec.Struct, eq=False):
 
     tools: tuple[int, ...]
     system: array[int]
-    messages: tuple[int, ...]
-    texts: tuple[int, ...]
+    messages: array[int]
+    texts: array[int]
     tokens: int = 0
 
 

@@ -9,7 +9,7 @@ import re
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Final
 
 import msgspec
@@ -23,7 +23,9 @@ _KEPT: Final = 512
 _SEARCHED_PROMPTS: Final = 32
 """Of one client: so many are searched for parts of a prompt that goes on where none ended."""
 _MAX_LINES: Final = 4096
-"""Further lines of a system text count as one."""
+"""Further lines of a text count as one."""
+_MAX_MESSAGES: Final = 4096
+"""Further messages are not compared."""
 
 _SEARCHED: Final = 2000
 """Characters in which a sign is looked for."""
@@ -63,8 +65,8 @@ class PromptHistory:
         parts = PromptParts(
             tools=tuple(hash(msgspec.json.encode(tool)) for tool in tools),
             system=array("q", map(hash, lines)),
-            messages=tuple(map(hash, messages)),
-            texts=tuple(hash(_text(message)) for message in messages),
+            messages=array("q", map(hash, messages)),
+            texts=array("q", (hash(_text(message)) for message in messages)),
         )
         owner = (model, salt)
         latest_first = [earlier for key, earlier in reversed(self._prompts) if key == owner]
@@ -77,14 +79,11 @@ class PromptHistory:
 def _split(messages: Sequence[Message]) -> tuple[list[str], Sequence[Message]]:
     """The lines of the system text at the start, and the messages after it."""
     leading = list(takewhile(lambda message: message.role in ("system", "developer"), messages))
-    return _lines("\n".join(map(_text, leading))), messages[len(leading) :]
+    return _lines("\n".join(map(_text, leading))), messages[len(leading) :][:_MAX_MESSAGES]
 
 
 def _lines(text: str) -> list[str]:
-    lines = text.splitlines()
-    if len(lines) > _MAX_LINES:
-        lines[_MAX_LINES:] = ["\n".join(lines[_MAX_LINES:])]
-    return lines
+    return text.split("\n", _MAX_LINES) if text else []
 
 
 def _text(message: Message) -> str:
@@ -107,14 +106,12 @@ def _nearest(latest_first: Sequence[PromptParts], parts: PromptParts) -> PromptP
         same_head = earlier.tools == parts.tools and earlier.system == parts.system
         if same_head and parts.messages and earlier.messages == parts.messages[: len(earlier.messages)]:
             return earlier
-    own = _all_parts(parts)
+    own = {*parts.tools, *parts.system, *parts.messages}
     return max(
-        latest_first[:_SEARCHED_PROMPTS], key=lambda earlier: len(own & _all_parts(earlier)), default=None
+        latest_first[:_SEARCHED_PROMPTS],
+        key=lambda earlier: len(own.intersection(chain(earlier.tools, earlier.system, earlier.messages))),
+        default=None,
     )
-
-
-def _all_parts(parts: PromptParts) -> set[int]:
-    return {*parts.tools, *parts.system, *parts.messages}
 
 
 def _difference(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -98,9 +99,10 @@ def test_the_first_difference_is_named(
     earlier: ChatPrompt, later: ChatPrompt, expected: Difference | None
 ) -> None:
     other = chat(Message(role="user", content="Other talk"), system="Another program")
-    trace = compared(other, earlier, later)
-    assert trace.nearest is not None
-    assert trace.difference == expected
+    for before in ((other, earlier), (earlier, other)):
+        trace = compared(*before, later)
+        assert trace.nearest is not None
+        assert trace.difference == expected
 
 
 def test_a_prompt_alone_has_no_nearest() -> None:
@@ -151,3 +153,40 @@ def test_a_changed_message_is_found(messages: list[Message], at: int, data: Any)
     found = compared(chat(*messages), chat(*edited)).difference
     assert found is not None
     assert found.place == at + 1
+
+
+LONG = 50_000
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        TextPrompt("ab\n" * LONG),
+        chat(USER, system="ab\n" * LONG),
+        chat(*(Message(role="user", content=str(number)) for number in range(LONG))),
+    ],
+    ids=["text", "system", "messages"],
+)
+def test_what_is_kept_and_made_of_a_prompt_of_many_parts_is_bounded(prompt: ChatPrompt | TextPrompt) -> None:
+    """Compared twice: what is kept of the first, and what the search among the kept makes."""
+    history = PromptHistory()
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            trace = RequestTrace()
+            history.compare(trace, "m", "", prompt)
+        trace = RequestTrace()
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 400_000
+    assert peak < 2_000_000
+
+
+def test_a_change_behind_the_compared_messages_is_none() -> None:
+    messages = [Message(role="user", content=str(number)) for number in range(LONG)]
+    assert compared(chat(*messages), chat(*messages[:-1], USER)).difference is None
+    assert compared(chat(*messages), chat(*messages, USER)).difference is None
+    found = compared(chat(*messages), chat(USER, *messages)).difference
+    assert found is not None
+    assert found.place == 1

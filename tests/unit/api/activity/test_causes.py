@@ -38,7 +38,7 @@ def activity(
 
 
 def nearest(tokens: int) -> PromptParts:
-    return PromptParts((), array("q"), (), (), tokens)
+    return PromptParts((), array("q"), array("q"), array("q"), tokens)
 
 
 def trace(difference: Difference | None = None, tokens: int = 0, **phases: float) -> RequestTrace:
