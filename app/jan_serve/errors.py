@@ -325,6 +325,12 @@ class InsufficientStorage(StoreError):
     code = "insufficient_storage"
 
 
+class JournalUnusable(StoreError):
+    """Another server has the journal, or a newer version wrote it. The message names no folder."""
+
+    code = "journal_unusable"
+
+
 class Unavailable(JanServeError):
     """Cannot be served now. retry_after: seconds; None if waiting does not help."""
 

@@ -16,7 +16,7 @@ State = Literal["validating", "in_progress", "cancelling", "completed", "failed"
 
 
 class LineFault(msgspec.Struct, frozen=True):
-    """Why an input cannot be a batch. line: from 1; None for the whole of it."""
+    """Why an input cannot be a batch. line: from 1 in a file, from 0 in a list; None for the whole of it."""
 
     code: str
     message: str

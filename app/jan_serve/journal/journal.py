@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from jan_serve.errors import InsufficientStorage, StoreError, UnsupportedOperation
+from jan_serve.errors import InsufficientStorage, JournalUnusable, StoreError, UnsupportedOperation
 from jan_serve.journal.schema import MIGRATIONS
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class Journal:
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The result of `work`, which one transaction holds whole. Cancelling the call does not stop it.
 
-        Raises InsufficientStorage if the journal or the disk is full, StoreError if the file cannot be used, and
-        UnsupportedOperation without a journal.
+        Raises InsufficientStorage if the journal or the disk is full, JournalUnusable if it is another server's,
+        StoreError if the file cannot be used, and UnsupportedOperation without a journal.
         """
         if not self._max_bytes:
             raise UnsupportedOperation("This server keeps no journal: `journal_bytes` is 0.")
@@ -106,11 +106,11 @@ class Journal:
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Raises StoreError for the file of a newer version."""
+        """Raises JournalUnusable for the file of a newer version."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
-            raise StoreError(
-                f"The journal {self.path} was written by a newer version of jan-serve (its format is {version}, and"
+            raise JournalUnusable(
+                f"The journal of this server was written by a newer version of jan-serve (its format is {version}, and"
                 f" this version reads {len(MIGRATIONS)} at most). Start that version, or move the file away."
             )
         for number, script in enumerate(MIGRATIONS[version:], version + 1):
@@ -121,7 +121,7 @@ class Journal:
         match code:
             case sqlite3.SQLITE_FULL:
                 return InsufficientStorage(
-                    f"The journal {self.path} is full: the disk has no room, or the file has reached `journal_bytes`"
+                    f"The journal is full: the disk has no room, or the file has reached `journal_bytes`"
                     f" ({self._max_bytes}). Delete files, batches and responses that are done."
                 )
             case _ if code in _DAMAGED:
@@ -132,7 +132,7 @@ class Journal:
                 )
             case _ if code in _TAKEN:
                 self._disconnect()
-                return StoreError(f"Another server uses the journal {self.path}.")
+                return JournalUnusable("Another server uses the journal of this data folder.")
             case _:
                 self._disconnect()
                 return StoreError(f"The journal {self.path} cannot be used: {error}.")

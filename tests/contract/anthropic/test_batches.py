@@ -77,6 +77,9 @@ async def test_cancelled_messages_are_said_to_be(tmp_path: Path) -> None:
         assert (await client.get(f"{PATH}/{batch_id}")).status_code == 404
 
 
+SCHEMA = "The request does not fit the schema of this route: "
+
+
 async def test_batches_are_listed_in_pages_for_their_owner(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, models("Hello."), key="one", api_keys=("one", "two")) as client:
         ids = [(await begun(client, MESSAGE))["id"] for _ in range(3)]
@@ -93,18 +96,24 @@ async def test_batches_are_listed_in_pages_for_their_owner(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "requests",
+    ("requests", "place"),
     [
-        [],
-        [{"custom_id": "a b", "params": MESSAGE}],
-        [{"custom_id": "a", "params": MESSAGE}, {"custom_id": "a", "params": MESSAGE}],
-        [{"custom_id": "a", "params": MESSAGE | {"stream": True}}],
-        [{"custom_id": "a", "params": 3}],
-        [{"params": MESSAGE}],
+        ([], "requests: "),
+        ([{"custom_id": "a b", "params": MESSAGE}], "requests[0].custom_id: "),
+        ([{"custom_id": "x" * 65, "params": MESSAGE}], "requests[0].custom_id: "),
+        ([{"custom_id": "", "params": MESSAGE}], "requests[0].custom_id: "),
+        (
+            [{"custom_id": "a", "params": MESSAGE}, {"custom_id": "a", "params": MESSAGE}],
+            "requests[1].custom_id: ",
+        ),
+        ([{"custom_id": "a", "params": MESSAGE | {"stream": True}}], "requests[0].params.stream: "),
+        ([{"custom_id": "a", "params": 3}], "requests[0].params: "),
+        ([{"params": MESSAGE}], "requests[0].custom_id: "),
     ],
 )
-async def test_a_list_that_is_no_batch_is_refused(tmp_path: Path, requests: Any) -> None:
+async def test_a_list_that_is_no_batch_is_refused(tmp_path: Path, requests: Any, place: str) -> None:
     async with journaled_server(tmp_path) as client:
         refused = await client.post(PATH, json={"requests": requests})
         assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
-        assert "requests" in refused.json()["error"]["message"]
+        assert refused.json()["error"]["message"].removeprefix(SCHEMA).startswith(place)
+        assert refused.json()["error"]["message"].count("requests[") <= 1

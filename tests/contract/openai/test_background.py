@@ -303,6 +303,29 @@ async def test_a_server_without_a_journal_says_so(tmp_path: Path) -> None:
         assert (await client.get(f"{PATH}/resp_1")).status_code == 404
 
 
+async def test_the_journal_of_another_server_is_named_and_what_needs_none_is_served(tmp_path: Path) -> None:
+    async with (
+        journaled_server(tmp_path, models(saying("Hello."))) as first,
+        journaled_server(tmp_path, models(saying("Hello."))) as client,
+    ):
+        await ended(first, (await first.post(PATH, json=BODY)).json()["id"])
+        kept = (await client.post(PATH, json={"input": "Hi."})).json()
+        url = f"{PATH}/{kept['id']}"
+        for method, path, body in (
+            ("POST", PATH, BODY),
+            ("DELETE", f"{PATH}/none", None),
+            ("GET", "/v1/files", None),
+        ):
+            refused = await client.request(method, path, json=body)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"]) == (503, "journal_unusable")
+            assert "Another server" in error["message"]
+            assert str(tmp_path) not in error["message"]
+        assert (await client.get(url)).json() == kept
+        assert (await client.get(f"{url}/input_items")).status_code == 200
+        assert (await client.delete(url)).json()["deleted"] is True
+
+
 async def test_a_full_journal_refuses_new_answers_and_loses_none_that_it_has(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, journal_bytes=200_000) as client:
         first = (await client.post(PATH, json=BODY)).json()["id"]

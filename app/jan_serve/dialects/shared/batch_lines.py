@@ -32,7 +32,7 @@ class Faults:
         if not isinstance(value, str) or not 0 < len(value) <= MAX_CUSTOM_ID:
             self.add(
                 "invalid_custom_id",
-                f"custom_id: a text of 1 to {MAX_CUSTOM_ID} characters",
+                f"custom_id: it must be a text of 1 to {MAX_CUSTOM_ID} characters",
                 line,
                 "custom_id",
             )

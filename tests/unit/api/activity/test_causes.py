@@ -98,10 +98,13 @@ def test_only_requests_to_models_are_kept_and_few_of_them() -> None:
         activities.begin({"headers": [(b"user-agent", b"agent/1 (x)")]}, record)
         assert [each.record.request_id for each in activities.all()][:1] != [str(number)]
         record.trace.owner = "" if number != 0 else None
+        record.token_gaps_s = [0.1] * number
         activities.end("/r", 200, record)
     kept = list(activities.all())
     assert [each.record.request_id for each in kept] == [str(number) for number in range(KEPT + 9, 9, -1)]
     assert {(each.program, each.route, each.state()) for each in kept} == {("agent/1", "/r", "done")}
+    assert [each.record.completion_tokens for each in kept] == [*range(KEPT + 9, 9, -1)]
+    assert not any(each.record.token_gaps_s for each in kept)
 
 
 def test_words_have_only_values_that_are_given() -> None:

@@ -15,14 +15,14 @@ _CUSTOM_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def batch_lines(requests: Sequence[tuple[str, dict[str, Any]]]) -> list[Line]:
-    """requests: their ids and parameters. Raises FaultyInput."""
+    """requests: their ids and parameters. Raises FaultyInput, with lines from 0."""
     faults, lines = Faults(), list[Line]()
     faults.count(len(requests))
     for number, (custom_id, params) in enumerate(requests):
         if _CUSTOM_ID.fullmatch(custom_id) is None:
             faults.add(
                 "invalid_custom_id",
-                f"requests[{number}].custom_id: 1 to 64 letters, digits, `_` or `-`",
+                "custom_id: it must have 1 to 64 letters, digits, `_` or `-`",
                 number,
                 "custom_id",
             )

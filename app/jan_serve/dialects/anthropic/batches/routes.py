@@ -91,8 +91,8 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
             lines = batch_lines([(each.custom_id, each.params) for each in body.requests])
         except FaultyInput as error:
             fault = error.faults[0]
-            message = fault.message if fault.line is None else f"requests[{fault.line}]: {fault.message}"
-            raise InvalidRequest(message, param="requests") from None
+            where = "requests: " if fault.line is None else f"requests[{fault.line}]."
+            raise InvalidRequest(where + fault.message, param="requests") from None
         model = body.requests[0].params.get("model")
         batch = Batch(
             id=f"msgbatch_{uuid.uuid4().hex}",
