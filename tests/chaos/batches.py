@@ -43,7 +43,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        with Path(f"/tmp/chaos-batches-{self.port}.log").open("ab") as log:
+        with (Path(tempfile.gettempdir()) / f"chaos-batches-{self.port}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
