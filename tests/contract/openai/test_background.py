@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import sqlite3
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,10 @@ import pytest
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
+from jan_serve.core.caller import client as caller
 from jan_serve.dialects.shared import limits
 from jan_serve.errors import EngineCrashed
+from jan_serve.ipc.messages import EngineEvent, EngineRequest
 from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, prompt_text, saying
 from tests.support.journaled import Gate, journaled_server
 from tests.support.response_events import Event, events_of
@@ -278,6 +281,35 @@ async def test_another_key_finds_nothing(tmp_path: Path) -> None:
         own = {"authorization": "Bearer one"}
         assert (await client.get(f"{PATH}/{open_id}?stream=true", headers=own)).status_code == 200
         assert (await client.get(f"{PATH}/{open_id}", headers=other)).status_code == 404
+
+
+async def test_an_answer_that_another_key_wakes_is_no_work_of_that_key(tmp_path: Path) -> None:
+    keys = {"api_keys": ("one", "two")}
+    other = {"authorization": "Bearer two"}
+    gate = Gate()
+    seen: list[str] = []
+
+    async def script(request: EngineRequest) -> AsyncIterator[EngineEvent]:
+        seen.append(caller.get())
+        async for event in saying("Hel", "lo.")(request):
+            yield event
+
+    async with contextlib.AsyncExitStack() as stack:
+        async with journaled_server(
+            tmp_path, models(gate.saying("Hel", "lo.", after=0)), key="one", **keys
+        ) as client:
+            answer_id = (await client.post(PATH, json=BODY)).json()["id"]
+            await gate.reached.wait()
+            # It cannot take the answer up as it starts: the journal is in use.
+            server = journaled_server(tmp_path, models(script), key="one", **keys)
+            later = await stack.enter_async_context(server)
+        assert (await later.get(f"{PATH}/none", headers=other)).status_code == 404
+        assert text_of(await ended(later, answer_id)) == "Hello."
+        await later.post(PATH, json={"input": "Hi."}, headers=other)
+        shown = (await later.get("/extras/requests")).json()["data"]
+        assert [line["route"] for line in shown if line["route"] != PATH] == []
+    woken, own = seen
+    assert woken != own
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from typing import Any, Final
 import msgspec
 from pydantic import TypeAdapter
 
-from jan_serve.core.caller import cache_salt
+from jan_serve.core.caller import cache_salt, client
 from jan_serve.core.closing import closing
 from jan_serve.core.events import Completed
 from jan_serve.core.request import GenerationRequest
+from jan_serve.core.trace import begin_trace
 from jan_serve.dialects.openai.render_common import ReplyFacts
 from jan_serve.dialects.openai.responses.parse import ParsedResponse, response_request
 from jan_serve.dialects.openai.responses.render import ResponseEvents, ResponseForm
@@ -217,7 +218,10 @@ class BackgroundResponses:
 
     async def _write(self, live: LiveAnswer) -> None:
         answer = live.answer
+        # The request that takes up an answer of an earlier server may be another key's.
         cache_salt.set(answer.owner)
+        client.set(f"responses of {answer.owner}")
+        begin_trace()
         fresh: list[bytes] = []
         number = len(answer.events)
         generated = self._service.generate(_request(live), AnswerLog(answer.events, fresh.append))
