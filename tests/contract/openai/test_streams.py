@@ -29,7 +29,8 @@ pytestmark = pytest.mark.anyio
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
-_ID = re.compile(rb'"id":"(chatcmpl|cmpl)-[0-9a-f-]{36}"')
+_ID = re.compile(rb'"id":"(chatcmpl|cmpl)-[\w-]{16,36}"')
+_EVENT_ID = re.compile(rb"^id: [\w-]{16}:\d+\n", re.MULTILINE)
 _CREATED = re.compile(rb'"created":\d{10}')
 
 
@@ -42,7 +43,7 @@ async def post(path: str, body: dict[str, Any], models: FakeModels | None = None
         assert response.headers["cache-control"] == "no-store"
     else:
         assert response.headers["content-type"] == "application/json"
-    content = response.content
+    content = _EVENT_ID.sub(b"", response.content)
     assert len(set(_ID.findall(content))) <= 1
     content = _CREATED.sub(b'"created":1', _ID.sub(rb'"id":"\1-X"', content))
     assert b"\r" not in content
