@@ -13,8 +13,7 @@ from jan_serve.core.request import GenerationRequest, Prompt
 from jan_serve.core.sampling import SamplingParams, StopConditions
 from jan_serve.dialects.lmdeploy.wire_common import GenerationFields, ResponseFormat, SamplingFields
 from jan_serve.dialects.shared import limits
-from jan_serve.dialects.shared.generation_fields import explicit_fields, stop_texts
-from jan_serve.dialects.shared.repetition_fields import repetition_detection
+from jan_serve.dialects.shared.generation_fields import explicit_fields, repetition_detection, stop_texts
 from jan_serve.dialects.shared.wire_types import MAX_INT
 from jan_serve.errors import InvalidRequest
 

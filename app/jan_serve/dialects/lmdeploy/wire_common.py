@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from jan_serve.dialects.lmdeploy.distserve.wire import MigrationFields
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.flat_errors import ErrorBody
-from jan_serve.dialects.shared.repetition_fields import RepetitionFields
+from jan_serve.dialects.shared.generation_fields import RepetitionFields
 from jan_serve.dialects.shared.wire_types import AtMost, Int, LaxModel, Strings
 
 
