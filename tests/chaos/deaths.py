@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.deaths [--kills N] [--seed N] [--cool-down]`: workers die under clients, whose answers go on.
+"""`python -m tests.chaos.deaths [--kills N] [--minutes N] [--json FILE]`: workers die, and answers go on.
 
 Accounts for each request: which were open when their worker died, how many of them ended whole and equal to the
 undisturbed answer, and how long their streams paused. Linux only.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import math
 import random
 import re
 import signal
@@ -84,6 +86,22 @@ class Report:
         """Whole answers that are others than the undisturbed ones."""
         return [each for each in self.outcomes if each.kind is End.ANSWER and not self.is_whole(each)]
 
+    def result(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        hit = self.hit
+        pauses = [each.pause for each in hit if each.question.is_stream and self.is_whole(each)]
+        cuts = statistics.quantiles(pauses, n=20) if len(pauses) > 1 else [0.0] * 19
+        return {
+            "deaths": len(self.deaths),
+            "kinds": dict(self.kinds),
+            "requests": len(self.outcomes),
+            "open_at_a_death": len(hit),
+            "share_whole": self.share_whole,
+            "changed": len(self.changed),
+            "pause_s": {"p50": cuts[9], "p95": cuts[18]},
+            "server_mib_and_descriptors": self.resources,
+        }
+
     def __str__(self) -> str:
         hit = self.hit
         pauses = sorted(each.pause for each in hit if each.question.is_stream and self.is_whole(each))
@@ -132,11 +150,12 @@ async def deaths(
     questions: Sequence[Question],
     cool_down: bool = True,
     hangs: bool = True,
+    limit_s: float = math.inf,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Report:
     """Run it. cool_down: a model that crashed three times in a minute is given up for a minute, as usual.
 
-    hangs: some workers stop for good, which the watchdog notices.
+    hangs: some workers stop for good, which the watchdog notices. limit_s: no more deaths after it.
     """
     report = Report()
     with world(folder, settings="max_models = 4\n") as at:
@@ -152,7 +171,10 @@ async def deaths(
                 draws = random.Random(f"{seed}-{number}")
                 group.create_task(_client(at, report, draws, questions, over))
             try:
-                await _kill(at, report, random.Random(f"{seed}-deaths"), kills, hangs=hangs, say=say)
+                async with asyncio.timeout(None if limit_s == math.inf else limit_s):
+                    await _kill(at, report, random.Random(f"{seed}-deaths"), kills, hangs=hangs, say=say)
+            except TimeoutError:
+                say(f"{limit_s:.0f} s are over")
             finally:
                 over.set()
         report.resources.append(_resources(at))
@@ -214,6 +236,8 @@ def main() -> int:
     command.add_argument("--clients", type=int, default=12)
     command.add_argument("--tokens", type=int, default=400)
     command.add_argument("--cool-down", action="store_true")
+    command.add_argument("--minutes", type=float, default=math.inf, help="no more deaths after them")
+    command.add_argument("--json", type=Path, help="a file for the result")
     options = command.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="deaths-") as folder:
@@ -225,10 +249,13 @@ def main() -> int:
                 options.clients,
                 questions=[lengthened(each, options.tokens) for each in QUESTIONS],
                 cool_down=options.cool_down,
+                limit_s=60 * options.minutes,
                 say=lambda text: print(text, flush=True),
             )
         )
     print(report)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"seed": options.seed} | report.result()), encoding="utf-8")
     return int(report.share_whole < 0.99 or bool(report.changed))
 
 

@@ -22,14 +22,15 @@ from jan_serve.errors import InvalidState
 ASKED: Final = b"x-jan-serve-transcript"
 """Of a request: see Asked."""
 RECORDED: Final = b"x-jan-serve-records"
-"""Of an answer whose body is records: the model's weights, and what keeps its client's connection alive, in hex."""
+"""Of an answer whose body is records: the model's weights, and in hex what keeps its client's connection alive, if
+anything does."""
 MAX_LOG_BYTES: Final = 4 << 20
 MAX_PAYLOAD_BYTES: Final = 64 << 20
 _ASKED: Final = re.compile(
     rb"(?P<identity>[0-9a-f]{32}) (?P<started>\d{1,15})"
     rb"(?: (?P<weights>[0-9a-f]{32}) (?P<log>\d{1,9}) (?P<shown>\d{1,9}))?"
 )
-_RECORDED: Final = re.compile(rb"(?P<weights>[0-9a-f]{32}) (?P<ping>(?:[0-9a-f]{2}){0,256})")
+_RECORDED: Final = re.compile(rb"(?P<weights>[0-9a-f]{32})(?: (?P<ping>(?:[0-9a-f]{2}){1,256}))?")
 _EVENT: Final = Struct(">I")
 _HEAD: Final = Struct(">BII")
 
@@ -176,7 +177,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def recorded_header(weights: str, ping: bytes) -> str:
-    return f"{weights} {ping.hex()}"
+    return f"{weights} {ping.hex()}" if ping else weights
 
 
 def read_recorded(value: bytes) -> tuple[str, bytes]:
@@ -184,7 +185,7 @@ def read_recorded(value: bytes) -> tuple[str, bytes]:
     found = _RECORDED.fullmatch(value)
     if found is None:
         raise ValueError("does not name its weights")
-    return found["weights"].decode(), bytes.fromhex(found["ping"].decode())
+    return found["weights"].decode(), bytes.fromhex((found["ping"] or b"").decode())
 
 
 class RecordReader:

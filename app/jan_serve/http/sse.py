@@ -61,7 +61,7 @@ class EventStream(EventSourceResponse):
     """
 
     def __init__(self, frames: AsyncIterator[bytes], streams: StreamSettings) -> None:
-        self._comment = streams.ping
+        self._comment = streams.ping if streams.ping_s else b""
         comment = _Comment(streams.ping)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: its annotations have a bare `dict`
             frames,

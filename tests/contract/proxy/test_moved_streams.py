@@ -203,6 +203,12 @@ async def test_servers_of_others_get_no_events() -> None:
         assert stranger.generations == []
 
 
+async def test_a_stream_without_comments_gets_none() -> None:
+    nodes = ours("first", once(RECORDS[0].encoded(), header=WEIGHTS)), ours("second", goes_on)
+    async with behind_a_proxy(*nodes) as front:
+        assert (await stream(front)).content == b"".join(FRAMES)
+
+
 async def test_headers_of_clients_are_not_those_of_the_proxy() -> None:
     node = ours("node", begins(BODY, dies=False))
     async with behind_a_proxy(node) as front:
