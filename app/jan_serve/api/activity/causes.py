@@ -70,25 +70,31 @@ def _overlap(activity: Activity, other: Activity) -> float:
 def _load(activity: Activity, others: Sequence[Activity]) -> tuple[str, ...]:
     """The code, and names for its words."""
     name = activity.record.model or "the model"
-    before = [each.record.model for each in others if each.began < activity.began and each.record.model]
-    if name not in before:
+    before = [each for each in others if each.began < activity.began and each.record.model]
+    asked = [each.record.model for each in before]
+    if name not in asked:
         return "cold_load", name
-    between = before[: before.index(name)]
-    return ("swapped", name, between[0] or "") if between else ("reload", name)
+    between = before[: asked.index(name)]
+    if not between:
+        return "reload", name
+    known = between[0].owner == activity.owner
+    return "swapped", name, (between[0].record.model or "") if known else "another model"
 
 
 def _neighbour(activity: Activity, rivals: Iterable[Activity]) -> Iterator[Cause]:
     """The longest reading of another long prompt during this one's reading and writing."""
     record = activity.record
     begins = activity.ended - (record.decode_s or 0.0) - (record.prefill_s or 0.0)
-    longest, tokens = 0.0, 0
+    longest, tokens = 0.0, ""
     for other in rivals:
         if other.read_tokens < max(_LONG_PROMPT, activity.read_tokens):
             continue
         start, end = other.reading()
         seconds = min(end, activity.ended) - max(start, begins)
         if seconds > longest:
-            longest, tokens = seconds, other.read_tokens
+            # How much another key sends is not for this one.
+            longest = seconds
+            tokens = str(other.read_tokens) if other.owner == activity.owner else f"over {_LONG_PROMPT}"
     yield from _cause("long_neighbour", seconds=longest, tokens=tokens)
 
 

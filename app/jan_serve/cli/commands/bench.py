@@ -224,12 +224,12 @@ class _Words:
 
 
 def _bandwidth() -> float:
-    """Bytes a second that all cores read together, of 256 MiB for each. Blocks for a moment."""
+    """Bytes a second that all cores read together, of 64 MiB for each. Blocks for a moment."""
     import numpy as np
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     cores = min(cores, 8)
-    blocks = [np.ones(1 << 26, np.float32) for _ in range(cores)]
+    blocks = [np.ones(1 << 24, np.float32) for _ in range(cores)]
 
     def rates(pool: ThreadPoolExecutor) -> Iterator[float]:
         for _ in range(_RUNS):

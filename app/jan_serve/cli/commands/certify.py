@@ -120,6 +120,7 @@ class Exam:
         try:
             results = list(cases())
         except CommandError as error:
+            self._client.get("/health")  # raises if it is the server that does not answer
             self._output.note(f"{task}: {error.message}")
             return []
         return [

@@ -91,6 +91,19 @@ def test_each_cause_has_a_case() -> None:
     assert {case[0] for case in CASES} == set(WORDS)
 
 
+def test_another_key_is_no_more_than_a_neighbour() -> None:
+    theirs = RequestTrace(owner="theirs")
+    long = activity(0.2, 1.5, prompt_tokens=4321, trace=theirs)
+    found = causes(activity(prefill_s=0.1, decode_s=1.9), [long])
+    assert [cause.text for cause in found if cause.code == "long_neighbour"] == [
+        "another request read a prompt of over 512 tokens meanwhile"
+    ]
+    other = activity(-5.0, 1.0, "secret-model", trace=theirs)
+    found = causes(activity(trace=trace(load=1.9), prefill_s=0.1), [other, BEFORE])
+    assert found[0].code == "swapped"
+    assert "secret" not in found[0].text
+
+
 def test_only_requests_to_models_are_kept_and_few_of_them() -> None:
     activities = Activities()
     for number in range(KEPT + 10):

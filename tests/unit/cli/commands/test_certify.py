@@ -10,7 +10,7 @@ import pytest
 
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.certify import Exam
-from jan_serve.cli.errors import CommandError
+from jan_serve.cli.errors import NO_SERVER, CommandError
 from jan_serve.cli.output import Output
 
 
@@ -19,8 +19,13 @@ class Solver:
 
     def __init__(self, *, wrong: bool = False, n_ctx: int = 40_000, most_tools: int = 100) -> None:
         self.wrong, self.n_ctx, self.most_tools = wrong, n_ctx, most_tools
+        self.ended = False
 
     def get(self, path: str) -> dict[str, Any]:
+        if path == "/health":
+            if self.ended:
+                raise CommandError("no server answers", None, NO_SERVER)
+            return {}
         assert path == "/models"
         return {
             "data": [
@@ -82,6 +87,13 @@ def test_what_cannot_be_asked_has_no_mark(capsys: pytest.CaptureFixture[str]) ->
     assert "50 tools" not in found
     assert found["needle"] == (1, 1)
     assert "50 tools: the prompt is too long" in capsys.readouterr().err
+
+
+def test_a_server_that_ends_is_no_weak_model() -> None:
+    solver = Solver(most_tools=0)
+    solver.ended = True
+    with pytest.raises(CommandError, match="no server answers"):
+        marks(solver)
 
 
 @pytest.mark.parametrize(("n_ctx", "fits"), [(40_000, True), (8192, False)])
