@@ -1,4 +1,4 @@
-"""Answers the lines of batches, the oldest batch first, as many at once as the model has places.
+"""Answers the lines of batches, the oldest batch that can run first, as many at once as the model has places.
 
 What a line asks runs like a request of its owner. Only its answer is stored here, so that whatever ends this task,
 another one goes on with the lines that have none.
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from jan_serve.errors import JanServeError
+from jan_serve.errors import JanServeError, StoreError
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import (
     Batch,
@@ -34,10 +34,9 @@ logger = logging.getLogger(__name__)
 
 _BUSY: Final = frozenset({429, 503, 504, 529})
 """Statuses that say nothing of the line."""
-_TRIES: Final = 6
 _LONGEST_WAIT_S: Final = 60.0
 _LOOK_S: Final = 5.0
-"""Interval between looks at what forbids work."""
+"""Longest interval between looks at what forbids work."""
 
 Call = Callable[[str, Line], Awaitable[Reply]]
 """The answer to a line of this owner. Cancelling it ends its work."""
@@ -75,13 +74,24 @@ class Conditions(Protocol):
         ...
 
 
+class _Hold(msgspec.Struct, frozen=True):
+    """Why a batch waits, until when (monotonic), and how many times in succession it does."""
+
+    reason: str
+    until: float
+    times: int
+
+
 class BatchRunner:
     """One task for all batches, while there are any. Event loop only."""
 
     def __init__(self, background: Background, call: Call, conditions: Conditions) -> None:
         self.table: Final = BatchTable(background.journal)
-        self.paused: str | None = None
-        """Why no line begins."""
+        self.paused: dict[str, str] = {}
+        """Why no line begins, by batches."""
+        self._holds: dict[str, _Hold] = {}
+        self._unstored: dict[tuple[str, int], Reply] = {}
+        """Answers that the journal could not take, by batches and lines: they are not computed again."""
         self._background = background
         self._call = call
         self._conditions = conditions
@@ -96,9 +106,20 @@ class BatchRunner:
 
     def wake(self) -> None:
         """There is a batch, or the state of one has changed."""
+        self._holds.clear()
         self._changed.set()
         if self._task is None or self._task.done():
             self._task = self._background.run(self._run(), "batches")
+
+    async def cancel(self, batch: Batch) -> Batch:
+        """End it, and return it as it is then: it may have ended just before. Raises StoreError."""
+        if batch.has_ended or batch.state == "cancelling":
+            return batch
+        cancelling = batch.became("cancelling", int(time.time()))
+        if not await self.table.change(cancelling):
+            return await self.table.find(batch.owner, batch.id) or batch
+        self.wake()
+        return cancelling
 
     async def _begin(self) -> None:
         self.wake()
@@ -106,29 +127,68 @@ class BatchRunner:
     async def _run(self) -> None:
         while True:
             try:
-                await self._settle()
-                batch = await self.table.next_running()
-                if batch is not None:
-                    if await self._answer_lines(batch):
-                        await self._end(batch, "completed")
+                batches = await self._settled()
+                found = {batch.id: self._pause(batch) for batch in batches}
+                self.paused = {name: reason for name, reason in found.items() if reason is not None}
+                able = (each for each in batches if each.state == "in_progress" and found[each.id] is None)
+                if (batch := next(able, None)) is not None:
+                    await self._guarded(batch, self._work(batch))
+                elif batches:
+                    await self._wait({})
                 elif not self._changed.is_set():
                     return
             except JanServeError as error:
-                # A journal that is full or cannot be written: its lines wait, and none is answered twice.
                 logger.error("batches wait: %s", error.message)
                 await asyncio.sleep(_LONGEST_WAIT_S)
 
-    async def _settle(self) -> None:
-        """Check the new batches, and end those that are cancelled or expired: this needs no model."""
+    async def _settled(self) -> list[Batch]:
+        """Check the new batches, and end those that are cancelled or expired: this needs no model.
+
+        Returns those that are open then, the oldest first.
+        """
         self._changed.clear()
-        while (batch := await self.table.next_unsettled(int(time.time()))) is not None:
-            match batch.state:
-                case "validating":
-                    await self._check(batch)
-                case "cancelling":
-                    await self._end(batch, "cancelled")
-                case _:
-                    await self._end(batch, "expired")
+        for batch in await self.table.open_batches():
+            if self._held(batch) is not None:
+                continue
+            if batch.state == "validating":
+                await self._guarded(batch, self._check(batch))
+            elif batch.state == "cancelling":
+                await self._guarded(batch, self._end(batch, "cancelled"))
+            elif batch.expires <= time.time():
+                await self._guarded(batch, self._end(batch, "expired"))
+        batches = await self.table.open_batches()
+        names = {batch.id for batch in batches}
+        self._holds = {name: hold for name, hold in self._holds.items() if name in names}
+        self._unstored = {key: reply for key, reply in self._unstored.items() if key[0] in names}
+        return batches
+
+    async def _guarded(self, batch: Batch, work: Awaitable[None]) -> None:
+        """Whatever fails in the work of one batch stops no other. Raises StoreError if it cannot be ended."""
+        try:
+            await work
+        except StoreError as error:
+            self._hold(batch, error.message)
+        except Exception:
+            logger.exception("%s failed", batch.id)
+            fault = LineFault("server_error", "The server failed at this batch. Its log says why.")
+            await self.table.end(batch.became("failed", int(time.time()), faults=(fault,)), ())
+
+    def _hold(self, batch: Batch, reason: str) -> None:
+        """Let it wait, longer each time until one of its lines is answered."""
+        if self._held(batch) is not None:
+            return
+        before = self._holds.get(batch.id)
+        times = before.times + 1 if before is not None else 0
+        wait_s = min(_LONGEST_WAIT_S, 2.0 ** min(times, 10))
+        self._holds[batch.id] = _Hold(reason, time.monotonic() + wait_s, times)
+        logger.warning("%s waits for %g s: %s", batch.id, wait_s, reason)
+
+    def _held(self, batch: Batch) -> str | None:
+        hold = self._holds.get(batch.id)
+        return hold.reason if hold is not None and hold.until > time.monotonic() else None
+
+    def _pause(self, batch: Batch) -> str | None:
+        return self._held(batch) or self._conditions.pause(batch.facts.model)
 
     async def _check(self, batch: Batch) -> None:
         content = await self.table.content(batch.id)
@@ -162,25 +222,25 @@ class BatchRunner:
         )
         await self.table.end(ended, [file for file in files if file is not None])
 
-    async def _answer_lines(self, batch: Batch) -> bool:
-        """Whether all lines are answered; else the batch has ended."""
+    async def _work(self, batch: Batch) -> None:
+        """Answer lines until there are none, the batch has ended, or something forbids to begin one."""
         running: dict[int, asyncio.Task[None]] = {}
         try:
             while True:
-                self.paused = self._conditions.pause(batch.facts.model)
-                room = 0 if self.paused else self._conditions.places(batch.facts.model) - len(running)
+                paused = self._pause(batch) is not None
+                room = 0 if paused else self._conditions.places(batch.facts.model) - len(running)
                 if room > 0:
                     for line in await self.table.open_lines(batch.id, running, room):
                         work = self._answer(batch, line)
                         running[line.number] = asyncio.create_task(work, name=f"{batch.id} {line.number}")
                     if not running:
-                        return True
+                        return await self._end(batch, "completed")
+                elif not running:
+                    return None
                 await self._wait(running)
-                await self._settle()
-                if await self.table.has_ended(batch.id):
-                    return False
+                if batch.id not in {each.id for each in await self._settled()}:
+                    return None
         finally:
-            self.paused = None
             for task in running.values():
                 task.cancel()
             await asyncio.gather(*running.values(), return_exceptions=True)
@@ -188,9 +248,13 @@ class BatchRunner:
     async def _wait(self, running: dict[int, asyncio.Task[None]]) -> None:
         """For an answer, a change, or the time to look again. Raises what the answer of a line raised."""
         changed = asyncio.ensure_future(self._changed.wait())
+        now = time.monotonic()
+        ends = [hold.until - now for hold in self._holds.values() if hold.until > now]
         try:
             await asyncio.wait(
-                [changed, *running.values()], timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
+                [changed, *running.values()],
+                timeout=min([_LOOK_S, *ends]),
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             changed.cancel()
@@ -200,13 +264,18 @@ class BatchRunner:
                 task.result()
 
     async def _answer(self, batch: Batch, line: OpenLine) -> None:
-        reply = await self._call(batch.owner, line.line)
-        for number in range(_TRIES):
-            if reply.status not in _BUSY:
-                break
-            await asyncio.sleep(min(_LONGEST_WAIT_S, 2.0**number))
-            reply = await self._call(batch.owner, line.line)
-        await self.table.answer(batch.id, line.number, reply)
+        key = batch.id, line.number
+        reply = self._unstored.pop(key, None) or await self._call(batch.owner, line.line)
+        if reply.status in _BUSY:
+            self._hold(batch, f"the server is busy, or has not got the model (status {reply.status})")
+            return
+        try:
+            await self.table.answer(batch.id, line.number, reply)
+        except StoreError as error:
+            self._unstored[key] = reply
+            self._hold(batch, error.message)
+        else:
+            self._holds.pop(batch.id, None)
 
 
 def _model_of(line: Line) -> str | None:

@@ -129,23 +129,12 @@ class BatchTable:
             "owner = ? AND dialect = ? ORDER BY created DESC, rowid DESC", owner, dialect
         )
 
-    async def next_running(self) -> Batch | None:
-        """The oldest of all owners whose lines are answered now."""
-        return next(iter(await self._select("state = 'in_progress' ORDER BY created, rowid LIMIT 1")), None)
+    async def open_batches(self) -> list[Batch]:
+        """Those of all owners that have not ended, the oldest first, without their counts."""
 
-    async def next_unsettled(self, now: int) -> Batch | None:
-        """The oldest of all owners that is to be checked, or has to end: it is cancelled or expired."""
-        due = "state IN ('validating', 'cancelling') OR state = 'in_progress' AND expires <= ?"
-        return next(iter(await self._select(f"{due} ORDER BY created, rowid LIMIT 1", now)), None)
-
-    async def has_ended(self, batch_id: str) -> bool:
-        """Or is deleted."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            return (
-                db.execute(f"SELECT 1 FROM batches WHERE id = ? AND {IS_OPEN}", (batch_id,)).fetchone()
-                is None
-            )
+        def work(db: sqlite3.Connection) -> list[Batch]:
+            rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {IS_OPEN} ORDER BY created, rowid")
+            return [_batch(row) for row in rows]
 
         return await self._journal.run(work)
 

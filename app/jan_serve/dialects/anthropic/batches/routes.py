@@ -146,12 +146,7 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
     @router.post(f"{_PATH}/{{batch_id}}/cancel", summary="Cancel a batch", response_model=MessageBatch)
     async def cancel_batch(request: Request, batch_id: str) -> Response:
         """End a batch. Messages that are answered by then stay."""
-        batch = await found(batch_id)
-        if not batch.has_ended and batch.state != "cancelling":
-            batch = batch.became("cancelling", int(time.time()))
-            await table.change(batch)
-            runner.wake()
-        return _reply(request, _shown(request, batch))
+        return _reply(request, _shown(request, await runner.cancel(await found(batch_id))))
 
     @router.delete(f"{_PATH}/{{batch_id}}", summary="Delete a batch", response_model=DeletedMessageBatch)
     async def delete_batch(request: Request, batch_id: str) -> Response:

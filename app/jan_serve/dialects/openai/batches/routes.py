@@ -140,13 +140,9 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
     @router.post("/v1/batches/{batch_id}/cancel", summary="Cancel a batch", response_model=BatchObject)
     async def cancel_batch(batch_id: str) -> Response:
         """End a batch. Its files have what is answered by then."""
-        batch = await found(batch_id)
+        batch = await runner.cancel(await found(batch_id))
         if batch.has_ended:
             raise http_problem(HTTPStatus.CONFLICT, "batch_ended", f"The batch is {batch.state} already.")
-        if batch.state != "cancelling":
-            batch = batch.became("cancelling", int(time.time()))
-            await table.change(batch)
-            runner.wake()
         return json_reply(_shown(batch, runner))
 
     async def found(batch_id: str) -> Batch:
@@ -198,6 +194,6 @@ def _shown(batch: Batch, runner: BatchRunner) -> BatchObject:
             "failed": facts.counts.failed,
         },
         "metadata": facts.metadata,
-        "paused": None if batch.has_ended else runner.paused,
+        "paused": None if batch.has_ended else runner.paused.get(batch.id),
     }
     return shown
