@@ -34,4 +34,9 @@ def salt_of(key: str, caller: str) -> str:
 
 def key_of_request() -> str:
     """What stands for the key of the current request, without the callers whom its holder acts for."""
-    return cache_salt.get().partition(_SEPARATOR)[0]
+    return key_of(cache_salt.get())
+
+
+def key_of(salt: str) -> str:
+    """The same of a request with this salt."""
+    return salt.partition(_SEPARATOR)[0]

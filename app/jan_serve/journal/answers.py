@@ -11,6 +11,7 @@ import msgspec
 
 from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.shares import check_share
 
 
 class OpenAnswer(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class AnswerTable:
     async def begin(self, answer: OpenAnswer) -> None:
         def work(db: sqlite3.Connection) -> None:
             expire(db)
+            check_share(db, answer.owner, len(answer.request), self._journal.max_bytes)
             db.execute(
                 "INSERT INTO answers (id, owner, created, request, seed) VALUES (?, ?, ?, ?, ?)",
                 (answer.id, answer.owner, answer.created, answer.request, answer.seed),
@@ -98,7 +100,8 @@ class AnswerTable:
         row = await self._journal.run(work)
         if row is None:
             return None
-        frames = msgspec.msgpack.decode(zlib.decompress(row[2]), type=tuple[bytes, ...])
+        packed = await asyncio.to_thread(zlib.decompress, row[2])
+        frames = msgspec.msgpack.decode(packed, type=tuple[bytes, ...])
         return WholeAnswer(row[0], row[1], frames)
 
     async def delete(self, owner: str, answer_id: str) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from jan_serve.errors import StoreError
 from jan_serve.journal.journal import Journal
 
 logger = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 60.0
 
 
 class Background:
@@ -20,6 +22,7 @@ class Background:
         self.journal = journal
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._later: asyncio.Task[None] | None = None
         self._ends = False
 
     @property
@@ -40,22 +43,34 @@ class Background:
         return task
 
     async def start(self) -> None:
-        """Take up what an earlier server left."""
-        if not self.journal.exists:
-            return
-        for begin in self._starts:
-            try:
-                await begin()
-            except StoreError as error:
-                logger.error("what the journal holds cannot go on: %s", error.message)
-                return
+        """Take up what an earlier server left: now, or once the journal can be used."""
+        if self.journal.exists and not await self._is_taken_up():
+            self._later = asyncio.create_task(self._take_up_later(), name="journal")
 
     async def stop(self) -> None:
         """End all tasks, and wait for that."""
         self._ends = True
+        if self._later is not None:
+            self._later.cancel()
+            await asyncio.gather(self._later, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _is_taken_up(self) -> bool:
+        for begin in self._starts:
+            try:
+                await begin()
+            except StoreError as error:
+                logger.error("what the journal holds waits: %s", error.message)
+                return False
+        return True
+
+    async def _take_up_later(self) -> None:
+        while True:
+            await asyncio.sleep(_AGAIN_S)
+            if await self._is_taken_up():
+                return
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

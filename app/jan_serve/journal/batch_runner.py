@@ -270,7 +270,7 @@ class BatchRunner:
             self._hold(batch, f"the server is busy, or has not got the model (status {reply.status})")
             return
         try:
-            await self.table.answer(batch.id, line.number, reply)
+            await self.table.answer(batch, line.number, reply)
         except StoreError as error:
             self._unstored[key] = reply
             self._hold(batch, error.message)

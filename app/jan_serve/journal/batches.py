@@ -11,6 +11,7 @@ import msgspec
 from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.shares import check_share
 
 State = Literal["validating", "in_progress", "cancelling", "completed", "failed", "expired", "cancelled"]
 
@@ -114,6 +115,8 @@ class BatchTable:
 
         def work(db: sqlite3.Connection) -> None:
             expire(db)
+            size = len(content or b"") + sum(len(line.body) for line in lines)
+            check_share(db, batch.owner, size, self._journal.max_bytes)
             row = (*_row(batch), content)
             db.execute(f"INSERT INTO batches ({_COLUMNS}, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             _insert_lines(db, batch.id, lines)
@@ -121,13 +124,29 @@ class BatchTable:
         await self._journal.run(work)
 
     async def find(self, owner: str, batch_id: str) -> Batch | None:
-        return next(iter(await self._select("owner = ? AND id = ?", owner, batch_id)), None)
+        return next(iter(await self.named(owner, [batch_id])), None)
 
-    async def all(self, owner: str, dialect: str) -> list[Batch]:
+    async def ids(self, owner: str, dialect: str) -> list[str]:
         """The latest first."""
-        return await self._select(
-            "owner = ? AND dialect = ? ORDER BY created DESC, rowid DESC", owner, dialect
-        )
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            rows = db.execute(
+                "SELECT id FROM batches WHERE owner = ? AND dialect = ? ORDER BY created DESC, rowid DESC",
+                (owner, dialect),
+            )
+            return [batch_id for (batch_id,) in rows]
+
+        return await self._journal.run(work)
+
+    async def named(self, owner: str, ids: Sequence[str]) -> list[Batch]:
+        """Those that exist, in this order, with their counts."""
+
+        def work(db: sqlite3.Connection) -> list[Batch]:
+            command = f"SELECT {_COLUMNS} FROM batches WHERE owner = ? AND id = ?"
+            rows = (db.execute(command, (owner, batch_id)).fetchone() for batch_id in ids)
+            return [_counted(db, _batch(row)) for row in rows if row]
+
+        return await self._journal.run(work)
 
     async def open_batches(self) -> list[Batch]:
         """Those of all owners that have not ended, the oldest first, without their counts."""
@@ -173,15 +192,16 @@ class BatchTable:
 
         return await self._journal.run(work)
 
-    async def answer(self, batch_id: str, number: int, reply: Reply) -> bool:
+    async def answer(self, batch: Batch, number: int, reply: Reply) -> bool:
         """Store the answer of a line that has none; returns whether it had none."""
 
         def work(db: sqlite3.Connection) -> bool:
+            check_share(db, batch.owner, len(reply.body), self._journal.max_bytes)
             return (
                 db.execute(
                     "UPDATE lines SET status = ?, reply = ?, request_id = ?"
                     " WHERE batch = ? AND number = ? AND status IS NULL",
-                    (reply.status, reply.body, reply.request_id, batch_id, number),
+                    (reply.status, reply.body, reply.request_id, batch.id, number),
                 ).rowcount
                 > 0
             )
@@ -230,13 +250,6 @@ class BatchTable:
                 facts = msgspec.json.decode(row[0], type=BatchFacts)
                 db.executemany("DELETE FROM files WHERE id = ?", [(facts.output_file,), (facts.error_file,)])
             return row is not None
-
-        return await self._journal.run(work)
-
-    async def _select(self, condition: str, *values: str | int) -> list[Batch]:
-        def work(db: sqlite3.Connection) -> list[Batch]:
-            rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {condition}", values).fetchall()
-            return [_counted(db, _batch(row)) for row in rows]
 
         return await self._journal.run(work)
 

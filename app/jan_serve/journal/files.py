@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
+from collections.abc import Sequence
 
 import msgspec
 
 from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.shares import check_share
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,16 +58,36 @@ class FileTable:
     async def add(self, file: StoredFile, content: bytes) -> None:
         def work(db: sqlite3.Connection) -> None:
             expire(db)
+            check_share(db, file.owner, len(content), self._journal.max_bytes)
             insert_file(db, file, content)
 
         await self._journal.run(work)
 
     async def find(self, owner: str, file_id: str) -> StoredFile | None:
-        return next(iter(await self._select("id = ?", owner, file_id)), None)
+        return next(iter(await self.named(owner, [file_id])), None)
 
-    async def all(self, owner: str) -> list[StoredFile]:
-        """The latest first."""
-        return await self._select("TRUE ORDER BY created DESC, rowid DESC", owner)
+    async def ids(self, owner: str, purpose: str | None = None) -> list[str]:
+        """Those of a purpose, or of all; the latest first."""
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            rows = db.execute(
+                f"SELECT id FROM files WHERE {_VISIBLE} AND purpose = coalesce(?, purpose)"
+                " ORDER BY created DESC, rowid DESC",
+                (owner, time.time(), purpose),
+            )
+            return [file_id for (file_id,) in rows]
+
+        return await self._journal.run(work)
+
+    async def named(self, owner: str, ids: Sequence[str]) -> list[StoredFile]:
+        """Those that exist, in this order."""
+
+        def work(db: sqlite3.Connection) -> list[StoredFile]:
+            command = f"SELECT {_COLUMNS} FROM files WHERE {_VISIBLE} AND id = ?"
+            rows = (db.execute(command, (owner, time.time(), file_id)).fetchone() for file_id in ids)
+            return [StoredFile(**dict(zip(_COLUMNS.split(", "), row, strict=True))) for row in rows if row]
+
+        return await self._journal.run(work)
 
     async def content(self, owner: str, file_id: str) -> bytes | None:
         def work(db: sqlite3.Connection) -> bytes | None:
@@ -81,15 +103,5 @@ class FileTable:
 
         def work(db: sqlite3.Connection) -> bool:
             return db.execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id)).rowcount > 0
-
-        return await self._journal.run(work)
-
-    async def _select(self, condition: str, owner: str, *values: str) -> list[StoredFile]:
-        def work(db: sqlite3.Connection) -> list[StoredFile]:
-            rows = db.execute(
-                f"SELECT {_COLUMNS} FROM files WHERE {_VISIBLE} AND {condition}",
-                (owner, time.time(), *values),
-            )
-            return [StoredFile(**dict(zip(_COLUMNS.split(", "), row, strict=True))) for row in rows]
 
         return await self._journal.run(work)

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FILE_NAME: Final = "journal.sqlite3"
+_KEPT_DAMAGED: Final = 3
 _SIDE_FILES: Final = ("", "-wal", "-shm")
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -34,14 +35,14 @@ class Journal:
     def __init__(self, path: Path, max_bytes: int) -> None:
         """max_bytes: of the file; 0 keeps no journal, and all work is refused."""
         self.path = path
-        self._max_bytes = max_bytes
+        self.max_bytes: Final = max_bytes
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
 
     @property
     def exists(self) -> bool:
         """Whether there may be anything from an earlier server."""
-        return self._max_bytes > 0 and self.path.exists()
+        return self.max_bytes > 0 and self.path.exists()
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The result of `work`, which one transaction holds whole. Cancelling the call does not stop it.
@@ -49,7 +50,7 @@ class Journal:
         Raises InsufficientStorage if the journal or the disk is full, JournalUnusable if it is another server's,
         StoreError if the file cannot be used, and UnsupportedOperation without a journal.
         """
-        if not self._max_bytes:
+        if not self.max_bytes:
             raise UnsupportedOperation("This server keeps no journal: `journal_bytes` is 0.")
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "journal")
@@ -94,11 +95,12 @@ class Journal:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
             (fault,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if fault != "ok":
                 raise _damaged(fault)
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-            connection.execute(f"PRAGMA max_page_count = {max(1, self._max_bytes // page_size)}")
+            connection.execute(f"PRAGMA max_page_count = {max(1, self.max_bytes // page_size)}")
             self._migrate(connection)
         except BaseException:
             connection.close()
@@ -122,7 +124,7 @@ class Journal:
             case sqlite3.SQLITE_FULL:
                 return InsufficientStorage(
                     f"The journal is full: the disk has no room, or the file has reached `journal_bytes`"
-                    f" ({self._max_bytes}). Delete files, batches and responses that are done."
+                    f" ({self.max_bytes}). Delete files, batches and responses that are done."
                 )
             case _ if code in _DAMAGED:
                 self._disconnect()
@@ -143,6 +145,10 @@ class Journal:
             file = self.path.with_name(self.path.name + end)
             if file.exists():
                 file.replace(aside.with_name(aside.name + end))
+            for old in sorted(self.path.parent.glob(f"{self.path.name}.damaged-{'?' * 15}{end}"))[
+                :-_KEPT_DAMAGED
+            ]:
+                old.unlink(missing_ok=True)
         logger.error(
             "the journal %s is damaged: moved to %s, and a new one begins. What it held is not answered.",
             self.path,

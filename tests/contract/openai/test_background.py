@@ -346,6 +346,10 @@ async def test_the_journal_of_another_server_is_named_and_what_needs_none_is_ser
         for method, path, body in (
             ("POST", PATH, BODY),
             ("DELETE", f"{PATH}/none", None),
+            ("GET", f"{PATH}/none", None),
+            ("GET", f"{PATH}/none/input_items", None),
+            ("POST", f"{PATH}/none/cancel", None),
+            ("POST", PATH, {"input": "And?", "previous_response_id": "none"}),
             ("GET", "/v1/files", None),
         ):
             refused = await client.request(method, path, json=body)

@@ -348,6 +348,38 @@ async def test_lines_run_in_the_background(tmp_path: Path) -> None:
     assert seen[0][1] != seen[1][1]
 
 
+async def test_lists_have_pages_and_count_only_what_they_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jan_serve.journal import batches
+
+    counted: list[str] = []
+    count = vars(batches)["_counted"]
+
+    def noted(db: Any, batch: batches.Batch) -> batches.Batch:
+        counted.append(batch.id)
+        return count(db, batch)
+
+    closed = "03:00-03:01" if not DailyHours.parse("03:00-03:01").has(_now()) else "04:00-04:01"
+    async with journaled_server(tmp_path, models(echo()), batch_hours=closed) as http:
+        client = client_of(http)
+        begun_ids = [(await begun(client, jsonl([row(0)]))).id for _ in range(3)][::-1]
+        monkeypatch.setattr("jan_serve.journal.batches._counted", noted)
+        for path, ids in (
+            ("/v1/batches", begun_ids),
+            ("/v1/files", [file.id for file in (await client.files.list()).data]),
+        ):
+            first = (await http.get(path, params={"limit": 1})).json()
+            assert ([each["id"] for each in first["data"]], first["has_more"]) == (ids[:1], True)
+            rest = (await http.get(path, params={"after": first["last_id"]})).json()
+            assert ([each["id"] for each in rest["data"]], rest["has_more"]) == (ids[1:], False)
+        assert counted == begun_ids
+        up = (await http.get("/v1/files", params={"order": "asc", "purpose": "batch"})).json()["data"]
+        assert [each["id"] for each in up] == ids[::-1]
+        assert (await http.get("/v1/files", params={"purpose": "other"})).json()["data"] == []
+        assert {each["expires_at"] - each["created_at"] for each in up} == {30 * 86_400}
+
+
 def _now() -> Any:
     from datetime import datetime
 

@@ -159,3 +159,18 @@ async def test_one_connection_at_a_time_has_an_answer() -> None:
         rest = [line async for line in lines]
     assert any("Another connection" in line for line in rest)
     assert "data: [DONE]" not in rest
+
+
+async def test_the_key_that_has_most_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jan_serve.dialects.shared.resumable._MAX_BYTES", 20_000)
+    own, other = {"authorization": "Bearer one"}, {"authorization": "Bearer two"}
+    async with application(models(saying("x" * 1_000)), api_keys=("one", "two")) as client:
+        last = events_of((await client.post(PATH, json=BODY, headers=own)).text)[0][0]
+        theirs = [
+            events_of((await client.post(PATH, json=BODY, headers=other)).text)[0][0] for _ in range(40)
+        ]
+        kept = await client.post(PATH, json=BODY, headers=own | {"last-event-id": last})
+        assert kept.status_code == 200
+        for event_id, status in ((theirs[0], 400), (theirs[-1], 200)):
+            again = await client.post(PATH, json=BODY, headers=other | {"last-event-id": event_id})
+            assert again.status_code == status

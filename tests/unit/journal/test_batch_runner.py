@@ -133,12 +133,12 @@ async def test_an_answer_that_the_journal_does_not_take_is_kept_and_not_computed
 ) -> None:
     store, left = bench.table.answer, 9
 
-    async def full(batch_id: str, number: int, reply: Reply) -> bool:
+    async def full(batch: Batch, number: int, reply: Reply) -> bool:
         nonlocal left
-        left -= batch_id == "one"
-        if left > 0 and batch_id == "one":
+        left -= batch.id == "one"
+        if left > 0 and batch.id == "one":
             raise InsufficientStorage("It is full.")
-        return await store(batch_id, number, reply)
+        return await store(batch, number, reply)
 
     monkeypatch.setattr(bench.table, "answer", full)
     await bench.add("one", "a", "b", "c")

@@ -82,4 +82,4 @@ async def test_an_expired_file_is_not_shown(journal: Journal) -> None:
     await files.add(file, b"x")
     assert await files.find("a", file.id) is None
     assert await files.content("a", file.id) is None
-    assert await files.all("a") == []
+    assert await files.ids("a") == []

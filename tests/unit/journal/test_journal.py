@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from jan_serve.errors import StoreError
 from jan_serve.journal.answers import AnswerTable, OpenAnswer
+from jan_serve.journal.background import Background
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.journal.schema import MIGRATIONS
 
@@ -101,3 +103,50 @@ async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file"):
         await found(tmp_path / "file" / FILE_NAME)
+
+
+async def test_a_few_damaged_files_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    for day in range(1, 6):
+        for end in ("", "-wal"):
+            (tmp_path / f"{FILE_NAME}.damaged-2001010{day}-000000{end}").write_text("old")
+    path.write_bytes(b"x" * 5_000)
+    assert await found(path) == []
+    left = sorted(file.name for file in tmp_path.glob("*.damaged-*") if not file.name.endswith("-wal"))
+    assert [name.partition("damaged-")[2] for name in left[:2]] == ["20010104-000000", "20010105-000000"]
+    assert len(left) == 3
+
+
+async def test_a_deleted_text_is_not_in_the_file(tmp_path: Path) -> None:
+    path, secret = tmp_path / FILE_NAME, b"a text that was deleted " * 1_000
+    journal = Journal(path, 1 << 30)
+    table = AnswerTable(journal)
+    await table.begin(OpenAnswer("resp_1", "", 1, secret, 7))
+    await journal.close()
+    assert b"a text that was deleted" in path.read_bytes()
+    await table.delete("", "resp_1")
+    await journal.close()
+    assert all(b"a text that was deleted" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+async def test_what_the_journal_holds_is_taken_up_once_it_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jan_serve.journal.background._AGAIN_S", 0.0)
+    (tmp_path / FILE_NAME).touch()
+    begun, tries = asyncio.Event(), 0
+
+    async def begin() -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise StoreError("It is in use.")
+        begun.set()
+
+    background = Background(Journal(tmp_path / FILE_NAME, 1 << 30))
+    background.at_start(begin)
+    await background.start()
+    async with asyncio.timeout(10):
+        await begun.wait()
+    await background.stop()
+    assert tries == 4

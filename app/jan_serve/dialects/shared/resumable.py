@@ -6,8 +6,10 @@ What was written is repeated from the log; the rest comes from the engine, which
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from hashlib import blake2b
@@ -29,7 +31,9 @@ from jan_serve.ipc.answer_log import AnswerLog
 
 LAST_EVENT: Final = "last-event-id"
 _MAX_BYTES: Final = 64 << 20
-"""Of all logs together. An answer for which there is no room cannot be taken up again."""
+"""Of all logs together. Where there is no room, one of the key that has most goes, and cannot be taken up again."""
+_MAX_INLINE_BYTES: Final = 1 << 20
+"""Of a body that is hashed on the event loop."""
 _TOKEN_BYTES: Final = 12
 _MAX_NUMBER: Final = 9
 """Digits of an event's number."""
@@ -120,7 +124,7 @@ class ResumableStreams:
                 raise _unknown("no stream is kept behind a proxy, or where `resume_s` is 0")
             return None
         self._forget()
-        owner, digest = cache_salt.get(), blake2b(await request.body(), digest_size=16).digest()
+        owner, digest = cache_salt.get(), await _digest(await request.body())
         kept, after = self._find(last, owner, digest) if last else (None, -1)
         if kept is None:
             token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -149,8 +153,12 @@ class ResumableStreams:
         kept.size += len(event)
         self._size += len(event)
         while self._size > _MAX_BYTES:
-            left = (each for each in self._kept.values() if each.left is not None)
-            self._drop(next(left, kept))
+            sizes = Counter[str]()
+            for each in self._kept.values():
+                sizes[each.owner] += each.size
+            ((fullest, _),) = sizes.most_common(1)
+            own = [each for each in self._kept.values() if each.owner == fullest and each.size]
+            self._drop(next((each for each in own if each.left is not None), own[-1]))
 
     def _leave(self, kept: _Kept, turn: int) -> None:
         if kept.turn == turn:
@@ -165,6 +173,12 @@ class ResumableStreams:
         self._kept.pop(kept.token, None)
         self._size -= kept.size
         kept.size = 0
+
+
+async def _digest(body: bytes) -> bytes:
+    if len(body) > _MAX_INLINE_BYTES:
+        return await asyncio.to_thread(lambda: blake2b(body, digest_size=16).digest())
+    return blake2b(body, digest_size=16).digest()
 
 
 def _unknown(reason: str) -> InvalidRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from datetime import UTC, datetime
@@ -88,7 +89,8 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         """Answer messages when nobody else needs the model."""
         now = int(time.time())
         try:
-            lines = batch_lines([(each.custom_id, each.params) for each in body.requests])
+            requests = [(each.custom_id, each.params) for each in body.requests]
+            lines = await asyncio.to_thread(batch_lines, requests)
         except FaultyInput as error:
             fault = error.faults[0]
             where = "requests: " if fault.line is None else f"requests[{fault.line}]."
@@ -115,8 +117,11 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         before_id: str | None = None,
     ) -> Response:
         """List the batches, the latest first."""
-        rows = [_shown(request, batch) for batch in await table.all(cache_salt.get(), DIALECT)]
-        return _reply(request, page(rows, limit, after_id, before_id, "batch"))
+        owner = cache_salt.get()
+        rows = [{"id": each} for each in await table.ids(owner, DIALECT)]
+        found = page(rows, limit, after_id, before_id, "batch")
+        shown = await table.named(owner, [row["id"] for row in found["data"]])
+        return _reply(request, {**found, "data": [_shown(request, batch) for batch in shown]})
 
     @router.get(f"{_PATH}/{{batch_id}}", summary="Batch", response_model=MessageBatch)
     async def get_batch(request: Request, batch_id: str) -> Response:

@@ -17,6 +17,7 @@ from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.replies import json_reply
+from jan_serve.journal.expiry import KEPT_S
 from jan_serve.journal.files import FileTable, StoredFile, new_file
 
 PURPOSE: Final = "batch"
@@ -69,9 +70,8 @@ def add_file_routes(router: APIRouter, files: FileTable) -> None:
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         now = int(time.time())
         upload, ttl_s = _upload(fields)
-        expires = None if ttl_s is None else now + ttl_s
         name = upload.filename[-255:] or "file"
-        file = new_file(cache_salt.get(), now, PURPOSE, name, len(upload.data), expires)
+        file = new_file(cache_salt.get(), now, PURPOSE, name, len(upload.data), now + ttl_s)
         await files.add(file, upload.data)
         return json_reply(_shown(file))
 
@@ -83,9 +83,11 @@ def add_file_routes(router: APIRouter, files: FileTable) -> None:
         purpose: str | None = None,
     ) -> Response:
         """List the stored files, the latest first."""
-        found = [file for file in await files.all(cache_salt.get()) if purpose in (None, file.purpose)]
-        rows = [_shown(file) for file in (found if order == "desc" else found[::-1])]
-        return json_reply(page(rows, after, limit))
+        owner = cache_salt.get()
+        ids = await files.ids(owner, purpose)
+        found = page([{"id": each} for each in (ids if order == "desc" else ids[::-1])], after, limit)
+        shown = await files.named(owner, [row["id"] for row in found["data"]])
+        return json_reply({**found, "data": [_shown(file) for file in shown]})
 
     @router.get("/v1/files/{file_id}", summary="File", response_model=FileObject)
     async def get_file(file_id: str) -> Response:
@@ -133,7 +135,7 @@ def _shown(file: StoredFile) -> FileObject:
     }
 
 
-def _upload(fields: list[FormField]) -> tuple[FormField, int | None]:
+def _upload(fields: list[FormField]) -> tuple[FormField, int]:
     """The file, and how long it stays. Raises InvalidRequest."""
     found: dict[str, FormField] = {}
     for field in fields:
@@ -153,7 +155,7 @@ def _upload(fields: list[FormField]) -> tuple[FormField, int | None]:
     if not found["file"].data.strip():
         raise InvalidRequest("file: it is empty", param="file")
     seconds = found.get("expires_after[seconds]")
-    return found["file"], None if seconds is None else _seconds(seconds.text())
+    return found["file"], KEPT_S if seconds is None else _seconds(seconds.text())
 
 
 def _seconds(text: str) -> int:

@@ -129,8 +129,10 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         after: str | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 20
     ) -> Response:
         """List the batches, the latest first."""
-        rows = [_shown(batch, runner) for batch in await table.all(cache_salt.get(), DIALECT)]
-        return json_reply(page(rows, after, limit))
+        owner = cache_salt.get()
+        found = page([{"id": each} for each in await table.ids(owner, DIALECT)], after, limit)
+        shown = await table.named(owner, [row["id"] for row in found["data"]])
+        return json_reply({**found, "data": [_shown(batch, runner) for batch in shown]})
 
     @router.get("/v1/batches/{batch_id}", summary="Batch", response_model=BatchObject)
     async def get_batch(batch_id: str) -> Response:

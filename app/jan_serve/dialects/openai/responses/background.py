@@ -141,23 +141,18 @@ class BackgroundResponses:
         self._is_resumed = False
 
     async def live(self, owner: str, answer_id: str) -> LiveAnswer | None:
-        """One that is being written, also if an earlier server began it."""
-        try:
+        """One that is being written, also if an earlier server began it. Raises StoreError."""
+        found = self._live.get(answer_id)
+        if found is None:
             await self.resume()
-        except StoreError as error:
-            logger.error("responses of earlier servers cannot be read: %s", error.message)
         found = self._live.get(answer_id)
         return found if found is not None and found.answer.owner == owner else None
 
     async def whole(self, owner: str, answer_id: str) -> WholeAnswer | None:
-        """One that is whole, which the store gets again. None also if the journal cannot be read, which is logged."""
+        """One that is whole, which the store gets again. Raises StoreError."""
         if not self._background.journal.exists:
             return None
-        try:
-            whole = await self._table.find(owner, answer_id)
-        except StoreError as error:
-            logger.error("responses of earlier servers cannot be read: %s", error.message)
-            return None
+        whole = await self._table.find(owner, answer_id)
         if whole is not None and self._store.get(owner, answer_id) is None:
             asked = _read(answer_id, whole.request)
             if asked is not None:
