@@ -150,12 +150,13 @@ class BatchRunner:
         for batch in await self.table.open_batches():
             if self._held(batch) is not None:
                 continue
-            if batch.state == "validating":
-                await self._guarded(batch, self._check(batch))
-            elif batch.state == "cancelling":
+            is_over = batch.expires <= time.time()
+            if batch.state == "cancelling":
                 await self._guarded(batch, self._end(batch, "cancelled"))
-            elif batch.expires <= time.time():
+            elif is_over and (batch.state == "in_progress" or batch.id in self._holds):
                 await self._guarded(batch, self._end(batch, "expired"))
+            elif batch.state == "validating":
+                await self._guarded(batch, self._check(batch))
         batches = await self.table.open_batches()
         names = {batch.id for batch in batches}
         self._holds = {name: hold for name, hold in self._holds.items() if name in names}

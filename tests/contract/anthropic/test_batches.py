@@ -10,6 +10,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from jan_serve.journal.batches import Batch as StoredBatch
+from jan_serve.journal.batches import BatchTable
 from tests.support.fake_client import FakeClient, FakeModels, fake_facts, saying
 from tests.support.journaled import Gate, journaled_server
 
@@ -117,3 +119,19 @@ async def test_a_list_that_is_no_batch_is_refused(tmp_path: Path, requests: Any,
         assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
         assert refused.json()["error"]["message"].removeprefix(SCHEMA).startswith(place)
         assert refused.json()["error"]["message"].count("requests[") <= 1
+
+
+async def test_a_batch_that_ends_while_it_is_cancelled_is_said_to_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = BatchTable.change
+
+    async def late(table: BatchTable, batch: StoredBatch) -> bool:
+        await ended(client, batch.id)
+        return await change(table, batch)
+
+    async with journaled_server(tmp_path, models("Hello.")) as client:
+        batch_id = (await begun(client, MESSAGE))["id"]
+        monkeypatch.setattr(BatchTable, "change", late)
+        cancelled = (await client.post(f"{PATH}/{batch_id}/cancel")).json()
+        assert (cancelled["processing_status"], cancelled["cancel_initiated_at"]) == ("ended", None)

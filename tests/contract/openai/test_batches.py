@@ -17,6 +17,8 @@ from openai.types import Batch
 from jan_serve.core.daily_hours import DailyHours
 from jan_serve.errors import EngineCrashed, InvalidRequest
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
+from jan_serve.journal.batches import Batch as StoredBatch
+from jan_serve.journal.batches import BatchTable
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
 from tests.support.journaled import Gate, journaled_server
 
@@ -378,6 +380,23 @@ async def test_lists_have_pages_and_count_only_what_they_show(
         assert [each["id"] for each in up] == ids[::-1]
         assert (await http.get("/v1/files", params={"purpose": "other"})).json()["data"] == []
         assert {each["expires_at"] - each["created_at"] for each in up} == {30 * 86_400}
+
+
+async def test_a_batch_that_ends_while_it_is_cancelled_is_said_to_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = BatchTable.change
+
+    async def late(table: BatchTable, batch: StoredBatch) -> bool:
+        await ended(client, batch.id)
+        return await change(table, batch)
+
+    async with journaled_server(tmp_path, models(echo())) as http:
+        client = client_of(http)
+        batch_id = (await begun(client, jsonl([row(0)]))).id
+        monkeypatch.setattr(BatchTable, "change", late)
+        with pytest.raises(openai.ConflictError, match="completed already"):
+            await client.batches.cancel(batch_id)
 
 
 def _now() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,9 @@ class Bench:
         self.calls[line.custom_id] += 1
         return self.replies(line, self.calls[line.custom_id])
 
-    async def add(self, name: str, *lines: str, model: str = "m", content: bytes | None = None) -> None:
+    async def add(
+        self, name: str, *lines: str, model: str = "m", content: bytes | None = None, window_s: int = 1_000
+    ) -> None:
         now = int(time.time())
         batch = Batch(
             id=name,
@@ -75,7 +77,7 @@ class Bench:
             dialect="x",
             state="in_progress" if content is None else "validating",
             created=now,
-            expires=now + 1_000,
+            expires=now + window_s,
             facts=BatchFacts(model=model),
         )
         await self.table.add(batch, content, [Line(each, "/x", b"{}") for each in lines])
@@ -173,3 +175,21 @@ async def test_a_batch_that_has_just_ended_is_not_cancelled(bench: Bench) -> Non
     assert before is not None
     await bench.ended("one")
     assert (await bench.runner.cancel(before)).state == "completed"
+
+
+@pytest.mark.parametrize("window_s", [0, 1_000])
+async def test_a_batch_whose_lines_the_journal_does_not_take_waits_until_it_expires(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, window_s: int
+) -> None:
+    began, left = bench.table.began, 5
+
+    async def full(batch: Batch, lines: Sequence[Line]) -> None:
+        nonlocal left
+        left -= 1
+        if left > 0 or not window_s:
+            raise InsufficientStorage("It is full.")
+        await began(batch, lines)
+
+    monkeypatch.setattr(bench.table, "began", full)
+    await bench.add("one", content=b"x", window_s=window_s)
+    assert await bench.ended("one") == ("completed" if window_s else "expired")
