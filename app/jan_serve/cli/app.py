@@ -120,7 +120,9 @@ COMMANDS: Final = {
         "Models",
     ),
     "top": Entry(
-        "requests:top", "Watch the requests of the running server: state, tokens, cache and rate.", "Server"
+        "requests:top",
+        "Watch the requests of the running server: state, tokens, cache and rate. Ctrl-C ends it.",
+        "Server",
     ),
     "why": Entry(
         "requests:why",
@@ -128,7 +130,9 @@ COMMANDS: Final = {
         "Server",
     ),
     "explain": Entry(
-        "explain:explain", "Say what the code of an error means, and what can be done.", "Server"
+        "explain:explain",
+        "Say what the code of an error means, and what can be done. Without CODE, list the codes of errors.",
+        "Server",
     ),
     "config": Entry("config:config_app", "Show the settings and the sources of their values.", "Server"),
     "doctor": Entry(

@@ -55,7 +55,9 @@ async def test_each_message_has_a_result_in_order(tmp_path: Path) -> None:
         assert batch["request_counts"] == {
             "processing": 0, "succeeded": 1, "errored": 2, "canceled": 0, "expired": 0,
         }  # fmt: skip
-        results = [json.loads(line) for line in (await client.get(batch["results_url"])).text.splitlines()]
+        results: list[Any] = [
+            json.loads(line) for line in (await client.get(batch["results_url"])).text.splitlines()
+        ]
         assert [each["custom_id"] for each in results] == ["id-0", "id-1", "id-2"]
         assert [each["result"]["type"] for each in results] == ["succeeded", "errored", "errored"]
         assert results[0]["result"]["message"]["content"] == [{"type": "text", "text": "Hello."}]

@@ -59,7 +59,7 @@ async def test_copilot(managed: Managed) -> None:
         "/v1/chat/completions", json=chat, headers={**agent, "authorization": "Bearer "}
     )
     assert answer.status_code == 200
-    chunks = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
+    chunks = [json.loads(line[6:]) for line in answer.text.split("\n") if line.startswith("data: {")]
     text = "".join(each["choices"][0]["delta"].get("content") or "" for each in chunks if each["choices"])
     assert text == "hi"
 

@@ -147,7 +147,7 @@ def test_a_cold_compile(url: str) -> None:
 def test_a_long_answer_before_it(url: str) -> None:
     """One slot: the second request waits for it."""
     path, body = openai("queue", [TURN], [])
-    long = threading.Thread(target=ask, args=(url, path, {**body, "max_tokens": 200, "ignore_eos": True}))
+    long = threading.Thread(target=ask, args=(url, path, {**body, "max_tokens": 1500, "ignore_eos": True}))
     long.start()
     wait_until(lambda: is_writing(url))
     name = ask(url, *openai("queue 2", [{"role": "user", "content": "Hi"}], []))
@@ -172,7 +172,7 @@ def test_a_long_neighbour(tmp_path: Path) -> None:
         path, body = openai("short", [{"role": "user", "content": "Hi"}], [])
 
         def write() -> None:
-            names.append(ask(url, path, {**body, "max_tokens": 300, "ignore_eos": True}))
+            names.append(ask(url, path, {**body, "max_tokens": 1500, "ignore_eos": True}))
 
         writer = threading.Thread(target=write)
         writer.start()

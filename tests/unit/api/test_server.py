@@ -19,6 +19,9 @@ from tests.support.fronts import make_settings
 pytestmark = pytest.mark.anyio
 
 
+NO_JOURNAL = SimpleNamespace(is_busy=False)
+
+
 class Part:
     """Stands in for every part; closing the one named `slow` waits for ever."""
 
@@ -85,7 +88,7 @@ class Loaded:
 async def test_helpers_are_ready_once_a_model_needs_them() -> None:
     renderer, decoder, models = Helpers(), Helpers(), Loaded()
     fakes: Any = {"models": models, "renderer": renderer, "compiler": Helpers(), "decoder": decoder}
-    app: Any = SimpleNamespace(lifecycle=Lifecycle(), running=None)
+    app: Any = SimpleNamespace(lifecycle=Lifecycle(), running=None, background=NO_JOURNAL)
     server = ModelServer(uvicorn.Config(lambda: None), app, ServerParts(make_settings(), **fakes), 0.0)
     steps: tuple[tuple[list[tuple[str, ...]], tuple[list[str], list[str]]], ...] = (
         ([], ([], [])),
@@ -112,7 +115,7 @@ async def test_helpers_are_ready_once_a_model_needs_them() -> None:
 async def test_a_server_is_idle_since_its_last_work(work: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, working = TurnedClock(), asyncio.Event()
     monkeypatch.setattr("jan_serve.api.server.time", SimpleNamespace(monotonic=clock))
-    app: Any = SimpleNamespace(lifecycle=SimpleNamespace(idle_s=1e9), running=None)
+    app: Any = SimpleNamespace(lifecycle=SimpleNamespace(idle_s=1e9), running=None, background=NO_JOURNAL)
     models = SimpleNamespace(snapshot=lambda: SimpleNamespace(models=loaded))
     parts: Any = SimpleNamespace(models=models)
     loaded: list[Any] = []

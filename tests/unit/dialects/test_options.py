@@ -31,6 +31,7 @@ VALUES = {
     "watermark_delta": 1.5,
     "enable_abort_handling": True,
     "allow_terminate_by_client": True,
+    "resume_s": 5.0,
 }
 
 
@@ -39,7 +40,7 @@ def test_each_option_of_a_dialect_is_no_setting_of_the_core() -> None:
     assert sorted(fields) == sorted(VALUES)
     assert not set(fields) & set(Settings.model_fields)
     assert [option.panel for option in setting_options()][-len(fields) :] == (
-        ["Anthropic"] + ["LMDeploy"] * 2 + ["OpenAI"] + ["Text Generation Inference"] * 11
+        ["Anthropic"] + ["LMDeploy"] * 2 + ["OpenAI"] * 2 + ["Text Generation Inference"] * 11
     )
 
 

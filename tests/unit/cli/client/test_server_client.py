@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Generator
@@ -19,6 +20,19 @@ from tests.support.served_app import ServedApp
 from tests.unit.cli.conftest import Run
 
 
+def whole_request(sock: socket.socket) -> bytes:
+    """Head and body, which may arrive one after the other."""
+    request = b""
+    while b"\r\n\r\n" not in request and (part := sock.recv(65536)):
+        request += part
+    head, _, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    while length is not None and len(body) < int(length[1]) and (part := sock.recv(65536)):
+        request += part
+        body += part
+    return request
+
+
 @contextmanager
 def answering(*answers: bytes, heads: list[bytes] | None = None) -> Generator[str]:
     """A server that sends these bytes after one request each, and takes no other. heads: gets the requests."""
@@ -31,7 +45,7 @@ def answering(*answers: bytes, heads: list[bytes] | None = None) -> Generator[st
                 if left == len(answers) - 1:
                     listener.close()
                 with sock:
-                    request = sock.recv(65536)
+                    request = whole_request(sock)
                     if heads is not None:
                         heads.append(request)
                     sock.sendall(answer)

@@ -56,7 +56,10 @@ SCHEMAS: dict[str, Any] = {
     },
     "of objects that may have no other properties": {
         "type": "array",
-        "items": {**CLOSED, "properties": {"a": {"type": "string"}}},
+        "items": {
+            **CLOSED,
+            "properties": {"a": {"type": "array", "maxItems": 2, "items": {"type": "string"}}},
+        },
         "uniqueItems": True,
     },
     "where another array may be at the same place": {

@@ -70,7 +70,7 @@ def test_as_many_make_way_as_another_request_needs(capacity: int, paused: int) -
     found = 0
     while bench.admit() is None:
         victim = bench.scheduler.next_pause()
-        assert victim is lines[3 - found]
+        assert victim is not None and victim is lines[3 - found]
         bench.pause(victim)
         found += 1
     assert found == paused
