@@ -61,7 +61,8 @@ async def test_each_message_has_a_result_in_order(tmp_path: Path) -> None:
         assert [each["custom_id"] for each in results] == ["id-0", "id-1", "id-2"]
         assert [each["result"]["type"] for each in results] == ["succeeded", "errored", "errored"]
         assert results[0]["result"]["message"]["content"] == [{"type": "text", "text": "Hello."}]
-        online = (await client.post("/v1/messages", json=MESSAGE | {"messages": []})).json()
+        refused: dict[str, Any] = {**MESSAGE, "messages": []}
+        online = (await client.post("/v1/messages", json=refused)).json()
         assert results[2]["result"]["error"]["error"] == online["error"]
 
 
