@@ -115,6 +115,9 @@ def _print_why(output: Output, answer: Mapping[str, Any], causes: Sequence[Mappi
         f"{first}{_seconds(answer['total_s'])} in all; {answer['prompt_tokens']} tokens of prompt"
         f" ({answer['cached_tokens']} from the cache), {answer['completion_tokens']} of answer"
     )
+    if not causes:
+        output.note("Nothing took longer than 0.02 s.")
+        return
     output.table(("time", "cause"), [(_seconds(each["seconds"]), each["text"]) for each in causes])
     for each in causes:
         if each["advice"]:
