@@ -284,11 +284,11 @@ def anthropic_errors(url: str) -> None:
     else:
         raise AssertionError("a temperature out of range is refused")
     try:
-        client.messages.batches.list()
-    except anthropic.NotFoundError:
-        pass
+        client.messages.batches.retrieve("msgbatch_none")
+    except anthropic.NotFoundError as error:
+        assert "msgbatch_none" in str(error)
     else:
-        raise AssertionError("there are no batches")
+        raise AssertionError("a batch that is not there is refused")
     with client.messages.stream(model=MODEL, max_tokens=4000, messages=hello) as stream:
         for _ in stream:
             break

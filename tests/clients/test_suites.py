@@ -19,6 +19,8 @@ pytestmark = [
 def test_a_suite_fails_only_where_it_is_said(tmp_path: Path, name: str) -> None:
     with serving(tmp_path, "--port", "0") as server:
         outcome = run_suite(name, server.url())
+    if outcome.skipped and not outcome.passed and not outcome.failed:
+        pytest.skip("what it runs is not installed (make test-clients)")
     assert outcome.passed, outcome.output
     unexpected = [test for test in outcome.failed if differs()[name].reason(test) is None]
     assert unexpected == [], outcome.output

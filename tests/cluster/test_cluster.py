@@ -72,7 +72,7 @@ def test_the_number_follows_open_requests_and_no_stream_is_cut(cluster: TestedCl
     cluster.wait_for(1)
     with cluster.load(clients=4, pause_s=0) as load:
         first, second = cluster.wait_for(2)
-        with cluster.stream(3000, first) as one, cluster.stream(3000, second) as other:
+        with cluster.stream(7000, first) as one, cluster.stream(7000, second) as other:
             load.stop.set()
             cluster.wait_for(1)
             assert one.runs() or other.runs()

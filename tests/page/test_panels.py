@@ -128,7 +128,7 @@ def test_the_server_panel_shows_what_the_last_self_check_found(tab: Tab) -> None
 
 
 def test_requests_open_into_lanes_and_causes(tab: Tab) -> None:
-    body = {"messages": [{"role": "user", "content": "Name a river. " * 40}], "max_tokens": 4}
+    body = {"messages": [{"role": "user", "content": "Name a river. " * 300}], "max_tokens": 4}
     headers = {"x-request-id": "seen-on-the-page"}
     assert post(tab.url, "/v1/chat/completions", body, headers=headers).status == 200
     tab.show("Server")

@@ -126,11 +126,11 @@ def whole(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def chunks(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The chunks of a stream, whose lines and last line are checked."""
+    """The chunks of a stream, whose lines and last line are checked. Comments and ids are no chunks."""
     with httpx.stream("POST", URL, json={**body, "stream": True}, timeout=120) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
-        lines = [line for line in response.iter_lines() if line and not line.startswith(":")]
+        lines = [line for line in response.iter_lines() if line and not line.startswith((":", "id: "))]
     assert all(line.startswith("data: ") for line in lines)
     assert lines[-1] == "data: [DONE]"
     return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
