@@ -87,6 +87,12 @@ def echo(*, unless: str = "\0") -> Script:
     return script
 
 
+async def answered_lines(http: httpx.AsyncClient, batch_id: str) -> int:
+    counts = (await client_of(http).batches.retrieve(batch_id)).request_counts
+    assert counts is not None
+    return counts.completed
+
+
 async def test_each_line_is_answered_or_refused_as_online(tmp_path: Path) -> None:
     rows = [row(0), row(1), row(2, messages=[]), row(3, model="none", messages=[]), row(4, temperature=-1)]
     async with journaled_server(tmp_path, models(echo(unless="Say 1"))) as http:
@@ -147,7 +153,7 @@ async def test_a_new_server_answers_the_other_lines_and_none_twice(tmp_path: Pat
         batch_id = (await begun(client_of(http), jsonl(rows))).id
         await gate.wait()
         async with asyncio.timeout(10):
-            while (await client_of(http).batches.retrieve(batch_id)).request_counts.completed < done:  # type: ignore[union-attr]
+            while await answered_lines(http, batch_id) < done:
                 await asyncio.sleep(0.01)
     async with journaled_server(tmp_path, models(script(None))) as http:
         client = client_of(http)

@@ -7,48 +7,21 @@ from typing import Any
 import pytest
 
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.placement import DeviceShare
-from jan_serve.ipc.messages import EngineSettings, Pong
+from jan_serve.ipc.messages import Pong
 from jan_serve.store.model_memory import Footprint
-from jan_serve.supervisor.limits import WorkerLimits
 from jan_serve.supervisor.models.eviction import MemoryUse
 from jan_serve.supervisor.models.resident_model import (
     LoadState,
-    ResidentModel,
     memory_when_loaded,
     memory_while_loading,
 )
-from jan_serve.supervisor.models.source_resolver import LoadNeeds, Retention
-from jan_serve.supervisor.workers.worker_process import WorkerProcess
+from jan_serve.supervisor.models.source_resolver import Retention
 from tests.support.clock import TurnedClock
-from tests.support.engines import FAKE_ENGINE
 from tests.support.fake_client import fake_facts
+from tests.support.residents import SIZE, resident
 
 pytestmark = pytest.mark.anyio
-
-SIZE = Footprint(weights=100, context=40, least_context=10, working=20, on_device=30)
-NEEDS = LoadNeeds(EngineSettings(), SIZE)
-
-
-class Pulse(WorkerProcess):
-    """A worker that is not started; its pulse is the test's."""
-
-    last: Pong | None = None
-
-    @property
-    def pong(self) -> Pong | None:
-        return self.last
-
-
-def resident(
-    command: tuple[str, ...] = FAKE_ENGINE, clock: TurnedClock | None = None
-) -> tuple[ResidentModel, Pulse]:
-    worker = Pulse("m", command, WorkerLimits(), on_change=lambda: None)
-    made = ResidentModel(
-        ModelSource(name="m", path="/m"), NEEDS, worker, lambda: None, clock or TurnedClock()
-    )
-    return made, worker
 
 
 @pytest.mark.parametrize(
