@@ -127,7 +127,15 @@ def assert_clean_log(server: Served, *secrets: str) -> None:
 
 def start_stream(connection: RawConnection, url: str, prompt: str, **fields: Any) -> str:
     """Begin a streamed completion; the text of its first event with text."""
+    send_stream(connection, url, prompt, **fields)
+    return first_text(connection)
+
+
+def send_stream(connection: RawConnection, url: str, prompt: str, **fields: Any) -> None:
     connection.send(post_bytes(url, COMPLETIONS, {"prompt": prompt, "stream": True, **GREEDY, **fields}))
+
+
+def first_text(connection: RawConnection) -> str:
     assert b" 200 OK" in connection.read_until(b"\r\n\r\n")
     while True:
         line = connection.read_until(b"\n")

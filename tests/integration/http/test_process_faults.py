@@ -22,8 +22,10 @@ from tests.integration.http.support import (
     assert_one_error_at_the_end,
     complete,
     error_of,
+    first_text,
     payloads,
     rest_of_stream,
+    send_stream,
     serving_models,
     start_stream,
     text_of,
@@ -58,15 +60,14 @@ def test_answers_go_on_over_the_death_of_their_worker(tmp_path: Path, exact_llam
     with serving_models(tmp_path, exact_llama, flags=flags) as served, contextlib.ExitStack() as stack:
         healthy = Healthy(served)
         wanted: list[dict[str, Any]] = [
-            {**GREEDY, "prompt": CANARY, "max_tokens": 1200, "logit_bias": {"0": -100}, **kind}
+            {**GREEDY, "prompt": CANARY, "max_tokens": 4000, "logit_bias": {"0": -100}, **kind}
             for kind in kinds
         ]
         whole = [text_of(post(healthy.url, COMPLETIONS, each)) for each in wanted]
         connections = [stack.enter_context(connect(healthy.url)) for _ in wanted]
-        begun = [
-            start_stream(connection, healthy.url, **each)
-            for connection, each in zip(connections, wanted, strict=True)
-        ]
+        for connection, each in zip(connections, wanted, strict=True):
+            send_stream(connection, healthy.url, **each)
+        begun = [first_text(connection) for connection in connections]
         os.kill(worker_of(served), signal.SIGKILL)
         for connection, text, expected in zip(connections, begun, whole, strict=True):
             body = connection.read_until(b"0\r\n\r\n")
