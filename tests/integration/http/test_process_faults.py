@@ -57,23 +57,24 @@ def test_answers_go_on_over_the_death_of_their_worker(tmp_path: Path, exact_llam
         {"temperature": 0.8, "seed": 4, "stop": ["never this"], "logprobs": 1, "repeat_penalty": 1.1},
     ]
     flags = (*LONG, "--sse-ping-s", "0.2")
-    with serving_models(tmp_path, exact_llama, flags=flags) as served, contextlib.ExitStack() as stack:
+    with serving_models(tmp_path, exact_llama, flags=flags) as served:
         healthy = Healthy(served)
         wanted: list[dict[str, Any]] = [
             {**GREEDY, "prompt": CANARY, "max_tokens": 4000, "logit_bias": {"0": -100}, **kind}
             for kind in kinds
         ]
         whole = [text_of(post(healthy.url, COMPLETIONS, each)) for each in wanted]
-        connections = [stack.enter_context(connect(healthy.url)) for _ in wanted]
-        for connection, each in zip(connections, wanted, strict=True):
-            send_stream(connection, healthy.url, **each)
-        begun = [first_text(connection) for connection in connections]
-        os.kill(worker_of(served), signal.SIGKILL)
-        for connection, text, expected in zip(connections, begun, whole, strict=True):
-            body = connection.read_until(b"0\r\n\r\n")
-            assert b"\n:" in body  # a comment in the pause
-            assert text + texts(payloads(body)) == expected
-            assert payloads(body)[-1] == "[DONE]"
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(connect(healthy.url)) for _ in wanted]
+            for connection, each in zip(connections, wanted, strict=True):
+                send_stream(connection, healthy.url, **each)
+            begun = [first_text(connection) for connection in connections]
+            os.kill(worker_of(served), signal.SIGKILL)
+            for connection, text, expected in zip(connections, begun, whole, strict=True):
+                body = connection.read_until(b"0\r\n\r\n")
+                assert b"\n:" in body  # a comment in the pause
+                assert text + texts(payloads(body)) == expected
+                assert payloads(body)[-1] == "[DONE]"
         assert get(healthy.url, "/health").json()["open_requests"] == 0
         healthy.check(CANARY)
 
