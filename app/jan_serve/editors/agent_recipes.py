@@ -16,6 +16,7 @@ from jan_serve.editors.recipe import (
     Folders,
     Recipe,
     ServerFacts,
+    steps_without_key,
 )
 from jan_serve.editors.toml_file import set_table, set_values
 from jan_serve.editors.yaml_file import set_keys
@@ -183,6 +184,80 @@ def _copilot_cli(facts: ServerFacts, folders: Folders) -> Recipe:
     )
 
 
+def _muse(facts: ServerFacts, folders: Folders) -> Recipe:
+    settings = {
+        "provider": "meta",
+        "model": facts.model.name,
+        "endpoint_transport": {"base_url": facts.base_url, "auth": "none"},
+        # It asks the server for a list of another form, and starts without it only if the file has one.
+        "model_catalog": [_muse_model(model, place) for place, model in enumerate(facts.chat_models)],
+    }
+
+    def merge(text: str) -> str:
+        for name, value in settings.items():
+            text = set_value(text, (name,), value)
+        return text
+
+    return Recipe(
+        "Muse Code",
+        (
+            *steps_without_key(facts, "127.0.0.1/32", "/v1/chat/completions", "/v1/responses"),
+            "Start it: muse. All its requests go to this server until endpoint_transport is taken out of the file.",
+        ),
+        Change(folders.config / "muse" / "settings.json", merge),
+    )
+
+
+def _muse_model(model: EditorModel, place: int) -> dict[str, Any]:
+    context = model.n_ctx or 32_768
+    return {
+        "model_id": model.name,
+        "provider_id": "meta",
+        "profile_id": "tbh",
+        "display_label": model.name,
+        "visibility": "visible",
+        "display_order": place,
+        "is_default": place == 0,
+        "context_limit": context,
+        "output_limit": model.n_output or context // 4,
+        "description": PROVIDER,
+    }
+
+
+def _dsh(facts: ServerFacts, folders: Folders) -> Recipe:
+    provider = {
+        "displayName": PROVIDER,
+        "apiKeyEnv": KEY_VARIABLE,
+        "api": "openai-completions",
+        "baseURL": facts.base_url,
+        "models": _models(facts),
+    }
+    settings = {
+        "agent-default-model": {"provider": PROVIDER, "model": facts.model.name},
+        "llm-pi-ai": {"providers": {PROVIDER: provider}},
+    }
+    key = "the server's key" if facts.needs_key else "any text"
+    return Recipe(
+        "DeepSeek Harness",
+        (f"Set {KEY_VARIABLE} to {key}.", "Start it: dsh web"),
+        Change(folders.home / ".dsh" / "settings.yaml", lambda text: set_keys(text, settings)),
+    )
+
+
+def _claude_desktop(facts: ServerFacts, folders: Folders) -> Recipe:
+    key = "the server's key" if facts.needs_key else "any text"
+    return Recipe(
+        "Claude Desktop, inference by a gateway",
+        (
+            "Help, Troubleshooting, Enable Developer Mode; then Developer, Configure Third-Party Inference: provider"
+            " Gateway.",
+            f"Gateway base URL {facts.url}, API key {key}, auth scheme bearer.",
+            f"Restart it: {facts.model.name} and the server's other models are in its list.",
+        ),
+        has_context=False,
+    )
+
+
 AGENT_RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "pi": _pi,
     "omp": _omp,
@@ -193,4 +268,7 @@ AGENT_RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "hermes": _hermes,
     "poolside": _poolside,
     "copilot-cli": _copilot_cli,
+    "muse": _muse,
+    "dsh": _dsh,
+    "claude-desktop": _claude_desktop,
 }

@@ -126,6 +126,10 @@ def _copilot_cli(facts: ServerFacts, key: str, file: Path) -> Start:
     return Start(("--model", facts.model.name), provider)
 
 
+def _dsh(facts: ServerFacts, key: str, file: Path) -> Start:
+    return Start(("web",), {"DSH_HOME": str(file.parent), KEY_VARIABLE: key})
+
+
 LAUNCHES: Final[dict[str, Launch]] = {
     "claude": Launch("claude", 32_768, _claude),
     "codex": Launch("codex", 32_768, _codex),
@@ -137,6 +141,7 @@ LAUNCHES: Final[dict[str, Launch]] = {
     "kimi": Launch("kimi", 32_768, _kimi),
     "poolside": Launch("pool", 32_768, _poolside),
     "copilot-cli": Launch("copilot", 32_768, _copilot_cli),
+    "dsh": Launch("dsh", 32_768, _dsh),
     "aider": Launch("aider", 8_192, _aider),
     "open-webui": Launch("open-webui", 4_096, _open_webui),
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts
+from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, steps_without_key
 from jan_serve.editors.yaml_file import set_keys
 
 _CONTAINER: Final = "host.docker.internal"
@@ -15,19 +15,6 @@ _CONTAINER: Final = "host.docker.internal"
 
 def _port(facts: ServerFacts) -> int:
     return urlsplit(facts.url).port or 80
-
-
-def _without_key(facts: ServerFacts, network: str, *routes: str) -> tuple[str, ...]:
-    """Steps for a program that sends no key. routes: that it needs beyond those that are open by default."""
-    if not facts.needs_key:
-        return ()
-    more = "".join(f" --open-route {route}" for route in (*_OPEN, *routes)) if routes else ""
-    return (
-        f"It sends no key: start the server with --open-network {network}{more}, which lets it in without one.",
-    )
-
-
-_OPEN: Final = ("/api/version", "/api/tags", "/api/show", "/api/chat")
 
 
 def _beyond_loopback(facts: ServerFacts, *flags: str) -> str:
@@ -42,7 +29,7 @@ def _copilot(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "GitHub Copilot in VS Code, Ollama provider",
         (
-            *_without_key(facts, "127.0.0.1/32", "/v1/chat/completions"),
+            *steps_without_key(facts, "127.0.0.1/32", "/v1/chat/completions"),
             f"Chat: Manage Language Models, Add Models, Ollama: endpoint {facts.url}. Older versions: setting"
             f" github.copilot.chat.byok.ollamaEndpoint, {facts.url}.",
             "Choose models in the list. It keeps what it learned of a model: add it again after a change of n_ctx.",
@@ -86,7 +73,7 @@ def _raycast(facts: ServerFacts, folders: Folders) -> Recipe:
     return Recipe(
         "Raycast",
         (
-            *_without_key(facts, "127.0.0.1/32"),
+            *steps_without_key(facts, "127.0.0.1/32"),
             f"Settings, AI, Local Models: Ollama Host {facts.url}, then Sync Models.",
             f"Choose {facts.model.name} in AI Chat.",
         ),

@@ -109,3 +109,16 @@ class Recipe(msgspec.Struct, frozen=True):
     change: Change | None = None
     aliases: tuple[str, ...] = ()
     has_context: bool = True
+
+
+_OPEN_ROUTES: Final = ("/api/version", "/api/tags", "/api/show", "/api/chat")
+
+
+def steps_without_key(facts: ServerFacts, network: str, *routes: str) -> tuple[str, ...]:
+    """Steps for a program that sends no key. routes: that it needs beyond those that are open by default."""
+    if not facts.needs_key:
+        return ()
+    more = "".join(f" --open-route {route}" for route in (*_OPEN_ROUTES, *routes)) if routes else ""
+    return (
+        f"It sends no key: start the server with --open-network {network}{more}, which lets it in without one.",
+    )

@@ -201,6 +201,27 @@ def _opencode(facts: ServerFacts, folders: Folders) -> Recipe:
 
 
 def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
+    return Recipe(
+        "Codex (0.134 and newer)",
+        (*facts.key_steps, f"codex --profile {PROVIDER}"),
+        # A separate profile file leaves the defaults of Codex unchanged.
+        _codex_change(facts, folders, f"{PROVIDER}.config.toml"),
+    )
+
+
+def _codex_app(facts: ServerFacts, folders: Folders) -> Recipe:
+    """The desktop application and the editor extension read no profiles."""
+    return Recipe(
+        "Codex app, Codex in an editor",
+        (
+            *facts.key_steps,
+            "Restart it. Every Codex then uses this server, until model_provider is taken out of the file.",
+        ),
+        _codex_change(facts, folders, "config.toml"),
+    )
+
+
+def _codex_change(facts: ServerFacts, folders: Folders, name: str) -> Change:
     provider: dict[str, Any] = {"name": PROVIDER, "base_url": facts.base_url, "wire_api": "responses"}
     if facts.needs_key:
         provider["env_key"] = KEY_VARIABLE
@@ -212,16 +233,7 @@ def _codex(facts: ServerFacts, folders: Folders) -> Recipe:
     def merge(text: str) -> str:
         return set_table(set_values(text, values), ("model_providers", PROVIDER), provider)
 
-    return Recipe(
-        "Codex (0.134 and newer)",
-        (
-            *facts.key_steps,
-            f"codex --profile {PROVIDER}",
-            "The editor extension does not read profiles: put the same lines into config.toml in the same folder.",
-        ),
-        # A separate profile file leaves the defaults of Codex unchanged.
-        Change(folders.home / ".codex" / f"{PROVIDER}.config.toml", merge),
-    )
+    return Change(folders.home / ".codex" / name, merge)
 
 
 def _claude(facts: ServerFacts, folders: Folders) -> Recipe:
@@ -297,6 +309,7 @@ RECIPES: Final[dict[str, Callable[[ServerFacts, Folders], Recipe]]] = {
     "jetbrains": _jetbrains,
     "opencode": _opencode,
     "codex": _codex,
+    "codex-app": _codex_app,
     "claude": _claude,
     "aider": _aider,
     "open-webui": _open_webui,

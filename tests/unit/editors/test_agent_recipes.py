@@ -96,6 +96,27 @@ def test_hermes_keeps_what_else_is_said_of_the_model() -> None:
     assert "# mine" in merged("hermes", text)
 
 
+def test_muse_has_a_row_of_each_model() -> None:
+    document = parsed("muse")
+    assert document["endpoint_transport"] == {"base_url": URL, "auth": "none"}
+    first, second = document["model_catalog"]
+    assert document["model"] == first["model_id"] == "org/chat:Q4"
+    assert (first["is_default"], first["context_limit"], first["output_limit"]) == (True, 8192, 2048)
+    assert (second["is_default"], second["context_limit"]) == (False, 32_768)
+    assert {row["provider_id"] for row in (first, second)} == {document["provider"]}
+    assert "--open-network" in " ".join(AGENT_RECIPES["muse"](facts(needs_key=True), FOLDERS).steps)
+
+
+def test_deepseek_harness_keeps_other_providers() -> None:
+    theirs = {"agent-default-model": {"x": 1}, "llm-pi-ai": {"providers": {"other": {"api": "a"}}}, "ui": {}}
+    document = yaml.safe_load(merged("dsh", yaml.safe_dump(theirs)))
+    assert document["agent-default-model"] == {"x": 1, "provider": "jan-serve", "model": "org/chat:Q4"}
+    providers = document["llm-pi-ai"]["providers"]
+    assert providers["other"] == {"api": "a"} and document["ui"] == {}
+    ours = providers["jan-serve"]
+    assert (ours["baseURL"], ours["apiKeyEnv"], len(ours["models"])) == (URL, "JAN_SERVE_API_KEY", 2)
+
+
 @pytest.mark.parametrize("name", ["omp", "kimi"])
 def test_a_second_writing_leaves_nothing_of_the_first_entry(name: str) -> None:
     reader: Any = yaml.safe_load if name == "omp" else tomllib.loads
