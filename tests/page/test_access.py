@@ -48,6 +48,8 @@ def test_everything_can_be_reached_by_keyboard(tab: Tab) -> None:
     page.keyboard.press("Alt+3")
     expect(page.get_by_role("heading", name="Constraint playground")).to_be_visible()
     page.keyboard.press("Alt+4")
+    expect(page.get_by_role("heading", name="Batches")).to_be_visible()
+    page.keyboard.press("Alt+5")
     expect(page.get_by_role("heading", name="Server")).to_be_visible()
     page.keyboard.press("?")
     help_ = page.get_by_role("dialog", name="Keyboard shortcuts")

@@ -53,6 +53,7 @@ def test_nothing_is_wrong_for_people_who_read_otherwise(
         shown = {
             "Models": tab.page.get_by_role("listitem", name="second", exact=True),
             "Playground": tab.page.get_by_text("root ::="),
+            "Batches": tab.page.get_by_role("button", name="Choose a file"),
             "Server": tab.page.get_by_role("option", name="Open WebUI", include_hidden=True),
         }
         for view, last in shown.items():

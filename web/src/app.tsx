@@ -1,6 +1,7 @@
 // The frame: navigation, the view named in the address, the key dialog and the notices.
 import { effect } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { BatchesView } from "./batches/batches_view";
 import { ChatView } from "./chat/chat_view";
 import { ConversationList } from "./chat/conversation_list";
 import { ModelsView } from "./models/models_view";
@@ -22,6 +23,7 @@ const SHOWN: Record<View, { title: string; icon: IconName; component: () => prea
   chat: { title: "Chat", icon: "chat", component: ChatView },
   models: { title: "Models", icon: "models", component: ModelsView },
   playground: { title: "Playground", icon: "playground", component: PlaygroundView },
+  batches: { title: "Batches", icon: "batches", component: BatchesView },
   server: { title: "Server", icon: "server", component: ServerView },
   nodes: { title: "Nodes", icon: "server", component: NodesView },
 };
@@ -115,7 +117,7 @@ function onKey(event: KeyboardEvent, help: () => void, close: () => void): void 
   if (event.ctrlKey || event.metaKey) return;
   const typing = event.target instanceof Element && event.target.matches("input, textarea, select");
   if (event.altKey && event.code === "KeyN") newChat();
-  else if (event.altKey && /^Digit[1-4]$/.test(event.code)) {
+  else if (event.altKey && /^Digit[1-5]$/.test(event.code)) {
     const name = views.value[Number(event.code.at(-1)) - 1];
     if (name !== undefined) goTo(name);
   } else if (!typing && !event.altKey && event.key === "?") help();

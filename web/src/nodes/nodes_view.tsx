@@ -1,14 +1,13 @@
 // The servers behind this proxy: how each one is, what it has, and why it gets no requests.
-import { useEffect, useState } from "preact/hooks";
-import { messageOf } from "../api/http";
 import { readFleet, type Fleet, type FleetNode } from "../api/nodes";
 import { rate } from "../ui/format";
+import { usePolled } from "../ui/polled";
 import { Tile } from "../ui/tile";
 
 const EVERY_MS = 2_000;
 
 export function NodesView() {
-  const { fleet, problem } = useFleet();
+  const { value: fleet, problem } = usePolled(readFleet, () => EVERY_MS);
   return (
     <div class="panel">
       <h1>Nodes</h1>
@@ -62,31 +61,4 @@ function sum(fleet: Fleet, count: (node: FleetNode) => number): number {
 
 function share(hits: number | null): string {
   return hits === null ? "–" : `${Math.round(100 * hits)} %`;
-}
-
-function useFleet() {
-  const [fleet, setFleet] = useState<Fleet | null>(null);
-  const [problem, setProblem] = useState<string | null>(null);
-  useEffect(() => {
-    const controller = new AbortController();
-    let timer = 0;
-    const read = async () => {
-      if (document.visibilityState === "visible") {
-        try {
-          setFleet(await readFleet(controller.signal));
-          setProblem(null);
-        } catch (error) {
-          if (controller.signal.aborted) return;
-          setProblem(messageOf(error));
-        }
-      }
-      timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      controller.abort();
-      window.clearTimeout(timer);
-    };
-  }, []);
-  return { fleet, problem };
 }

@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { messageOf, wasAborted } from "../api/http";
 import { listRequests, readWhy, type RequestLine, type Why } from "../api/requests";
 import { percent, rate } from "../ui/format";
+import { usePolled } from "../ui/polled";
 
 const EVERY_MS = 2_000;
 const LANES = ["load", "template", "compile", "media", "queue", "reading", "writing"];
@@ -10,7 +11,8 @@ const WIDTH = 600;
 const LANE_HEIGHT = 18;
 
 export function Requests() {
-  const lines = useRequests();
+  // A proxy does not know them.
+  const { value: lines } = usePolled(listRequests, () => EVERY_MS);
   const [chosen, setChosen] = useState<string | null>(null);
   if (lines === null) return null;
   return (
@@ -23,7 +25,7 @@ export function Requests() {
           <table class="requests">
             <thead>
               <tr>
-                {["", "model", "state", "prompt", "cached", "first token", "answer", "tokens/s", "program"].map((name) => (
+                {["request", "model", "state", "prompt", "cached", "first token", "answer", "tokens/s", "program"].map((name) => (
                   <th key={name} scope="col">
                     {name}
                   </th>
@@ -122,27 +124,4 @@ function Lanes({ why }: { why: Why }) {
 
 function seconds(value: number | null): string {
   return value === null ? "" : `${value.toFixed(2)} s`;
-}
-
-/** null while they are not known: a proxy does not know them. */
-function useRequests(): RequestLine[] | null {
-  const [lines, setLines] = useState<RequestLine[] | null>(null);
-  useEffect(() => {
-    const controller = new AbortController();
-    let timer = 0;
-    const read = async () => {
-      if (document.visibilityState === "visible") {
-        const found = await listRequests(controller.signal).catch(() => null);
-        if (controller.signal.aborted) return;
-        setLines(found);
-      }
-      timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      controller.abort();
-      window.clearTimeout(timer);
-    };
-  }, []);
-  return lines;
 }

@@ -1,11 +1,11 @@
 // The server's state, and the settings that point other programs at it.
-import { useEffect, useState } from "preact/hooks";
-import { messageOf } from "../api/http";
+import { useRef } from "preact/hooks";
 import { readMetrics } from "../api/metrics";
 import { readHealth, type Health } from "../api/server";
 import { apiKey, forgetKey } from "../state/key";
 import { bytes, duration, percent, rate } from "../ui/format";
 import { say } from "../ui/notice";
+import { usePolled } from "../ui/polled";
 import { Tile } from "../ui/tile";
 import { Chart } from "./chart";
 import { EditorSettings } from "./editor_settings";
@@ -17,7 +17,8 @@ const EVERY_MS = 2_000;
 const KEPT = 90;
 
 export function ServerView() {
-  const { health, readings, problem } = useReadings();
+  const { value, problem } = useReadings();
+  const { health, readings } = value ?? { health: null, readings: [] };
   const now = readings.at(-1);
   const rates = readings.slice(1).map((reading, at) => speed(readings[at]!, reading));
   return (
@@ -60,33 +61,17 @@ function speed(before: Reading, after: Reading): number {
   return seconds > 0 ? Math.max(0, after.generated - before.generated) / seconds : 0;
 }
 
+interface State {
+  health: Health;
+  readings: Reading[];
+}
+
 function useReadings() {
-  const [health, setHealth] = useState<Health | null>(null);
-  const [readings, setReadings] = useState<Reading[]>([]);
-  const [problem, setProblem] = useState<string | null>(null);
-  useEffect(() => {
-    const controller = new AbortController();
-    let timer = 0;
-    const read = async () => {
-      if (document.visibilityState === "visible") {
-        try {
-          const [state, samples] = await Promise.all([readHealth(controller.signal), readMetrics(controller.signal)]);
-          if (controller.signal.aborted) return;
-          setHealth(state);
-          setReadings((known) => [...known, counted(samples, performance.now())].slice(-KEPT - 1));
-          setProblem(null);
-        } catch (error) {
-          if (controller.signal.aborted) return;
-          setProblem(messageOf(error));
-        }
-      }
-      timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      controller.abort();
-      window.clearTimeout(timer);
-    };
-  }, []);
-  return { health, readings, problem };
+  const readings = useRef<Reading[]>([]);
+  const read = async (signal: AbortSignal): Promise<State> => {
+    const [health, samples] = await Promise.all([readHealth(signal), readMetrics(signal)]);
+    readings.current = [...readings.current, counted(samples, performance.now())].slice(-KEPT - 1);
+    return { health, readings: readings.current };
+  };
+  return usePolled(read, () => EVERY_MS);
 }

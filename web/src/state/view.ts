@@ -1,7 +1,7 @@
 // Which view is shown: the fragment of the address, so that reload, back and forward work.
 import { signal } from "@preact/signals";
 
-export const VIEWS = ["chat", "models", "playground", "server", "nodes"] as const;
+export const VIEWS = ["chat", "models", "playground", "batches", "server", "nodes"] as const;
 export type View = (typeof VIEWS)[number];
 
 function named(): View {

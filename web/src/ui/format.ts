@@ -27,6 +27,11 @@ export function duration(seconds: number): string {
   return `${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3600)} h`;
 }
 
+/** A time in milliseconds since 1970. */
+export function moment(at: number): string {
+  return new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+}
+
 export function percent(part: number, whole: number): string {
   return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–";
 }

@@ -7,7 +7,7 @@ const SHORTCUTS: [string, string][] = [
   ["↑ in an empty question", "Edit the last question"],
   ["/", "Go to the question"],
   ["Alt + N", "New chat"],
-  ["Alt + 1 … 4", "Chat, models, playground, server"],
+  ["Alt + 1 … 5", "The views, from the top"],
   ["?", "This list"],
 ];
 
