@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from fastapi import APIRouter, FastAPI
@@ -66,7 +66,7 @@ from jan_serve.http.head_requests import HeadRequests, with_head
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.metrics import Metrics
 from jan_serve.http.paths import ASSETS_PATH, PAGE_PATH
-from jan_serve.http.request_record import RequestContext, RequestRecord, record_of
+from jan_serve.http.request_record import RequestContext, RequestWatcher, record_of
 from jan_serve.http.sse import StreamSettings
 from jan_serve.http.strict_json import JsonReader
 from jan_serve.http.transcripts import Transcripts
@@ -75,6 +75,9 @@ from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
+
+if TYPE_CHECKING:
+    from jan_serve.http.tracing import Tracing
 
 _NO_TELEMETRY: Final[TelemetryConfig] = {
     "tracing": False,
@@ -86,13 +89,15 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {
 
 
 class AppParts(msgspec.Struct, frozen=True):
-    """The state that the server shares with its application: `app.state.parts`."""
+    """The state that the server shares with its application: `app.state.parts`. close: blocks, for seconds at most."""
 
     lifecycle: Lifecycle
     running: RunningRequests
     activities: Activities
     background: Background
     inner_calls: InnerCalls
+    watchers: tuple[RequestWatcher, ...]
+    close: Callable[[], None]
 
 
 def create_app(
@@ -120,12 +125,16 @@ def create_app(
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
+    activities = Activities()
+    tracing = _tracing(settings)
     parts = AppParts(
         lifecycle,
         RunningRequests(settings.request_timeout_s or None),
-        Activities(),
+        activities,
         Background(Journal(settings.data_dir / FILE_NAME, settings.journal_bytes)),
         InnerCalls(),
+        (activities,) if tracing is None else (activities, tracing),
+        (lambda: None) if tracing is None else tracing.close,
     )
     self_checks = SelfChecks(settings.data_dir).all()
     health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
@@ -168,6 +177,14 @@ def create_app(
         *(DeferredRoutes(dialect.router, dialect.outline.paths) for dialect in served),
     ]
     return _application(settings, routes, served, metrics, parts)
+
+
+def _tracing(settings: Settings) -> Tracing | None:
+    if settings.otel_endpoint is None:
+        return None
+    from jan_serve.http.tracing import tracing_to
+
+    return tracing_to(settings.otel_endpoint, "jan-serve")
 
 
 def _models_with(management: Management | None) -> ModelsWith | None:
@@ -281,19 +298,14 @@ def _middleware(
     """Outermost first: the Host check precedes all others, and every later rejection has CORS headers."""
     keys = [key.get_secret_value() for key in settings.api_keys]
     outlines = [dialect.outline for dialect in dialects]
-    lifecycle, activities = parts.lifecycle, parts.activities
-
-    def count(route: str, status: int, record: RequestRecord) -> None:
-        metrics.observe(route, status, record)
-        activities.end(route, status, record)
-
+    lifecycle = parts.lifecycle
     return [
         Middleware(Lingering),
         Middleware(
             RequestContext,
             envelopes=envelopes,
-            count=count,
-            watch=activities.begin,
+            count=metrics.observe,
+            watchers=parts.watchers,
             lifecycle=lifecycle,
             probe_paths=[path for outline in outlines for path in outline.probe_paths],
             rewrites=_rewrites(dialects),

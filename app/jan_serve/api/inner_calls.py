@@ -17,7 +17,7 @@ from starlette.types import Message, Scope
 from jan_serve.core.caller import cache_salt, client, in_background
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle
-from jan_serve.http.request_record import RequestContext, RequestRecord
+from jan_serve.http.request_record import RequestContext
 from jan_serve.journal.batches import Line, Reply
 
 
@@ -28,9 +28,7 @@ class InnerCalls:
         routes = ExceptionMiddleware(AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers)
         self._app = app
         # A lifecycle of its own: the end of the server does not wait for these.
-        self._inner = RequestContext(
-            routes, envelopes=envelopes, count=_uncounted, lifecycle=Lifecycle(), rewrites=rewrites
-        )
+        self._inner = RequestContext(routes, envelopes=envelopes, lifecycle=Lifecycle(), rewrites=rewrites)
 
     async def __call__(self, owner: str, line: Line) -> Reply:
         """The answer to a line. Cancelling it ends its work."""
@@ -77,7 +75,3 @@ class InnerCalls:
             "app": self._app,
             "state": {},
         }
-
-
-def _uncounted(route: str, status: int, record: RequestRecord) -> None:
-    """The metrics of requests tell how long clients wait, which nobody does here."""

@@ -129,7 +129,10 @@ def run(
             observer,
             background=management.background if management is not None else (),
         )
-        return runner.run(serve_and_close(server, parts, list(sockets)))
+        try:
+            return runner.run(serve_and_close(server, parts, list(sockets)))
+        finally:
+            app.state.parts.close()
 
 
 async def serve_and_close(server: uvicorn.Server, parts: ServerParts, sockets: list[socket.socket]) -> int:

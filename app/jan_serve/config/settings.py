@@ -270,6 +270,14 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         3, _LOG, "Number of log files to keep, including the current one."
     )
 
+    otel_endpoint: str | None = setting(
+        None,
+        _LOG,
+        "Collector of OpenTelemetry (OTLP over HTTP, as `http://localhost:4318`) that gets a trace of each request:"
+        " times and counts, no text. Needs `pip install 'jan-serve[otel]'`.",
+        metavar="URL",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _place_folders(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -301,6 +309,11 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
     @classmethod
     def _check_endpoint(cls, endpoint: str) -> str:
         return check_url(endpoint, "https://huggingface.co")
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _check_collector(cls, url: str | None) -> str | None:
+        return None if url is None else check_url(url, "http://localhost:4318")
 
     @field_validator("rpc")
     @classmethod

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 Phase = Literal["load", "template", "compile", "media"]
 """What happens to a request before the engine has it."""
+
+Operation = Literal["chat", "text_completion", "embeddings", "rank", "decide"]
+"""What a request asks of a model, by the names that OpenTelemetry has, as far as it has one."""
+
+
+class PhaseSpan(NamedTuple):
+    """A phase on the clock of `time.perf_counter`, in seconds."""
+
+    name: str
+    began: float
+    seconds: float
+
 
 Change = Literal[
     "tools_order",
@@ -59,21 +71,33 @@ class PromptParts(msgspec.Struct, eq=False):
 
 
 class RequestTrace(msgspec.Struct, eq=False):
-    """phases: seconds, over all prompts of the request. nearest: the earlier prompt that shares most with this one.
+    """phases: seconds, over all prompts of the request; began: when each began first, on the clock of `perf_counter`.
 
-    difference: None if this prompt goes on where that one ended. owner: the salt of who asks; None: no model is asked.
+    nearest: the earlier prompt that shares most with this one. difference: None if this prompt goes on where that one
+    ended. owner: the salt of who asks; None: no model is asked. model: the name in the request. context: headers for
+    servers that this one asks, so that their spans of OpenTelemetry are below its own.
     """
 
     phases: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    began: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     parts: PromptParts | None = None
     nearest: PromptParts | None = None
     difference: Difference | None = None
     owner: str | None = None
+    operation: Operation = "chat"
+    model: str | None = None
+    context: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+    def spans(self) -> Iterator[PhaseSpan]:
+        """The phases so far."""
+        for phase, seconds in self.phases.items():
+            yield PhaseSpan(phase, self.began[phase], seconds)
 
     @contextmanager
     def spends(self, phase: Phase) -> Generator[None]:
         """Add the time of the block to a phase."""
         began = perf_counter()
+        self.began.setdefault(phase, began)
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.leased_model import LeasedModel
@@ -41,6 +42,7 @@ async def embed(
     dimensions: keep the first ones, and scale them to unit length again. Cancelling the call aborts the work.
     Raises InvalidRequest (an input over the context, dimensions out of range), UnsupportedOperation and EngineFailure.
     """
+    current_trace().operation = "embeddings"
     client = model.client
     if client.facts.pooling == "rank":
         raise UnsupportedOperation(

@@ -117,6 +117,7 @@ class RequestPreparer:
         _check_generates(client.facts)
         request = with_defaults(request, self._profiles()(client.name, request.model))
         trace = current_trace()
+        trace.operation = "chat" if isinstance(request.prompt, ChatPrompt) else "text_completion"
         if isinstance(request.prompt, ChatPrompt | TextPrompt):
             self._history.compare(trace, client.name, cache_salt, request.prompt)
         parsers: AnswerParsers | None = None

@@ -66,7 +66,7 @@ class GenerationService:
         with self._running.enter() as deadline:
             async with AsyncExitStack() as stack:
                 trace = current_trace()
-                trace.owner = cache_salt.get()
+                trace.owner, trace.model = cache_salt.get(), model
                 with trace.spends("load"):
                     client = await deadline.wait(self._first(stack, model, ttl_s))
                 yield LeasedModel(client, deadline, self._preparer, self._states, cache_salt.get())

@@ -9,8 +9,8 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -28,7 +28,7 @@ from jan_serve.core.events import (
     ToolCallDelta,
     Usage,
 )
-from jan_serve.core.trace import RequestTrace, begin_trace
+from jan_serve.core.trace import PhaseSpan, RequestTrace, begin_trace
 from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.errors import CLIENT_CLOSED, Envelopes, internal_problem
 from jan_serve.http.lifecycle import Lifecycle
@@ -68,6 +68,25 @@ class RequestRecord(msgspec.Struct):
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self.started
+
+    def phases(self, total_s: float) -> Iterator[PhaseSpan]:
+        """Those that have begun by `total_s` after its arrival.
+
+        Until the engine has told how long the request waited, that is part of `reading`.
+        """
+        yield from self.trace.spans()
+        if self.finished_s is not None:
+            queue, reading, writing = self.queue_s or 0.0, self.prefill_s or 0.0, self.decode_s or 0.0
+            end = self.started + self.finished_s
+            yield PhaseSpan("queue", end - writing - reading - queue, queue)
+            yield PhaseSpan("reading", end - writing - reading, reading)
+            yield PhaseSpan("writing", end - writing, writing)
+        elif self.prompt_tokens:
+            began = self.started + sum(self.trace.phases.values())
+            first_s = total_s if self.first_token_s is None else self.first_token_s
+            yield PhaseSpan("reading", began, max(0.0, self.started + first_s - began))
+            if self.first_token_s is not None:
+                yield PhaseSpan("writing", self.started + first_s, total_s - first_s)
 
     def observe(self, event: GenerationEvent) -> None:
         """Counts are current after each event, because an answer may be cut short."""
@@ -140,29 +159,34 @@ CountRequest = Callable[[str, int, RequestRecord], None]
 """Counts a finished request: its route, its status, which is 499 if its client left, and its record."""
 
 
+class RequestWatcher(Protocol):
+    """Sees each request as it begins, and at its end: its route, its status, which is 499 if its client left."""
+
+    def begin(self, scope: Scope, record: RequestRecord) -> None: ...
+
+    def end(self, route: str, status: int, record: RequestRecord) -> None: ...
+
+
 class RequestContext:
     def __init__(
         self,
         app: ASGIApp,
         *,
         envelopes: Envelopes,
-        count: CountRequest,
         lifecycle: Lifecycle,
+        count: CountRequest = lambda route, status, record: None,
         probe_paths: Iterable[str] = (),
         rewrites: Iterable[Callable[[Scope], None]] = (),
-        watch: Callable[[Scope, RequestRecord], None] = lambda scope, record: None,
+        watchers: Sequence[RequestWatcher] = (),
     ) -> None:
-        """watch: is called with each request as it begins.
-
-        probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_scope.
-        """
+        """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_scope."""
         self._app = app
         self._envelopes = envelopes
         self._count = count
         self._lifecycle = lifecycle
         self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
         self._rewrites = tuple(rewrites)
-        self._watch = watch
+        self._watchers = tuple(watchers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -172,7 +196,8 @@ class RequestContext:
             rewrite(scope)
         stop_loops.set(_header(scope, STOP_LOOPS))
         record = RequestRecord(request_id=_request_id(scope), trace=begin_trace())
-        self._watch(scope, record)
+        for watcher in self._watchers:
+            watcher.begin(scope, record)
         attach_record(scope, record)
         status = 0
 
@@ -203,6 +228,8 @@ class RequestContext:
             finally:
                 record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
                 self._count(route_of(scope), status or CLIENT_CLOSED, record)
+                for watcher in self._watchers:
+                    watcher.end(route_of(scope), status or CLIENT_CLOSED, record)
                 if not probe:
                     _log(scope, status, record)
 

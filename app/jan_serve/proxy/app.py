@@ -5,6 +5,7 @@ the guards of the server, its own routes, and those of all protocols, which go o
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import ssl
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -60,6 +61,9 @@ from jan_serve.proxy.settings import ProxySettings
 from jan_serve.proxy.upstream.node_address import NodeNetworks
 from jan_serve.proxy.upstream.node_client import NodeClient
 from jan_serve.resources import page_folder
+
+if TYPE_CHECKING:
+    from jan_serve.http.tracing import Tracing
 
 
 class RouteTable:
@@ -126,7 +130,8 @@ class Proxy:
         )
         self.distserve = DistServe(self.fleet, self.forwarder, self.links, settings, clock)
         self.router = Router(self)
-        self.app = _guarded(settings, self.router, self.metrics, self.lifecycle)
+        self._tracing = _tracing(settings)
+        self.app = _guarded(settings, self.router, self.metrics, self.lifecycle, self._tracing)
 
     def open(self) -> str | None:
         """Read the remembered nodes and begin to ask them. A message for the user, if the file was set aside.
@@ -142,6 +147,8 @@ class Proxy:
 
     async def close(self) -> None:
         await self.probes.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         self.client.close()
         if self.file is not None:
             await self.file.close()
@@ -245,7 +252,14 @@ class Router:
             route=route,
             method=scope["method"],
             path=path.decode("latin-1"),
-            headers=to_node(scope["headers"], client, hops + 1, settings.node_key, self._caller()),
+            headers=to_node(
+                scope["headers"],
+                client,
+                hops + 1,
+                settings.node_key,
+                self._caller(),
+                record_of(scope).trace.context,
+            ),
             body=body,
             facts=facts,
             keys=keys,
@@ -287,7 +301,21 @@ async def _body(receive: Receive) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifecycle: Lifecycle) -> ASGIApp:
+def _tracing(settings: ProxySettings) -> Tracing | None:
+    if settings.otel_endpoint is None:
+        return None
+    from jan_serve.http.tracing import tracing_to
+
+    return tracing_to(settings.otel_endpoint, "jan-serve-proxy")
+
+
+def _guarded(
+    settings: ProxySettings,
+    app: ASGIApp,
+    metrics: ProxyMetrics,
+    lifecycle: Lifecycle,
+    tracing: Tracing | None,
+) -> ASGIApp:
     """Outermost last, in the order of the server: the Host check precedes all others."""
     forms = envelopes()
     app = HeadRequests(app)
@@ -302,6 +330,7 @@ def _guarded(settings: ProxySettings, app: ASGIApp, metrics: ProxyMetrics, lifec
         app,
         envelopes=forms,
         count=metrics.observe,
+        watchers=() if tracing is None else (tracing,),
         lifecycle=lifecycle,
         probe_paths=("/extras/nodes",),
         rewrites=[outline.rewrite_scope for outline in OUTLINES if outline.rewrite_scope is not None],

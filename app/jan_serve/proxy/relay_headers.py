@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from jan_serve.http.guards.auth import CALLER
@@ -29,18 +29,28 @@ _NOT_TO_CLIENTS: Final = _HOP_BY_HOP | frozenset(
 )
 
 
+_CONTEXT: Final = frozenset({b"traceparent", b"tracestate"})
+
+
 def to_node(
-    headers: Iterable[tuple[bytes, bytes]], client: str | None, hops: int, key: str | None, caller: str = ""
+    headers: Iterable[tuple[bytes, bytes]],
+    client: str | None,
+    hops: int,
+    key: str | None,
+    caller: str = "",
+    context: Mapping[str, str] = {},
 ) -> Headers:
     """client: the address that the request came from. key: of the node. caller: whose key the request had, where they
-    are several: the node keeps their caches and answers apart, though all requests have its own key."""
-    named = _named_by_connection(headers)
+    are several: the node keeps their caches and answers apart, though all requests have its own key. context: of the
+    trace, in place of the client's."""
+    named = _named_by_connection(headers) | _CONTEXT if context else _named_by_connection(headers)
     passed = [
         (name, value)
         for name, value in headers
         if name not in _NOT_TO_NODES and not name.startswith(b"sec-") and name not in named
     ]
     passed.append((HOPS, b"%d" % hops))
+    passed.extend((name.encode(), value.encode("latin-1")) for name, value in context.items())
     if caller:
         passed.append((CALLER, caller.encode()))
     if client is not None:

@@ -20,6 +20,7 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     fleet_file: remembers nodes over restarts; None forgets them. migration_protocol: LMDeploy's number, which nodes of
     jan-serve do not need. patience_s: how long a node may give no sign of life, at least, before a request leaves it
     for another one. short_prompt_tokens: prompts with less to compute are not moved between nodes.
+    otel_endpoint: collector of OpenTelemetry.
     """
 
     host: str = "127.0.0.1"
@@ -47,3 +48,4 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     migration_protocol: int = 2
     dummy_prefill: bool = False
     short_prompt_tokens: float = 512.0
+    otel_endpoint: str | None = None

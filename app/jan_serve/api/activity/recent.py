@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 from starlette.types import Scope
 
+from jan_serve.core.trace import PhaseSpan
 from jan_serve.http.guards.guard import header_values
 from jan_serve.http.request_record import RequestRecord, route_of
 
@@ -54,14 +55,15 @@ class Activity(msgspec.Struct, eq=False):
     def ended(self) -> float:
         return self.record.started + (self.record.elapsed_s() if self.total_s is None else self.total_s)
 
+    def phases(self) -> Iterator[PhaseSpan]:
+        return self.record.phases(self.ended - self.began)
+
     def reading(self) -> tuple[float, float]:
         """When its prompt was read, as far as it is known."""
-        record = self.record
-        if record.finished_s is None:
-            end = self.began + record.first_token_s if record.first_token_s is not None else self.ended
-            return self.began + sum(record.trace.phases.values()), end
-        end = record.started + record.finished_s - (record.decode_s or 0.0)
-        return end - (record.prefill_s or 0.0), end
+        for span in self.phases():
+            if span.name == "reading":
+                return span.began, span.began + span.seconds
+        return self.ended, self.ended
 
     @property
     def read_tokens(self) -> int:

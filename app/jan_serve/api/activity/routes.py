@@ -101,7 +101,7 @@ def activity_router(activities: Activities) -> APIRouter:
         return json_reply(
             {
                 **_line(found),
-                "phases": _phases(found),
+                "phases": {span.name: span.seconds for span in found.phases()},
                 "causes": [cause._asdict() for cause in causes(found, activities.all())],
             }
         )
@@ -136,13 +136,4 @@ def _line(activity: Activity) -> dict[str, object]:
         if decode and record.completion_tokens
         else None,
         "error": record.error,
-    }
-
-
-def _phases(activity: Activity) -> dict[str, float]:
-    record = activity.record
-    engine = {"queue": record.queue_s, "reading": record.prefill_s, "writing": record.decode_s}
-    return {
-        **record.trace.phases,
-        **{name: seconds for name, seconds in engine.items() if seconds is not None},
     }

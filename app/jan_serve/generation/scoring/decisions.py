@@ -18,6 +18,7 @@ import msgspec
 from jan_serve.core.measurements.calibration import Calibration
 from jan_serve.core.messages import Message
 from jan_serve.core.request import ChatPrompt
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import InvalidRequest, TemplateError, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
 from jan_serve.generation.leased_model import LeasedModel
@@ -86,6 +87,7 @@ async def decide(
     Raises InvalidRequest, ContextLengthExceeded (which names the questions), TemplateError, UnsupportedOperation and
     EngineFailure.
     """
+    current_trace().operation = "decide"
     client = model.client
     if client.facts.is_embedding_model:
         raise UnsupportedOperation(

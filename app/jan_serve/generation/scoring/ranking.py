@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from jan_serve.core.models.model_facts import ModelFacts
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import UnsupportedOperation
 from jan_serve.generation.embeddings import score_index, to_floats
 from jan_serve.generation.leased_model import LeasedModel
@@ -49,6 +50,7 @@ async def rank(
     Raises InvalidRequest, ContextLengthExceeded (which names the documents), UnsupportedOperation (no reranker) and
     EngineFailure.
     """
+    current_trace().operation = "rank"
     template, labels = _way_to_rank(model.name, model.facts)
     request = RankRequest(
         query=query,

@@ -18,6 +18,7 @@ from jan_serve.cli.interrupts import interrupts_end_at_once
 from jan_serve.cli.joining import join_line, own_address
 from jan_serve.cli.output import Output
 from jan_serve.cli.server.listen import AlreadyServing, listen, url_of
+from jan_serve.config.fields import check_url
 from jan_serve.core.hosts import is_everywhere, is_loopback
 from jan_serve.errors import SettingsError
 from jan_serve.fleet.strategies import StrategyName
@@ -151,6 +152,14 @@ def proxy(
         typer.Option(help="Lowest severity to log.", case_sensitive=False),
     ] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON objects.")] = False,
+    otel_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="JAN_SERVE_OTEL_ENDPOINT",
+            help="Collector of OpenTelemetry that gets a span of each request, as the server's setting.",
+        ),
+    ] = None,
     dummy_prefill: Annotated[
         bool, _LMDEPLOY("--dummy-prefill", help="DistServe without a prefill, to measure decode nodes.")
     ] = False,
@@ -184,6 +193,7 @@ def proxy(
         drain_timeout_s=drain_timeout_s,
         dummy_prefill=dummy_prefill,
         migration_protocol=_PROTOCOLS[migration_protocol],
+        otel_endpoint=None if otel_endpoint is None else _collector(otel_endpoint),
     )
     if not is_loopback(host) and not settings.api_keys and not no_auth:
         raise SettingsError(
@@ -262,6 +272,13 @@ def _network(text: str) -> Network:
         return ipaddress.ip_network(text, strict=False)
     except ValueError as error:
         raise SettingsError(f"--node-network: {error}") from None
+
+
+def _collector(url: str) -> str:
+    try:
+        return check_url(url, "http://localhost:4318")
+    except ValueError as error:
+        raise SettingsError(f"--otel-endpoint: {error}") from None
 
 
 def _key(text: str) -> str:
