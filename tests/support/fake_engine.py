@@ -7,7 +7,7 @@ Model file names containing these load specially:
     slow-load       wait until somebody opens the FIFO at PATH.gate for writing
     hang-on-load    never finish        fail-load     LoadFailed(invalid_model)     no-memory  LoadFailed(…)
     crash-on-load-SIGNAL, also in a projector's name               exit-on-load  write to stderr, exit 3
-    ends-as-told    take the first word of the file PATH.ends: load, or die of a signal
+    ends-as-told    take the first word of the file PATH.ends: load, no-memory, or die of a signal
     raise-on-load   end as an exception that nobody catches does
     embed           an embedding model
     saved-NMB       says that it keeps N MB of prompts in RAM, or what it may at most
@@ -171,6 +171,8 @@ class FakeEngine:
             told = Path(load.path + ".ends")
             word, _, later = told.read_text().partition(" ")
             told.write_text(later)
+            if word == "no-memory":
+                self.refuse_load(InsufficientMemory("taken by others"))
             if word and word != "load":
                 die(word)
         if "exit-on-load" in name:
@@ -189,8 +191,7 @@ class FakeEngine:
             ("no-memory", InsufficientMemory("full")),
         ):
             if word in name:
-                self.channel.send(LoadFailed(code=error.code, payload=error.payload()))
-                self.end(0)
+                self.refuse_load(error)
         if saved := re.search(r"saved-(\d+)MB", name):
             self.saved = int(saved.group(1)) * 1_000_000
             if load.settings.cache_ram_most is not None:
@@ -198,6 +199,11 @@ class FakeEngine:
         self.channel.send(LoadProgress(1.0))
         self.facts = facts_of(name, load.settings)
         self.channel.send(Ready(self.facts))
+
+    def refuse_load(self, error: JanServeError) -> NoReturn:
+        """Say why it cannot load, and end."""
+        self.channel.send(LoadFailed(code=error.code, payload=error.payload()))
+        self.end(0)
 
     def take_commands(self) -> None:
         """All commands received; waits if there is nothing to do."""

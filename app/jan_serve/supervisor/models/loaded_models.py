@@ -174,7 +174,7 @@ class LoadedModels:
             case WorkerEnd() as end:
                 self._load_crashed(resident, end)
             case JanServeError() as error:
-                self._refuse_load(resident.source, error)
+                self._refuse_load(resident.source, error, patience_s=self._limits.restart.patience_s)
                 resident.stop()
 
     def _load_crashed(self, resident: ResidentModel, end: WorkerEnd) -> None:
@@ -219,6 +219,8 @@ class LoadedModels:
         pauses: list[float] = []
         sources = self.queue.sources()
         self._preparation.keep_only(sources)
+        for name in self.histories.keys() - {source.name for source in sources}:
+            self.histories[name].nobody_waits()
         for source in sources:
             if source.name in self.being_removed:
                 continue
@@ -297,11 +299,14 @@ class LoadedModels:
         ]
         return plan_load(source.name, size, group, occupants, room)
 
-    def _refuse_load(self, source: ModelSource, error: JanServeError) -> None:
+    def _refuse_load(self, source: ModelSource, error: JanServeError, *, patience_s: float = 0.0) -> None:
+        """A load failed or cannot begin. Answers that have begun wait for the next try, and other requests if it comes
+        within patience_s."""
         logger.warning("cannot load %s: %s", source.name, error)
         self._preparation.forget(source)
-        self.histories[source.name].reason = error.message
-        self.queue.refuse(source, error)
+        pause_s = self.histories[source.name].load_failed(error, self._clock(), self._limits.retry)
+        if pause_s is None or pause_s > patience_s:
+            self.queue.refuse(source, error, patient=pause_s is None)
 
     def _load(self, source: ModelSource, needs: LoadNeeds, room: Room) -> None:
         if self.histories[source.name].projector_fault:

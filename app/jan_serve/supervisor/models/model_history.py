@@ -5,13 +5,14 @@ Times are seconds of the caller's monotonic clock.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Final
 
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
-from jan_serve.errors import InvalidModel, ModelFailed
+from jan_serve.errors import InvalidModel, JanServeError, ModelFailed
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Verdict
 from jan_serve.supervisor.models.source_resolver import Retention
 from jan_serve.supervisor.models.tries import Trials
@@ -19,7 +20,7 @@ from jan_serve.supervisor.workers.worker_process import WorkerEnd
 
 _PROJECTOR_TRIES = 2
 _LOADS: Final = 3
-"""As many as lead to a cool-down, which answers that have begun wait for."""
+"""Loads for each `retry`, of crashed ones as many as lead to a cool-down, which answers that have begun wait for."""
 _NATIVE_ENDS: Final = frozenset(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE"))
 _OF_THE_MACHINE: Final = re.compile(
     r"bad_alloc|(failed|unable) to alloc|out of memory|(CUDA|ROCm|HIP|MUSA|SYCL|Metal) error|vk::|\brpc",
@@ -54,7 +55,9 @@ class ModelHistory:
         """How llama.cpp ends the process at each load of this file; empty if it does not, as far as is known."""
         self.has_loaded = False
         """Whether this file was in memory before: a crash at its load has another cause."""
+        self._crashed_loads = 0
         self._failed_loads = 0
+        self._next_load = -math.inf
         self._has_crashed_at_load = False
         self._devices: frozenset[str] = frozenset()
         self.trials = Trials()
@@ -77,14 +80,15 @@ class ModelHistory:
             self.reason = None
             self.modalities = ()
             self.has_loaded = False
-            self._failed_loads = 0
+            self._crashed_loads = 0
             self._forget_load_crashes()
             self._crashes = CrashLog(self._limits)
 
     def loaded(self, facts: ModelFacts) -> None:
         self.loads_total += 1
         self.has_loaded = True
-        self._failed_loads = 0
+        self._crashed_loads = 0
+        self.nobody_waits()
         self.modalities = facts.modalities
         self._forget_load_crashes()
         self.parallel = max(facts.parallel, 1)
@@ -103,8 +107,8 @@ class ModelHistory:
         the file has loaded before, else once if native code ended.
         """
         if self.has_loaded and not end.stall:
-            self._failed_loads += 1
-            return self._failed_loads <= _LOADS * retry
+            self._crashed_loads += 1
+            return self._crashed_loads <= _LOADS * retry
         is_second = bool(self.projector_crashes) or self._has_crashed_at_load
         self._forget_load_crashes()
         # Other signals come from outside, and devices and their memory fail without the file.
@@ -113,6 +117,25 @@ class ModelHistory:
         self._has_crashed_at_load = True
         self.file_fault = str(end) if is_second else ""
         return not is_second
+
+    def load_failed(self, error: JanServeError, now: float, retry: int) -> float | None:
+        """Count a load that failed without a crash. Returns the seconds to the next try, None if there is none.
+
+        The file has loaded before, so that what is missing, such as memory, may come back. The pauses double: the
+        tries end within about a minute.
+        """
+        self.reason = error.message
+        if not self.has_loaded or self._failed_loads >= _LOADS * retry:
+            return None
+        pause_s = self._limits.backoff_s[0] * 2**self._failed_loads
+        self._failed_loads += 1
+        self._next_load = now + pause_s
+        return pause_s
+
+    def nobody_waits(self) -> None:
+        """The next request does not wait for the pause after a failed load, either."""
+        self._failed_loads = 0
+        self._next_load = -math.inf
 
     def _forget_load_crashes(self) -> None:
         self.projector_crashes.clear()
@@ -140,7 +163,11 @@ class ModelHistory:
         return min(max(waiting * self._mean_service_s / self.parallel, _MIN_RETRY_S), _MAX_RETRY_S)
 
     def verdict(self, now: float) -> Verdict:
-        return self._crashes.verdict(now)
+        verdict = self._crashes.verdict(now)
+        delay_s = self._next_load - now
+        if isinstance(verdict, Refuse) or delay_s <= 0:
+            return verdict
+        return Pause(max(delay_s, verdict.delay_s) if isinstance(verdict, Pause) else delay_s)
 
     def unusable(self) -> InvalidModel | None:
         """The error for requests if the file cannot be loaded at all, as far as is known."""
@@ -159,7 +186,8 @@ class ModelHistory:
             case Refuse():
                 message = f"The model `{name}` crashed {self._limits.max_crashes} times and was given up ({reason})."
             case Pause():
-                message = f"The model `{name}` crashed and is about to be started again ({reason})."
+                failed = "could not be loaded" if self._failed_loads else "crashed"
+                message = f"The model `{name}` {failed} and is about to be started again ({reason})."
         return ModelFailed(
             f"{message} It may be tried again in {verdict.delay_s:.0f} s.",
             retry_after=verdict.delay_s,

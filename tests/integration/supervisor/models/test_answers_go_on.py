@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -167,28 +169,69 @@ async def test_an_answer_waits_for_the_end_of_a_cool_down_that_refuses_new_reque
         assert await answer.task == WHOLE
 
 
-@pytest.mark.parametrize(("then", "whole"), [("KILL load", True), ("KILL " * 7, False)])
+@pytest.mark.parametrize(
+    ("then", "error"),
+    [
+        ("KILL load", None),
+        ("KILL " * 7, "could not be loaded"),
+        ("no-memory " * 6 + "load", None),
+        ("no-memory KILL no-memory load", None),
+        ("no-memory " * 7, "taken by others"),
+    ],
+)
 async def test_a_load_that_fails_is_tried_again_and_not_for_ever(
-    tmp_path: Path, then: str, whole: bool
+    tmp_path: Path, then: str, error: str | None
 ) -> None:
-    told = tmp_path / "ends-as-told.gguf.ends"
-    told.write_text(f"load {then}")
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10))
-    async with fake_manager(tmp_path, ("ends-as-told",), limits=limits) as manager:
+    async with dying_answer(tmp_path, then, limits) as (manager, answer):
+        new = Asked(manager, "!say new")
+        if error is None:
+            assert (await answer.task, await new.task) == (WHOLE, "new")
+        else:
+            for each in (answer, new):
+                with pytest.raises(Unavailable, match=error):
+                    await each.task
+
+
+async def test_new_requests_are_refused_while_an_answer_waits_long_for_a_load(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), patience_s=-1.0))
+    async with dying_answer(tmp_path, "no-memory " * 4 + "load", limits) as (manager, answer):
+        with pytest.raises(Unavailable, match="taken by others"):
+            await Asked(manager, "!say new").task
+        assert await answer.task == WHOLE
+
+
+async def test_who_leaves_in_the_pause_after_a_failed_load_leaves_no_pause(tmp_path: Path) -> None:
+    limits = ManagerLimits(restart=RestartLimits(backoff_s=(1e6,), max_crashes=10))
+    async with clocked(tmp_path, ("ends-as-told",), limits) as (manager, _, clock):
+        (tmp_path / "ends-as-told.gguf.ends").write_text("load no-memory load")
+        answer = Asked(manager, f"!stream {COUNT} 1ms")
+        await until(lambda: len(answer.events) > 5)
+        os.kill(status(manager, "ends-as-told").pid or 0, signal.SIGKILL)
+        await until(lambda: status(manager, "ends-as-told").waiting == 1)
+        clock.now += 1e6
+        with pytest.raises(Unavailable, match="taken by others"):
+            await Asked(manager, "!say new").task
+        await until(lambda: status(manager, "ends-as-told").state == "restarting")
+        answer.task.cancel()
+        await asyncio.gather(answer.task, return_exceptions=True)
+        assert await Asked(manager, "!say new").task == "new"
+
+
+@contextlib.asynccontextmanager
+async def dying_answer(
+    folder: Path, then: str, limits: ManagerLimits
+) -> AsyncGenerator[tuple[ModelManager, Asked]]:
+    """An answer whose worker has died. then: what becomes of the loads after it."""
+    (folder / "ends-as-told.gguf.ends").write_text(f"load {then}")
+    async with fake_manager(folder, ("ends-as-told",), limits=limits) as manager:
         answer = Asked(manager, f"!stream {COUNT} 1ms")
         await until(lambda: len(answer.events) > 5)
         pid = status(manager, "ends-as-told").pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         await until(lambda: status(manager, "ends-as-told").pid != pid)
-        new = Asked(manager, "!say new")
-        if whole:
-            assert (await answer.task, await new.task) == (WHOLE, "new")
-        else:
-            with pytest.raises(ModelFailed, match="could not be loaded"):
-                await answer.task
-            with pytest.raises(ModelFailed, match="could not be loaded"):
-                await new.task
+        yield manager, answer
 
 
 async def test_another_file_under_the_name_does_not_go_on(tmp_path: Path) -> None:

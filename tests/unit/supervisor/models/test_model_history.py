@@ -6,6 +6,7 @@ import pytest
 
 from jan_serve.core.models.model_facts import DeviceInfo
 from jan_serve.core.models.model_source import ModelSource
+from jan_serve.errors import InsufficientMemory
 from jan_serve.supervisor.models.crash_backoff import CrashLog, Pause, Refuse, RestartLimits, Start
 from jan_serve.supervisor.models.model_history import ModelHistory
 from tests.support.fake_client import fake_facts
@@ -54,6 +55,22 @@ def test_retry_after_is_the_time_the_queue_needs(
     for _ in range(200):  # until the moving mean has converged
         history.served(mean_s)
     assert history.retry_after_s(waiting) == pytest.approx(expected)
+
+
+def test_a_file_that_has_loaded_is_tried_again_for_about_a_minute() -> None:
+    history, error = ModelHistory(SOURCE, RestartLimits()), InsufficientMemory("taken")
+    assert history.load_failed(error, 0.0, 2) is None  # it has never loaded: the file may be wrong
+    history.loaded(fake_facts())
+    now, pauses = 0.0, list[float]()
+    while (pause_s := history.load_failed(error, now, 2)) is not None:
+        assert history.verdict(now) == Pause(pause_s)
+        pauses.append(pause_s)
+        now += pause_s
+        assert history.verdict(now) == Start()
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    history.nobody_waits()
+    assert history.load_failed(error, now, 0) is None
+    assert history.load_failed(error, now, 1) == 1.0
 
 
 def test_a_model_that_never_crashed_may_start() -> None:
