@@ -133,7 +133,6 @@ def other_chat(tab: Tab) -> None:
 
 
 def deleted_chat(tab: Tab) -> None:
-    tab.page.evaluate("window.confirm = () => true")
     tab.page.get_by_role("button", name="Delete one").click()
 
 
@@ -251,7 +250,10 @@ def test_conversations_are_kept_in_the_browser(tab: Tab) -> None:
     tab.page.get_by_label("Title").fill("renamed")
     tab.page.get_by_label("Title").press("Enter")
     expect(listed.first).to_have_text("renamed")
-    tab.page.evaluate("window.confirm = () => true")
+    tab.page.get_by_role("button", name="Delete second question").click()
+    expect(listed).to_have_text(["renamed"])
+    tab.page.get_by_role("button", name="Undo").click()
+    expect(listed).to_have_text(["renamed", "second question"])
     tab.page.get_by_role("button", name="Delete second question").click()
     expect(listed).to_have_text(["renamed"])
     tab.page.reload()
@@ -267,7 +269,6 @@ def test_other_tabs_see_what_is_written(tab: Tab) -> None:
     tab.wait_for_answer()
     other.get_by_role("button", name="from the first tab", exact=True).click()
     expect(other.get_by_role("article", name="Answer")).to_contain_text("an answer")
-    tab.page.evaluate("window.confirm = () => true")
     tab.page.get_by_role("button", name="Delete from the first tab").click()
     expect(other.locator(".open-chat")).to_have_count(0)
 

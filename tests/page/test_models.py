@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +18,7 @@ from tests.page.fixtures import HOSTILE_NAME
 from tests.page.support import CHATS, Tab, cancelled
 from tests.support.fake_hub import FakeHub, FakeRepo, Fault
 from tests.support.processes import wait_until
+from tests.support.raw_http import get
 
 REPO = "org/small-GGUF"
 
@@ -116,7 +119,7 @@ def test_models_are_loaded_and_unloaded(tab: Tab) -> None:
     expect(second.locator(".state")).to_have_text("unloaded")
 
 
-def test_a_model_is_pulled_with_its_progress_and_deleted(tab: Tab, hub: FakeHub) -> None:
+def test_a_model_is_pulled_paused_resumed_and_deleted(tab: Tab, hub: FakeHub) -> None:
     model = builtin_model()
     assert model is not None
     content = model.read_bytes()
@@ -128,18 +131,112 @@ def test_a_model_is_pulled_with_its_progress_and_deleted(tab: Tab, hub: FakeHub)
     progress = tab.page.get_by_role("progressbar", name=f"Pulling {REPO}")
     before = cancelled(tab.url)
     expect(progress).to_have_attribute("value", re.compile(r"[1-9]\d*"))
-    tab.page.get_by_role("button", name="Cancel").click()
-    expect(progress).to_have_count(0)
+    tab.page.get_by_role("button", name="Pause").click()
+    expect(tab.page.get_by_text("Paused at")).to_be_visible()
     # Until then, a second pull would join the first one's transfer, which stalls.
     wait_until(lambda: cancelled(tab.url) == before + 1)
-    tab.page.get_by_role("button", name="Pull").click()
+    tab.page.reload()
+    expect(tab.page.get_by_text("Paused at")).to_be_visible()
+    tab.page.get_by_role("button", name="Resume").click()
     expect(tab.page.get_by_text("is here")).to_be_visible()
+    expect(progress).to_have_count(0)
     pulled = tab.page.get_by_label("Models on this server").get_by_role("listitem").filter(has_text="small")
     expect(pulled).to_have_count(1)
-    assert len(hub.asked("/resolve/")) == 2
-    tab.page.evaluate("window.confirm = () => true")
+    resumed = hub.asked("/resolve/")
+    assert len(resumed) == 2
+    assert resumed[1].headers["range"].startswith("bytes=")
     pulled.get_by_role("button", name="Delete").click()
     expect(pulled).to_have_count(0)
+    tab.page.get_by_role("button", name="Undo").click()
+    expect(pulled).to_have_count(1)
+    pulled.get_by_role("button", name="Delete").click()
+    expect(pulled).to_have_count(0)
+    tab.page.reload()
+    wait_until(lambda: "small-Q8_0" not in get(tab.url, "/models").body.decode())
+
+
+def test_a_pull_whose_stream_breaks_off_can_be_resumed_or_dismissed(tab: Tab) -> None:
+    events = [
+        {"event": "download_started", "data": {"name": "org/big", "reason": "", "total": 100}},
+        {"event": "download_progress", "data": {"org/big/file.gguf": {"done": 40, "total": 100}}},
+    ]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    tab.page.route("**/models/pull", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+    tab.show("Models")
+    tab.page.get_by_label("Get a model from the hub").fill("org/big")
+    tab.page.get_by_role("button", name="Pull").click()
+    expect(tab.page.get_by_role("alert")).to_contain_text("broke off")
+    expect(tab.page.get_by_text("Paused at 40 B of 100 B")).to_be_visible()
+    expect(tab.page.get_by_role("button", name="Resume")).to_be_enabled()
+    tab.page.get_by_role("button", name="Dismiss").click()
+    expect(tab.page.get_by_text("Paused at")).to_have_count(0)
+    tab.page.reload()
+    expect(tab.page.get_by_role("button", name="Pull")).to_be_enabled()
+    expect(tab.page.get_by_text("Paused at")).to_have_count(0)
+
+
+def test_what_another_program_downloads_answers_no_chat(tab: Tab) -> None:
+    def change(listed: dict[str, Any]) -> None:
+        half = {"value": "downloading", "progress": {"org/half.gguf": {"done": 1, "total": 2}}}
+        listed["data"].insert(0, {**row(listed, "first"), "id": "org/half", "status": half})
+
+    with listed_models(tab, change):
+        tab.show("Models")
+        expect(tab.page.get_by_text("Another program downloads org/half.")).to_be_visible()
+        expect(card(tab, "org/half")).to_have_count(0)
+        tab.show("Chat")
+        expect(tab.page.get_by_role("option", name="org/half")).to_have_count(0)
+
+
+def test_models_of_other_programs_are_used_with_one_button(tab: Tab) -> None:
+    found = [
+        ("ollama/small", "Ollama", "new"),
+        (HOSTILE_NAME, "LM Studio", "new"),
+        ("lost", "Jan", "unusable"),
+    ]
+    states = {name: state for name, _, state in found}
+
+    def fulfil(route: Route) -> None:
+        if route.request.method == "POST":
+            name = json.loads(route.request.post_data or "")["model"]
+            states[name] = "already here"
+            route.fulfill(json={"success": True, "model": name})
+            return
+        rows = [
+            {
+                "id": name,
+                "program": program,
+                "size_bytes": 5e8,
+                "state": states[name],
+                "reason": "its file is missing",
+            }
+            for name, program, _ in found
+        ]
+        route.fulfill(json={"object": "list", "data": rows})
+
+    tab.page.route("**/models/import", fulfil)
+    tab.show("Models")
+    section = tab.page.get_by_role("region", name="Models of other programs")
+    expect(section.get_by_role("heading")).to_have_text("On this machine, from Ollama, LM Studio and Jan")
+    section.get_by_text("One cannot be used").click()
+    expect(section.get_by_text("lost (Jan): its file is missing")).to_be_visible()
+    section.get_by_role("button", name="Use ollama/small").click()
+    rows = section.get_by_role("list", name="Found models").get_by_role("listitem")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text(HOSTILE_NAME)
+    expect(tab.page.locator("main img")).to_have_count(0)
+
+
+def test_settings_of_a_model_are_explained_and_written_for_its_file(tab: Tab) -> None:
+    tab.show("Models")
+    hostile = card(tab, HOSTILE_NAME)
+    hostile.get_by_role("button", name="Settings").click()
+    expect(hostile.get_by_text("The longest conversation, with its answer.")).to_be_visible()
+    hostile.get_by_label("Context, in tokens").fill("512")
+    hostile.get_by_label("Answers at once").fill("2")
+    expect(hostile.locator("pre")).to_be_visible()
+    written = tomllib.loads(hostile.locator("pre").text_content() or "")
+    assert written == {"models": {HOSTILE_NAME: {"n_ctx": 512, "parallel": 2}}}
 
 
 def test_a_model_that_cannot_be_pulled_gives_the_reason(tab: Tab) -> None:

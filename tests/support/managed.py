@@ -6,7 +6,7 @@ The names of the files in the folder decide what the engines do (see `fake_engin
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ async def managed_app(
     hub: str | None = None,
     retry_policy: RetryPolicy = QUICK,
     engine: tuple[str, ...] = FAKE_ENGINE,
+    other_programs: Mapping[str, Sequence[Path]] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Managed]:
     """The application over the models in `folder`; its workers end with the block. hub: its endpoint."""
@@ -66,7 +67,12 @@ async def managed_app(
     sources = ModelSources(resolver, made)
     manager = ModelManager(sources, engine, manager_limits(made))
     access = HubAccess(hub) if hub is not None else HubAccess()
-    library = ModelLibrary(resolver, folder, lambda: Puller(folder, access, retry_policy=retry_policy))
+    library = ModelLibrary(
+        resolver,
+        folder,
+        lambda: Puller(folder, access, retry_policy=retry_policy),
+        other_programs=lambda: other_programs or {},
+    )
     app = create_app(
         made,
         manager,

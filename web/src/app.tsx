@@ -12,6 +12,7 @@ import { loadConversations, startConversation } from "./state/conversations";
 import { detectProxy, views } from "./state/fleet";
 import { keyEpoch } from "./state/key";
 import { refreshModels, watchModels } from "./state/models";
+import { deletion, undo } from "./state/undo";
 import { goTo, view, type View } from "./state/view";
 import { Icon, type IconName } from "./ui/icons";
 import { KeyDialog } from "./ui/key_dialog";
@@ -93,6 +94,14 @@ export function App() {
         <Shown />
       </main>
       <div class="notices" role="status" aria-live="polite">
+        {deletion.value && (
+          <div class="notice">
+            {deletion.value.text}
+            <button type="button" onClick={undo}>
+              Undo
+            </button>
+          </div>
+        )}
         {notice.value && <div class={`notice${notice.value.bad ? " bad" : ""}`}>{notice.value.text}</div>}
       </div>
       <KeyDialog />

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -20,7 +20,10 @@ from jan_serve.store.blobs import Blobs
 from jan_serve.store.calibrations import CalibrationIndex
 from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
+from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.split_files import MAX_PARTS, PartName
+from jan_serve.store.imports.finders import find
+from jan_serve.store.imports.link import Assessment, ImportStatus, looked_at, take_over
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
 from jan_serve.store.model_names import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
@@ -61,10 +64,12 @@ class ModelLibrary:
         make_puller: Callable[[], Puller],
         reader: HeaderReader | None = None,
         free_memory: Callable[[], FreeMemory] | None = None,
+        other_programs: Callable[[], Mapping[str, Sequence[Path]]] = dict,
     ) -> None:
         """make_puller: called once, at the first pull. reader: of headers for lists; without it, threads read them.
 
         free_memory: measures what models may take; blocks for about a second where there are accelerators.
+        other_programs: their models folders, by the names of FINDERS.
         """
         self.free_memory = free_memory
         self._resolver = resolver
@@ -74,6 +79,7 @@ class ModelLibrary:
         self._calibrations = CalibrationIndex(models_dir)
         self.blobs = Blobs(models_dir, self._index)
         self._make_puller = make_puller
+        self._other_programs = other_programs
         self._puller: Puller | None = None
         self._reader = reader
         self._facts: dict[tuple[str, int, int], HeaderFacts | str] = {}
@@ -258,6 +264,32 @@ class ModelLibrary:
     async def pull(self, plan: PullPlan, watcher: DownloadWatcher) -> ModelRecord:
         """Raises as Puller.run. Cancelling keeps received data."""
         return await self._hub().run(plan, watcher)
+
+    def elsewhere(self) -> list[Assessment]:
+        """The models of other programs, as far as is known without a look into their files."""
+        return [
+            looked_at(model, self._models_dir)
+            for program, folders in self._other_programs().items()
+            for model in find(program, folders)
+        ]
+
+    async def take_over(self, name: str) -> ModelRecord:
+        """Link a model of another program into the folder. name: of `elsewhere`.
+
+        Raises InvalidRequest, InvalidModel for a file that is damaged, StoreError.
+        """
+        named = [item for item in await asyncio.to_thread(self.elsewhere) if item.name == name]
+        usable = [item for item in named if item.state is ImportStatus.NEW]
+        if not usable:
+            reason = named[0].reason or named[0].state.value if named else "no other program has it"
+            raise InvalidRequest(f"`{name}` cannot be imported: {reason}", param="model")
+        path = usable[0].found.files[0].path
+        if self._reader is not None:
+            facts = await self._reader.ask(ReadHeader(path=str(path)))
+        else:
+            facts = await asyncio.to_thread(lambda: read_model_file(path).facts())
+        found = msgspec.structs.replace(usable[0], facts=facts)
+        return await asyncio.to_thread(take_over, found, self._models_dir, self._index)
 
     def _hub(self) -> Puller:
         if self._puller is None:

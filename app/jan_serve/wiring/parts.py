@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jan_serve.config import ModelBook, Settings
+from jan_serve.config import ModelBook, Settings, import_folders
 from jan_serve.core.request import RenderedChat, RenderRequest
 from jan_serve.helpers.kinds import HEADERS
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
+from jan_serve.store.imports.finders import lmstudio_folders
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.model_memory import FreeMemory
@@ -77,7 +79,19 @@ def build_library(
         lambda: build_puller(settings, free_memory),
         HelperPool(HEADERS),
         free_memory,
+        other_programs,
     )
+
+
+def other_programs() -> dict[str, tuple[Path, ...]]:
+    """The models folders of other programs, by the names of FINDERS. Blocks on the disk."""
+    folders = import_folders()
+    return {
+        "ollama": folders.ollama,
+        "lmstudio": lmstudio_folders(folders.lmstudio_home),
+        "jan": folders.jan,
+        "hf": folders.hf_cache,
+    }
 
 
 def manager_limits(settings: Settings) -> ManagerLimits:

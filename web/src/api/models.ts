@@ -3,8 +3,9 @@ import { call, getJson, postJson, readError } from "./http";
 import { readEvents } from "./sse";
 
 export interface ModelStatus {
-  value: "unloaded" | "loading" | "loaded" | "unloading" | "failed";
+  value: "unloaded" | "loading" | "loaded" | "unloading" | "failed" | "downloading";
   reason?: string;
+  /** Of a load. */
   progress?: { value: number };
 }
 
@@ -21,6 +22,9 @@ export interface Model {
   running: number;
   queued: number;
   memory: { weights: number; kv_cache: number; resident: number } | null;
+  parallel: number | null;
+  /** Seconds until it is unloaded if idle. */
+  ttl_s: number | null;
   device: string | null;
   placement: { parts: { text: string }[]; advice: string[] } | null;
 }
@@ -46,7 +50,26 @@ export async function unloadModel(name: string): Promise<void> {
 export async function deleteModel(name: string): Promise<void> {
   // By its file: an alias could name another model.
   const path = `${name}.gguf`.split("/").map(encodeURIComponent).join("/");
-  await call(`models/${path}`, { method: "DELETE" });
+  // The page may be closing.
+  await call(`models/${path}`, { method: "DELETE", keepalive: true });
+}
+
+/** A model of another program on the server's machine. id: its name here. */
+export interface FoundModel {
+  id: string;
+  program: string;
+  size_bytes: number;
+  state: "new" | "already here" | "unusable";
+  reason: string | null;
+}
+
+export async function listFound(): Promise<FoundModel[]> {
+  return (await getJson<{ data: FoundModel[] }>("models/import")).data;
+}
+
+/** Links a found model; returns its name. */
+export async function importModel(id: string): Promise<string> {
+  return (await postJson<{ model: string }>("models/import", { model: id })).model;
 }
 
 /** A model of the catalogue, which can be pulled by its id. */

@@ -39,7 +39,7 @@ export function ConversationList({ onOpen }: { onOpen: () => void }) {
                   <button type="button" class="quiet small" aria-label={`Rename ${title}`} onClick={() => setRenamed(id)}>
                     <Icon name="edit" />
                   </button>
-                  <button type="button" class="quiet small" aria-label={`Delete ${title}`} onClick={() => remove(id, title)}>
+                  <button type="button" class="quiet small" aria-label={`Delete ${title}`} onClick={() => void deleteConversation(id)}>
                     <Icon name="trash" />
                   </button>
                 </span>
@@ -54,10 +54,6 @@ export function ConversationList({ onOpen }: { onOpen: () => void }) {
 
 function mentions({ title, messages }: Conversation, text: string): boolean {
   return title.toLowerCase().includes(text) || messages.some((message) => message.text.toLowerCase().includes(text));
-}
-
-function remove(id: string, title: string): void {
-  if (window.confirm(`Delete “${title}”?`)) void deleteConversation(id);
 }
 
 function TitleField({ title, onDone }: { title: string; onDone: (text: string) => void }) {

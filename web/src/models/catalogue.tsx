@@ -1,7 +1,7 @@
 // Models of the catalogue as cards with what they need, each a click away.
 import { useEffect } from "preact/hooks";
 import type { SuggestedModel } from "../api/models";
-import { pull, startPull, suggest, suggested } from "../state/pull";
+import { isPulling, startPull, suggest, suggested } from "../state/pull";
 import { bytes, parameters } from "../ui/format";
 
 export function Catalogue() {
@@ -27,7 +27,7 @@ export function SuggestedCards({ models }: { models: SuggestedModel[] }) {
           <p class="note">{model.note}</p>
           <p class="facts">{[...model.kinds, `${parameters(model.n_params)} parameters`, `needs ${bytes(model.memory_bytes)} of memory`, model.licence].join(" · ")}</p>
           <div class="actions">
-            <button type="button" disabled={pull.value !== null} onClick={() => void startPull(model.id)}>
+            <button type="button" disabled={isPulling.value} onClick={() => void startPull(model.id)}>
               Get it ({bytes(model.size_bytes)})
             </button>
           </div>

@@ -1,15 +1,30 @@
 // The local models: load, unload, delete, and the form that pulls others.
 import { useState } from "preact/hooks";
-import { deleteModel, loadModel, unloadModel, type Model } from "../api/models";
+import { loadModel, unloadModel, type Model } from "../api/models";
 import { messageOf } from "../api/http";
-import { chosenModel, embedsOnly, isBase, models, modelsProblem, refreshModels } from "../state/models";
+import { chosenModel, downloading, embedsOnly, isBase, models, modelsProblem, refreshModels, removeModel } from "../state/models";
+import { pull } from "../state/pull";
 import { goTo } from "../state/view";
 import { bytes, parameters } from "../ui/format";
 import { say } from "../ui/notice";
 import { Catalogue } from "./catalogue";
+import { FoundModels } from "./found_models";
+import { ModelOptions } from "./model_options";
 import { PullForm } from "./pull_form";
 
+const SOURCES: Record<string, string> = {
+  hub: "from the hub",
+  folder: "your own file",
+  "built in": "built in",
+  ollama: "from Ollama",
+  lmstudio: "from LM Studio",
+  jan: "from Jan",
+  created: "created here",
+  "hf-cache": "from the Hugging Face cache",
+};
+
 export function ModelsView() {
+  const others = downloading.value.filter((id) => id !== pull.value?.target);
   return (
     <div class="panel">
       <h1>Models</h1>
@@ -21,6 +36,8 @@ export function ModelsView() {
       </ul>
       {models.value.length === 0 && modelsProblem.value === null && <p class="hint">There are no models yet.</p>}
       <PullForm />
+      {others.length > 0 && <p class="hint">Another program downloads {others.join(", ")}.</p>}
+      <FoundModels />
       <Catalogue />
     </div>
   );
@@ -28,6 +45,7 @@ export function ModelsView() {
 
 function ModelCard({ model }: { model: Model }) {
   const [busy, setBusy] = useState(false);
+  const [open, setOpen] = useState(false);
   const { value, reason, progress } = model.status;
   const run = async (work: Promise<void>) => {
     setBusy(true);
@@ -39,9 +57,6 @@ function ModelCard({ model }: { model: Model }) {
       await refreshModels();
       setBusy(false);
     }
-  };
-  const remove = () => {
-    if (window.confirm(`Delete ${model.id} from this machine?`)) void run(deleteModel(model.id));
   };
   const chat = () => {
     chosenModel.value = model.id;
@@ -78,12 +93,16 @@ function ModelCard({ model }: { model: Model }) {
             Load
           </button>
         )}
+        <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+          Settings
+        </button>
         {model.can_remove && (
-          <button type="button" class="danger" disabled={busy} onClick={remove}>
+          <button type="button" class="danger" disabled={busy} onClick={() => removeModel(model)}>
             Delete
           </button>
         )}
       </div>
+      {open && <ModelOptions model={model} />}
     </li>
   );
 }
@@ -105,6 +124,6 @@ function facts(model: Model): string[] {
     ...(isBase(model) ? ["base model"] : []),
     ...(model.memory ? [`${bytes(model.memory.resident || model.memory.weights + model.memory.kv_cache)} in memory`] : []),
     ...(model.device ? [model.device] : []),
-    model.source,
+    SOURCES[model.source] ?? `from ${model.source}`,
   ];
 }

@@ -1,5 +1,5 @@
 // Pulls a model from the hub and shows its progress.
-import { pull, pullProblem, startPull, type Pull } from "../state/pull";
+import { forgetPull, isPulling, pausePull, pull, pullProblem, startPull, type Pull } from "../state/pull";
 import { bytes, duration } from "../ui/format";
 
 export function PullForm() {
@@ -13,9 +13,9 @@ export function PullForm() {
       <form class="row" onSubmit={submit}>
         <label class="fill">
           Get a model from the hub
-          <input name="name" placeholder="org/repository, org/repository:Q4_K_M, or a name of the catalogue" required disabled={pull.value !== null} spellcheck={false} autocapitalize="off" />
+          <input name="name" placeholder="org/repository, org/repository:Q4_K_M, or a name of the catalogue" required disabled={isPulling.value} spellcheck={false} autocapitalize="off" />
         </label>
-        <button type="submit" class="primary" disabled={pull.value !== null}>
+        <button type="submit" class="primary" disabled={isPulling.value}>
           Pull
         </button>
       </form>
@@ -24,7 +24,7 @@ export function PullForm() {
   );
 }
 
-/** The pull in progress, or why the last one failed; nothing without either. */
+/** The pull that runs or is paused, or why the last one failed; nothing without either. */
 export function PullProgress() {
   const running = pull.value;
   return (
@@ -36,9 +36,20 @@ export function PullProgress() {
           </div>
           <div class="row">
             <progress class="fill" aria-label={`Pulling ${running.name}`} max={running.total || 1} {...(running.total > 0 ? { value: running.done } : {})} />
-            <button type="button" onClick={() => running.controller.abort()}>
-              Cancel
-            </button>
+            {isPulling.value ? (
+              <button type="button" onClick={pausePull}>
+                Pause
+              </button>
+            ) : (
+              <>
+                <button type="button" class="primary" onClick={() => void startPull(running.name)}>
+                  Resume
+                </button>
+                <button type="button" onClick={forgetPull}>
+                  Dismiss
+                </button>
+              </>
+            )}
           </div>
         </div>
       )}
@@ -51,7 +62,8 @@ export function PullProgress() {
   );
 }
 
-function words({ done, total, rate, words: text }: Pull): string {
+function words({ done, total, rate, words: text, controller }: Pull): string {
+  if (controller === null) return `Paused at ${bytes(done)} of ${bytes(total)}`;
   if (done === 0) return text;
   const left = rate > 0 ? `, ${bytes(rate)}/s, ${duration((total - done) / rate)} left` : "";
   return `${bytes(done)} of ${bytes(total)}${left}`;

@@ -6,6 +6,7 @@ import { chatRequest, newConversation, newMessage, titleOf, withEdit, withNews }
 import type { Attachment, ChatSettings, Conversation, Message } from "./conversation";
 import { dropConversation, onOtherTabs, readConversation, readConversations, writeConversation } from "./database";
 import { currentModel, refreshModels } from "./models";
+import { offerUndo } from "./undo";
 import { dropUnsent } from "./unsent";
 import { replacing, withVersion } from "./versions";
 
@@ -65,8 +66,11 @@ export function renameConversation(id: string, title: string): void {
   saveNow();
 }
 
+/** Deletes a chat, unless the user takes that back in time. */
 export async function deleteConversation(id: string): Promise<void> {
   stop(id);
+  const gone = conversations.value.find((conversation) => conversation.id === id);
+  if (gone === undefined) return;
   conversations.value = conversations.value.filter((conversation) => conversation.id !== id);
   dropUnsent(id);
   // An answer that is being stopped still writes to this id.
@@ -74,6 +78,13 @@ export async function deleteConversation(id: string): Promise<void> {
   if (openId.value === id) startConversation();
   window.clearTimeout(saves.get(id));
   saves.delete(id);
+  const takeBack = () => {
+    conversations.value = [gone, ...conversations.value].sort(latestFirst);
+    openConversation(id);
+    saveSoon(id);
+    saveNow();
+  };
+  offerUndo({ text: `“${gone.title}” is deleted`, takeBack });
   await kept(dropConversation(id));
 }
 

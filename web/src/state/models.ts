@@ -1,13 +1,21 @@
 // The list of models that all views share, and the one that new chats use.
 import { computed, effect, signal } from "@preact/signals";
-import { listModels, type Model } from "../api/models";
+import { deleteModel, listModels, type Model } from "../api/models";
 import { messageOf } from "../api/http";
+import { say } from "../ui/notice";
+import { offerUndo } from "./undo";
 
 const NAME = "model";
 const SLOW_MS = 15_000;
 const FAST_MS = 700;
 
-export const models = signal<Model[]>([]);
+const listed = signal<Model[]>([]);
+/** Those that are deleted unless the user takes that back. */
+const deleted = signal<ReadonlySet<string>>(new Set());
+
+export const models = computed(() => listed.value.filter(({ id, status }) => status.value !== "downloading" && !deleted.value.has(id)));
+/** Names of those that are being downloaded. */
+export const downloading = computed(() => listed.value.filter(({ status }) => status.value === "downloading").map(({ id }) => id));
 export const modelsProblem = signal<string | null>(null);
 const defaultModel = signal("");
 export const chosenModel = signal(localStorage.getItem(NAME) ?? "");
@@ -44,13 +52,34 @@ export function seesImages(model: Model | undefined): boolean {
 
 export async function refreshModels(): Promise<void> {
   try {
-    const listed = await listModels();
-    models.value = listed.data;
-    defaultModel.value = listed.default ?? "";
+    const found = await listModels();
+    listed.value = found.data;
+    defaultModel.value = found.default ?? "";
     modelsProblem.value = null;
   } catch (error) {
     modelsProblem.value = messageOf(error);
   }
+}
+
+/** Deletes a model, unless the user takes that back in time. */
+export function removeModel({ id }: Model): void {
+  deleted.value = new Set(deleted.value).add(id);
+  const show = () => {
+    const left = new Set(deleted.value);
+    left.delete(id);
+    deleted.value = left;
+  };
+  const commit = async () => {
+    try {
+      await deleteModel(id);
+      await refreshModels();
+    } catch (error) {
+      say(messageOf(error), true);
+    } finally {
+      show();
+    }
+  };
+  offerUndo({ text: `${id} is deleted`, takeBack: show, commit: () => void commit() });
 }
 
 /** Refreshes the list: often while something changes, otherwise rarely, never in a hidden tab. Returns a function that stops it. */

@@ -16,6 +16,8 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.placement.report import advice, lines
+from jan_serve.store.imports.finders import TITLES
+from jan_serve.store.library import ModelLibrary
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
     "loading": "loading",
@@ -56,6 +58,20 @@ def _downloading(download: PullProgress) -> wire.ManagedModel:
         problem=None,
     )
     return {**_model(model, None), "status": {"value": "downloading", "progress": progress_of(download)}}
+
+
+def found(library: ModelLibrary) -> list[wire.FoundModel]:
+    """The models of other programs. Blocks on the disk."""
+    return [
+        {
+            "id": item.name,
+            "program": TITLES["hf" if item.found.kind == "hf-cache" else item.found.kind],
+            "size_bytes": item.found.n_bytes,
+            "state": item.state.value,
+            "reason": item.reason or None,
+        }
+        for item in library.elsewhere()
+    ]
 
 
 def status(state: ModelStatus | None, problem: str | None = None) -> wire.Status:

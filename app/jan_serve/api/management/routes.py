@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jan_serve.api.management import Management, wire
-from jan_serve.api.management.listing import Event, all_events, load_events, model_list
+from jan_serve.api.management.listing import Event, all_events, found, load_events, model_list
 from jan_serve.api.management.pulls import Pulls
 from jan_serve.dialects.shared.default_error_body import error_body
 from jan_serve.dialects.shared.default_errors import ErrorBody, ValidationErrorBody
@@ -24,6 +24,7 @@ from jan_serve.http.json_body import JsonRoute
 from jan_serve.http.replies import frame, json_reply
 from jan_serve.http.request_record import record_of
 from jan_serve.http.sse import STREAMED, EventStream, StreamSettings, frames_of
+from jan_serve.store.library import ModelLibrary
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def management_router(management: Management, pulls: Pulls, streams: StreamSetti
     _list_routes(router, management, pulls, streams)
     _memory_routes(router, management, pulls, streams)
     _pull_routes(router, management, pulls, streams)
+    _import_routes(router, management.library)
     _delete_routes(router, management)
     return router
 
@@ -108,6 +110,20 @@ def _pull_routes(router: APIRouter, management: Management, pulls: Pulls, stream
         plan = await while_connected(request, library.plan(body.model, None))
         management.keep(pulls.begin(body.model, plan))
         return json_reply({"success": True, "model": plan.name})
+
+
+def _import_routes(router: APIRouter, library: ModelLibrary) -> None:
+    @router.get("/models/import", summary="Models of other programs", response_model=wire.FoundModels)
+    async def list_found() -> Response:
+        """Models of Ollama, LM Studio, Jan and the Hugging Face cache on this machine."""
+        return json_reply({"object": "list", "data": await asyncio.to_thread(lambda: found(library))})
+
+    @router.post("/models/import", summary="Import a model", response_model=wire.Done)
+    async def import_model(body: wire.ModelRequest) -> Response:
+        """Link a model of another program, by its `id` in the list, into the models folder. Nothing is copied."""
+        record = await library.take_over(body.model)
+        logger.info("imported %s from %s", record.name, record.source.kind)
+        return json_reply({"success": True, "model": record.name})
 
 
 def _delete_routes(router: APIRouter, management: Management) -> None:

@@ -149,6 +149,21 @@ class ManagedModels(TypedDict):
     data: list[ManagedModel]
 
 
+class FoundModel(TypedDict):
+    """A model of another program. id: its name here. reason: why it is unusable."""
+
+    id: str
+    program: str
+    size_bytes: int
+    state: Literal["new", "already here", "unusable"]
+    reason: str | None
+
+
+class FoundModels(TypedDict):
+    object: Literal["list"]
+    data: list[FoundModel]
+
+
 class Done(TypedDict):
     """Success. model: the canonical name."""
 

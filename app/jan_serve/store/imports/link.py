@@ -36,7 +36,7 @@ class ImportStatus(Enum):
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """reason: why the model is unusable. facts: if it is NEW."""
+    """reason: why the model is unusable. facts: of its header, once that is read."""
 
     found: FoundModel
     name: str
@@ -47,6 +47,18 @@ class Assessment(msgspec.Struct, frozen=True):
 
 def assess(found: FoundModel, models_dir: Path) -> Assessment:
     """Check whether a found model can be imported. Reads its header; blocks on the disk."""
+    assessment = looked_at(found, models_dir)
+    if assessment.state is not ImportStatus.NEW:
+        return assessment
+    try:
+        facts = read_model_file(found.files[0].path).facts()
+    except JanServeError as error:
+        return Assessment(found, assessment.name, ImportStatus.UNUSABLE, error.message)
+    return msgspec.structs.replace(assessment, facts=facts)
+
+
+def looked_at(found: FoundModel, models_dir: Path) -> Assessment:
+    """The same, without a look into its file."""
     name = canonical_name(PurePosixPath(found.files[0].name))
     files = (*found.files, *((found.projector,) if found.projector else ()))
     if not all(is_safe_file(file.name) for file in files):
@@ -64,11 +76,7 @@ def assess(found: FoundModel, models_dir: Path) -> Assessment:
     ]
     if taken and not all(_is_dangling(target) for target in taken):
         return Assessment(found, name, ImportStatus.UNUSABLE, NAME_TAKEN)
-    try:
-        facts = read_model_file(found.files[0].path).facts()
-    except JanServeError as error:
-        return Assessment(found, name, ImportStatus.UNUSABLE, error.message)
-    return Assessment(found, name, ImportStatus.NEW, facts=facts)
+    return Assessment(found, name, ImportStatus.NEW)
 
 
 def take_over(assessment: Assessment, models_dir: Path, index: ModelIndex) -> ModelRecord:

@@ -11,12 +11,12 @@ import typer
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
 from jan_serve.cli.output import Output, size_text
-from jan_serve.config import ImportFolders, import_folders
 from jan_serve.errors import StoreError
-from jan_serve.store.imports.finders import FINDERS, TITLES, find, lmstudio_folders
+from jan_serve.store.imports.finders import FINDERS, TITLES, find
 from jan_serve.store.imports.link import NAME_TAKEN, Assessment, ImportStatus, assess, take_over
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.paths import user_path
+from jan_serve.wiring.parts import other_programs
 
 _SHOWN_KIND = {"hf-cache": "hf"}
 
@@ -54,9 +54,9 @@ def import_(
         )
     settings = store_settings(config, models_dir)
     output = Output()
-    other_programs = import_folders()
+    usual = other_programs()
     searched = {
-        program: (user_path(folder).absolute(),) if folder is not None else _folders(program, other_programs)
+        program: (user_path(folder).absolute(),) if folder is not None else usual[program]
         for program in chosen
     }
     found = [
@@ -77,14 +77,6 @@ def import_(
         _print(rows, searched, output, hint=not names and not everything)
     if failures:
         raise typer.Exit(1)
-
-
-def _folders(program: str, other_programs: ImportFolders) -> tuple[Path, ...]:
-    if program == "lmstudio":
-        return lmstudio_folders(other_programs.lmstudio_home)
-    return {"ollama": other_programs.ollama, "jan": other_programs.jan, "hf": other_programs.hf_cache}[
-        program
-    ]
 
 
 def _select(found: Sequence[Assessment], names: Sequence[str], everything: bool) -> list[Assessment]:
