@@ -64,6 +64,33 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     decode_s: float = 0.0
 
 
+CacheTier = Literal["cells", "ram", "disk", "server"]
+
+
+class EngineWork(msgspec.Struct, kw_only=True):
+    """How the engine made an answer, over all choices.
+
+    cached_in: where the cached tokens of the prompt were: in cells of the KV cache, as a saved state in RAM or on disk,
+    or at another server; None: nowhere. drafted, accepted: tokens that were guessed, and those of them that were right.
+    forced: tokens that a grammar left no choice for. others_s: steps that computed something of other requests and kept
+    this one waiting.
+    """
+
+    cached_in: CacheTier | None = None
+    drafted: int = 0
+    accepted: int = 0
+    forced: int = 0
+    others_s: float = 0.0
+
+    def add(self, other: EngineWork) -> None:
+        """Count the work for another prompt of the same request."""
+        self.cached_in = self.cached_in or other.cached_in
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+        self.forced += other.forced
+        self.others_s = max(self.others_s, other.others_s)
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """The engine accepted the request.
 
@@ -154,6 +181,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     timings: Timings = Timings()
+    work: EngineWork = msgspec.field(default_factory=EngineWork)
 
 
 class StatePreserved(msgspec.Struct, frozen=True, kw_only=True):

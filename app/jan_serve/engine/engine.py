@@ -232,6 +232,7 @@ class Engine:
         with times.part("forward"):
             is_computed = self._compute_media(media)
         if is_computed and media and not plan:
+            self._count_waits(plan, media, self._clock() - started)
             self._observe_prefill(plan, media, self._clock() - started)
             times.end(prefills=True)
         elif is_computed and plan:
@@ -240,6 +241,8 @@ class Engine:
             with times.part("forward"):
                 code = self._batch.decode(plan)
             if code == DECODE_OK:
+                if not only_decode or len(plan) < len(self._scheduler.running):
+                    self._count_waits(plan, media, self._clock() - started)
                 if only_decode:
                     self._counters.count_step(self._batch.size)
                 else:
@@ -304,6 +307,7 @@ class Engine:
             state.started = self._clock()
         if state.cached_tokens is None:
             state.cached_tokens = min(sequence.num_cached, state.prompt_length)
+            state.work.cached_in = sequence.cached_in
         sequence.status = SequenceStatus.RUNNING
         self._scheduler.waiting.remove(sequence)
         running.append(sequence)
@@ -318,6 +322,7 @@ class Engine:
         length = len(state.tokens) if restored else 0
         self._counters.cached += length
         sequence.num_computed = sequence.num_cached = sequence.state.cached_tokens = length
+        sequence.state.work.cached_in = "server" if restored else None
         if restored:
             self._output.advance(sequence, np.frombuffer(state.logits, "<f4").copy())
 
@@ -391,6 +396,15 @@ class Engine:
         decode = sum(item.size for item in plan if item.is_decode)
         self._planner.observe(decode, tokens - decode, seconds)
         self._counters.count_step(tokens)
+
+    def _count_waits(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
+        """Add a step to the waits of requests that it had nothing of, or that it wrote for while it read others."""
+        states = {id(sequence.state): sequence.state for sequence in self._scheduler.running}
+        writing = {id(item.sequence.state) for item in plan if item.is_decode}
+        reading = {id(item.sequence.state) for item in (*plan, *media)} - writing
+        for key in states.keys() - reading:
+            if reading or key not in writing:
+                states[key].work.others_s += seconds
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """Handle a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""

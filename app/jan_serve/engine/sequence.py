@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from jan_serve.core.events import Timings, TokenInfo
+from jan_serve.core.events import CacheTier, EngineWork, Timings, TokenInfo
 from jan_serve.core.sequence_state import SequenceState
 from jan_serve.engine.prompt_media import NO_MEDIA, PromptMedia
 from jan_serve.engine.repetition import RepetitionDetector
@@ -144,6 +144,7 @@ class RequestState(msgspec.Struct, eq=False):
     started: float | None = None
     first_token: float | None = None
     scored: bool = False
+    work: EngineWork = msgspec.field(default_factory=EngineWork)
     visible_specials: frozenset[int] = frozenset()
 
     def shows(self, token: int) -> bool:
@@ -164,7 +165,7 @@ class Sequence(msgspec.Struct, eq=False):
     """One completion.
 
     tokens: prompt and generated ids. num_computed: how many of them are in the KV cache under `seq_id`.
-    num_cached: how many of them came from the prefix cache at the last admission.
+    num_cached: how many of them came from the prefix cache at the last admission; cached_in: from which of its tiers.
     prefill_end: number of tokens at the last admission; computing them is its prefill.
     guide: the sampler's guide, which counts reasoning tokens.
     repetition: finds the end of a text that repeats itself. escapes: how often it may still be kept from that.
@@ -191,6 +192,7 @@ class Sequence(msgspec.Struct, eq=False):
     seq_id: int = -1
     num_computed: int = 0
     num_cached: int = 0
+    cached_in: CacheTier | None = None
     prefill_end: int = 0
     num_generated: int = 0
     has_line_break: bool = False

@@ -181,16 +181,15 @@ class SequenceOutput:
 
     def _next_tokens(self, sequence: Sequence, logits: Floats) -> list[Sampled]:
         """A sampled token and those forced after it by the grammar; at the start only forced ones, if any."""
-        sampler = sequence.sampler
-        if sequence.num_generated == 0:
-            forced = sampler.take_forced()
-            if forced:
-                self.forced += len(forced)
-                return [Sampled(token) for token in forced]
-        sampled = sampler.sample(logits)
-        forced = sampler.take_forced()
+        if sequence.num_generated == 0 and (forced := self._take_forced(sequence)):
+            return forced
+        return [sequence.sampler.sample(logits), *self._take_forced(sequence)]
+
+    def _take_forced(self, sequence: Sequence) -> list[Sampled]:
+        forced = sequence.sampler.take_forced()
         self.forced += len(forced)
-        return [sampled, *(Sampled(token) for token in forced)]
+        sequence.state.work.forced += len(forced)
+        return [Sampled(token) for token in forced]
 
     def _emit(self, sequence: Sequence, sampled: Sampled, *, is_last: bool) -> None:
         """Emit a token's text; finish the sequence if it ends here. is_last: the grammar has not advanced past it."""
@@ -295,6 +294,7 @@ class SequenceOutput:
                     completion_tokens=state.completion_tokens,
                     cached_tokens=state.cached_tokens or 0,
                     timings=state.timings(self._clock()),
+                    work=state.work,
                 )
             )
 

@@ -10,6 +10,7 @@ import msgspec
 from jan_serve.core.closing import closing
 from jan_serve.core.events import (
     Completed,
+    EngineWork,
     Finished,
     GenerationEvent,
     Progress,
@@ -42,7 +43,7 @@ async def _together(
     async with closing(_merged(generate, requests)) as merged:
         held: list[GenerationEvent] = []
         waiting = len(requests)
-        usage, timings = Usage(), Timings()
+        usage, timings, work = Usage(), Timings(), EngineWork()
         async for item in merged:
             match item:
                 case Started():
@@ -53,11 +54,12 @@ async def _together(
                             yield early
                 case Completed():
                     usage, timings = _sum(usage, item.usage), _longest(timings, item.timings)
+                    work.add(item.work)
                 case _ if waiting:
                     held.append(item)
                 case _:
                     yield item
-        yield Completed(usage=usage, timings=timings)
+        yield Completed(usage=usage, timings=timings, work=work)
 
 
 async def _merged(

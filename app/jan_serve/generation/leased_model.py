@@ -292,4 +292,4 @@ class _Answer:
             cached_tokens=event.cached_tokens,
             reasoning_tokens=self._reasoning_tokens,
         )
-        return Completed(usage=usage, timings=event.timings)
+        return Completed(usage=usage, timings=event.timings, work=event.work)

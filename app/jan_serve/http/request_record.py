@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from jan_serve.core.caller import stop_loops
 from jan_serve.core.events import (
     Completed,
+    EngineWork,
     Finished,
     GenerationEvent,
     ReasoningDelta,
@@ -62,6 +63,7 @@ class RequestRecord(msgspec.Struct):
     ignored: tuple[str, ...] = ()
     cancelled: bool = False
     trace: RequestTrace = msgspec.field(default_factory=RequestTrace)
+    work: EngineWork = msgspec.field(default_factory=EngineWork)
     thinking: bool = False
     finished_s: float | None = None
     _last_token_s: float = 0.0
@@ -106,6 +108,7 @@ class RequestRecord(msgspec.Struct):
                 self.queue_s = event.timings.queue_s
                 self.prefill_s = event.timings.prefill_s
                 self.decode_s = event.timings.decode_s
+                self.work = event.work
                 self.finished_s = self.elapsed_s()
             case _:
                 pass

@@ -15,7 +15,7 @@ import msgspec
 
 from jan_serve.core.constraint import CompiledGrammar, Guide
 from jan_serve.core.engine_stats import EngineStats
-from jan_serve.core.events import Finished, Progress, PromptTokens, TextDelta, Timings
+from jan_serve.core.events import EngineWork, Finished, Progress, PromptTokens, TextDelta, Timings
 from jan_serve.core.media import PromptPiece
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.placement import ModelParts, PlacementOptions
@@ -400,6 +400,7 @@ class RequestCompleted(msgspec.Struct, frozen=True, kw_only=True, tag="completed
     completion_tokens: int
     cached_tokens: int
     timings: Timings
+    work: EngineWork = msgspec.field(default_factory=EngineWork)
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from jan_serve.api.activity.causes import causes
 from jan_serve.api.activity.recent import KEPT, Activities, Activity, State
 from jan_serve.core.caller import cache_salt
+from jan_serve.core.events import CacheTier, EngineWork
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
 
@@ -56,8 +57,17 @@ class CauseLine(BaseModel):
 class Why(RequestLine):
     """phases: seconds before the engine (load, template, compile, media) and in it (queue, reading, writing).
 
-    causes: what explains the time, the longest first.
+    cached_in: where the cached tokens were: in `cells` of the context, as a saved state in `ram` or on `disk`, or at
+    another `server`. drafted_tokens, accepted_tokens: those of the answer that were guessed, and of them those that
+    were right; forced_tokens: those that a grammar left no choice for. others_s: of the phases `reading` and
+    `writing`, steps for other requests. causes: what explains the time, the longest first.
     """
+
+    cached_in: CacheTier | None
+    drafted_tokens: int
+    accepted_tokens: int
+    forced_tokens: int
+    others_s: float
 
     phases: dict[str, float]
     causes: list[CauseLine]
@@ -101,6 +111,7 @@ def activity_router(activities: Activities) -> APIRouter:
         return json_reply(
             {
                 **_line(found),
+                **_work(found.record.work),
                 "phases": {span.name: span.seconds for span in found.phases()},
                 "causes": [cause._asdict() for cause in causes(found, activities.all())],
             }
@@ -112,6 +123,16 @@ def activity_router(activities: Activities) -> APIRouter:
 def _time_felt(activity: Activity) -> float:
     first = activity.record.first_token_s
     return first if first is not None else activity.ended - activity.began
+
+
+def _work(work: EngineWork) -> dict[str, object]:
+    return {
+        "cached_in": work.cached_in,
+        "drafted_tokens": work.drafted,
+        "accepted_tokens": work.accepted,
+        "forced_tokens": work.forced,
+        "others_s": work.others_s,
+    }
 
 
 def _line(activity: Activity) -> dict[str, object]:

@@ -15,6 +15,14 @@ from jan_serve.cli.options import ConfigOption, JsonOption, UrlOption, running_s
 from jan_serve.cli.output import Output, on_terminal
 
 _REFRESH_S: Final = 1.0
+_LEAST_S: Final = 0.02
+_TIERS: Final = {
+    None: "",
+    "cells": ", in the context",
+    "ram": ", in RAM",
+    "disk": ", on disk",
+    "server": ", of another server",
+}
 _COLUMNS: Final = ("model", "state", "prompt", "cached", "first", "answer", "rate", "total", "program", "id")
 _OPTIONAL: Final = ("id", "rate", "total", "program")
 
@@ -106,6 +114,15 @@ def why(
     _print_why(output, answer, answer["causes"])
 
 
+def _guesses(answer: Mapping[str, Any]) -> str:
+    found: list[str] = []
+    if answer["drafted_tokens"]:
+        found.append(f"{answer['accepted_tokens']} of {answer['drafted_tokens']} guesses right")
+    if answer["forced_tokens"]:
+        found.append(f"{answer['forced_tokens']} forced by the grammar")
+    return f" ({', '.join(found)})" if found else ""
+
+
 def _print_why(output: Output, answer: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> None:
     first = f"first token after {_seconds(answer['first_token_s'])}, " if answer["first_token_s"] else ""
     output.data(
@@ -113,8 +130,11 @@ def _print_why(output: Output, answer: Mapping[str, Any], causes: Sequence[Mappi
     )
     output.data(
         f"{first}{_seconds(answer['total_s'])} in all; {answer['prompt_tokens']} tokens of prompt"
-        f" ({answer['cached_tokens']} from the cache), {answer['completion_tokens']} of answer"
+        f" ({answer['cached_tokens']} from the cache{_TIERS[answer['cached_in']]}),"
+        f" {answer['completion_tokens']} of answer{_guesses(answer)}"
     )
+    if answer["others_s"] >= _LEAST_S:
+        output.data(f"{_seconds(answer['others_s'])} of it in steps for other requests")
     if not causes:
         output.note("Nothing took longer than 0.02 s.")
         return

@@ -65,9 +65,11 @@ class CellAllocator:
         if prefix is not None:
             self.cache.touch(prefix.seq_id)
         num_cached = prefix.length if prefix is not None else 0
+        tier = self.states.tier_of(sequence)
         restored = self.states.restore(sequence, num_cached, lambda count: self.make_room(count, others))
         # Making room may have evicted the prefix.
         is_there = prefix is not None and (prefix.seq_id in self.cache or prefix.seq_id in others)
+        sequence.cached_in = tier if restored else "cells" if is_there else None
         if restored:
             shared = self._share_restored(sequence, prefix) if prefix is not None and is_there else 0
             self.cells.extend(sequence.seq_id, restored - shared)

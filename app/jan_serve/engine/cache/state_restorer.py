@@ -11,6 +11,7 @@ from concurrent.futures import Future
 
 import msgspec
 
+from jan_serve.core.events import CacheTier
 from jan_serve.engine.cache.cells import CellCounter
 from jan_serve.engine.cache.prefix_cache import PrefixCache
 from jan_serve.engine.cache.state_cache import MIN_TOKENS, SavedState, StateCache, StateMatch
@@ -147,6 +148,13 @@ class StateRestorer:
         """Tokens of a sequence in the state that `is_fetching` found; 0 without one."""
         fetch = self._fetches.get(id(sequence))
         return 0 if fetch is None else fetch.match.length
+
+    def tier_of(self, sequence: Sequence) -> CacheTier | None:
+        """Where the state that `is_fetching` found comes from."""
+        fetch = self._fetches.get(id(sequence))
+        if fetch is None:
+            return None
+        return "ram" if isinstance(fetch.match.source, SavedState) else "disk"
 
     @property
     def is_reading(self) -> bool:

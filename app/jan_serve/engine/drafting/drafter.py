@@ -286,6 +286,8 @@ class Drafter:
         self._observe(sequence, draft.match_length, draft.guessed, right)
         self.drafted += draft.guessed
         self.accepted += right
+        sequence.state.work.drafted += draft.guessed
+        sequence.state.work.accepted += right
         if draft.match_length is None:
             self.drafted_by_model += draft.guessed
             self.accepted_by_model += right
