@@ -22,8 +22,6 @@ from jan_serve.store.files.file_errors import storage_error
 from jan_serve.store.gguf.gguf_header import GgufHeader, read_gguf_header
 from jan_serve.store.gguf.model_file import read_model_file
 from jan_serve.store.gguf.split_files import MAX_PARTS, PartName
-from jan_serve.store.imports.finders import find
-from jan_serve.store.imports.link import Assessment, ImportStatus, looked_at, take_over
 from jan_serve.store.index import ModelEntry, ModelIndex, ModelRecord
 from jan_serve.store.model_names import exact_matches
 from jan_serve.store.remove import Removed, check_removable, remove_model
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     # Imported with the first pull: importing the HTTP client is slow.
     from jan_serve.store.hub.download import DownloadWatcher
     from jan_serve.store.hub.pull import Puller, PullPlan
+    from jan_serve.store.imports.link import Assessment
     from jan_serve.store.model_memory import FreeMemory
 
 
@@ -267,6 +266,10 @@ class ModelLibrary:
 
     def elsewhere(self) -> list[Assessment]:
         """The models of other programs, as far as is known without a look into their files."""
+        # Imported on first use, as in `take_over`: most servers never look.
+        from jan_serve.store.imports.finders import find
+        from jan_serve.store.imports.link import looked_at
+
         return [
             looked_at(model, self._models_dir)
             for program, folders in self._other_programs().items()
@@ -278,6 +281,8 @@ class ModelLibrary:
 
         Raises InvalidRequest, InvalidModel for a file that is damaged, StoreError.
         """
+        from jan_serve.store.imports.link import ImportStatus, take_over
+
         named = [item for item in await asyncio.to_thread(self.elsewhere) if item.name == name]
         usable = [item for item in named if item.state is ImportStatus.NEW]
         if not usable:

@@ -12,7 +12,6 @@ from jan_serve.helpers.kinds import HEADERS
 from jan_serve.helpers.pool import HelperPool
 from jan_serve.resources import BUILTIN_MODEL, builtin_model, catalogue_file
 from jan_serve.store.hub.references import Catalogue
-from jan_serve.store.imports.finders import lmstudio_folders
 from jan_serve.store.index import ModelIndex
 from jan_serve.store.library import ModelLibrary
 from jan_serve.store.model_memory import FreeMemory
@@ -85,6 +84,8 @@ def build_library(
 
 def other_programs() -> dict[str, tuple[Path, ...]]:
     """The models folders of other programs, by the names of FINDERS. Blocks on the disk."""
+    from jan_serve.store.imports.finders import lmstudio_folders
+
     folders = import_folders()
     return {
         "ollama": folders.ollama,

@@ -16,7 +16,6 @@ from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_status import ModelStatus
 from jan_serve.dialects.shared.model_cards import OWNER, context_length, input_modalities, meta
 from jan_serve.placement.report import advice, lines
-from jan_serve.store.imports.finders import TITLES
 from jan_serve.store.library import ModelLibrary
 
 _VALUES: Final[dict[str, wire.StatusValue]] = {
@@ -62,6 +61,8 @@ def _downloading(download: PullProgress) -> wire.ManagedModel:
 
 def found(library: ModelLibrary) -> list[wire.FoundModel]:
     """The models of other programs. Blocks on the disk."""
+    from jan_serve.store.imports.finders import TITLES
+
     return [
         {
             "id": item.name,
