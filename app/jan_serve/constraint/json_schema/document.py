@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from jan_serve.constraint.json_schema.keywords import (
+    ANNOTATIONS,
     ASSERTIONS,
     DROPPED,
     DYNAMIC_REFERENCES,
@@ -141,6 +142,8 @@ class Document:
         self._raw = root
         self.id_key = "id" if self.draft <= 4 else "$id"
         self._interned: dict[tuple[int, str, tuple[str, ...]], Subschema] = {}
+        self._contents: dict[object, int] = {}
+        self._content_of: dict[int, int] = {}
         # What has an identifier or an anchor: its schema, the base URI around it, and its pointer.
         self._resources: dict[str, tuple[Any, str, str]] | None = None
         self._anchors: dict[tuple[str, str], tuple[Any, str, str]] = {}
@@ -167,7 +170,7 @@ class Document:
         anchors = self._dynamic.get(base)
         if anchors and not anchors <= set[str]().union(*(self._dynamic[outer] for outer in scope)):
             scope = (*scope, base)
-        key = (id(schema), base, scope)
+        key = (self._content(schema), base, scope)
         subschema = self._interned.get(key)
         if subschema is None or isinstance(schema, bool):
             members = as_object(schema) if self.names_draft else None
@@ -180,6 +183,33 @@ class Document:
             if isinstance(schema, dict):
                 self._interned[key] = subschema
         return subschema
+
+    def _content(self, schema: Any) -> int:
+        """The number of all that a schema means: schemas that say the same, wherever they stand, have one."""
+        known = self._content_of.get(id(schema))
+        if known is not None:
+            return known
+        members = as_object(schema)
+        content: object = repr(schema)
+        if members is not None:
+            content = tuple(
+                [
+                    (keyword, self._content_below(keyword, value))
+                    for keyword, value in members.items()
+                    if keyword not in ANNOTATIONS
+                ]
+            )
+        return self._content_of.setdefault(
+            id(schema), self._contents.setdefault(content, len(self._contents))
+        )
+
+    def _content_below(self, keyword: str, value: Any) -> object:
+        if keyword in SCHEMA_MAP_KEYWORDS and type(value) is dict:
+            parts = cast("dict[str, Any]", value)
+            return tuple([(name, self._content(part)) for name, part in parts.items()])
+        if keyword in SCHEMA_LIST_KEYWORDS and type(value) is list:
+            return tuple([self._content(part) for part in cast("list[Any]", value)])
+        return self._content(value) if keyword in SCHEMA_KEYWORDS else repr(value)
 
     def base_of(self, schema: Any, base: str) -> str:
         """The base URI inside `schema`. Up to draft 7 a `$ref` hides the identifier beside it."""

@@ -201,14 +201,14 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
             if emit.compares_items:
                 return _compared(emit, whole, spec, hint)
             raise UnsupportedSchema(
-                _place(conj), "uniqueItems", "only decidable where the items have few possible values"
+                "", "uniqueItems", "only decidable where the items have few possible values"
             )
         keys.update(found)
     if len(keys) > _MAX_UNIQUE_VALUES and emit.compares_items:
         return _compared(emit, whole, spec, hint)
     if len(keys) > _MAX_UNIQUE_VALUES:
         raise UnsupportedSchema(
-            _place(spec.rest),
+            "",
             "uniqueItems",
             f"only decidable for items of at most {_MAX_UNIQUE_VALUES} values",
         )
@@ -243,12 +243,9 @@ def _unique_items(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -
 
 
 def _compared(emit: Emitter, whole: ArraySpec, spec: ArraySpec, hint: str) -> Expr:
-    items, emit.unique[whole] = compared_items(emit, spec, hint, _place(spec.rest))
+    items, emit.unique[whole] = compared_items(emit, spec, hint)
+    emit.compared_at = emit.compared_at or emit.conj
     return items
-
-
-def _place(conj: Conj) -> str:
-    return conj[0].subschema.pointer if conj else ""
 
 
 def _finite_values(emit: Emitter, sets: TypeSets, hint: str) -> dict[object, Expr] | None:

@@ -147,6 +147,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
     if names is None:
         return shape
     emit.counted_names.append(spec)
+    emit.compared_at = emit.compared_at or emit.conj
     endless = automata.longest_word(names) is None
     return msgspec.structs.replace(
         shape, extras=None if endless else min(count_words(names, _MAX_NAMES), _MAX_NAMES)

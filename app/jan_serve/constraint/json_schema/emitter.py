@@ -29,12 +29,7 @@ from jan_serve.constraint.automata.to_grammar import dfa_to_expr
 from jan_serve.constraint.builder import RuleBuilder
 from jan_serve.constraint.json_schema.emit_strings import string_terminal
 from jan_serve.constraint.json_schema.expand import Expander
-from jan_serve.constraint.json_schema.ir import (
-    ArraySpec,
-    Conj,
-    ObjectSpec,
-    TypeSets,
-)
+from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, ObjectSpec, TypeSets
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.number_text import MAX_FRACTION, MAX_WHOLE, number_dfa
 from jan_serve.constraint.json_schema.scalars.numbers import NumberSpec
@@ -83,6 +78,10 @@ class Emitter(ABC):
         """Why nothing but compared names can hold the schema; raised in Mode.ALONE."""
         self.counted_names: list[ObjectSpec] = []
         """Objects whose other names may run out."""
+        self.conj: Conj = TRUE
+        """What is being written."""
+        self.compared_at: Conj = TRUE
+        """The first place whose items or names the executor compares."""
         self._whitespace = whitespace
         self._plain = PlainText()
         self._shared: dict[str, RuleRef] = {}

@@ -29,6 +29,11 @@ VALUE_KEYWORDS = frozenset({"type", "enum", "const"})
 ASSERTIONS = (
     VALUE_KEYWORDS | NUMBER_KEYWORDS | STRING_KEYWORDS | ARRAY_KEYWORDS | OBJECT_KEYWORDS | IN_PLACE_KEYWORDS
 )
+# What a schema means does not depend on these. Definitions mean something where a reference names them.
+ANNOTATIONS = frozenset(
+    {"title", "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly"}
+    | {"$comment", "markdownDescription", "$defs", "definitions"}
+)
 
 # Where subschemas live: one schema, a list of schemas, or a map of schemas.
 SCHEMA_KEYWORDS = frozenset(

@@ -75,8 +75,8 @@ class ValueEmitter(Emitter):
 
     def _finished(self) -> Grammar:
         while self._todo:
-            name, hint, conj, own = self._todo.pop()
-            with placed(conj):
+            name, hint, self.conj, own = self._todo.pop()
+            with placed(self.conj):
                 self.rules.fill(name, self.alternatives(own, hint))
         return self.rules.grammar("root")
 
@@ -143,7 +143,8 @@ def translate(
             if emitter.needs_comparison is not None:
                 raise emitter.needs_comparison
             try:
-                uniqueness = uniqueness_of(expander, root, emitter)
+                with placed(emitter.compared_at):
+                    uniqueness = uniqueness_of(expander, root, emitter)
                 break
             except AlsoHeld as more:
                 held |= more.specs

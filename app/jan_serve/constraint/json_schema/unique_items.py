@@ -89,9 +89,7 @@ class ItemSet(NamedTuple):
         return _count(self.words, self.numbers, len(self.literals))
 
 
-def compared_items(
-    emit: Emitter, spec: ArraySpec, hint: str, pointer: str
-) -> tuple[Expr, tuple[ItemSet, ...]]:
+def compared_items(emit: Emitter, spec: ArraySpec, hint: str) -> tuple[Expr, tuple[ItemSet, ...]]:
     """One item or more, and the sets whose items may not repeat. Raises UnsupportedSchema, GrammarTooComplex."""
     conjs = [*spec.prefix]
     if spec.high is None or spec.high > len(conjs):
@@ -99,8 +97,8 @@ def compared_items(
     sets = [emit.expander.expand(conj) for conj in conjs]
     for own in sets:
         if not all(_goes_on_array(emit, each) for each in own.array):
-            raise UnsupportedSchema(pointer, "uniqueItems", "of arrays that may not be longer")
-    items = tuple([_item_set(own)._replace(last=_last_member(emit, own, pointer)) for own in sets])
+            raise UnsupportedSchema("", "uniqueItems", "of arrays that may not be longer")
+    items = tuple([_item_set(own)._replace(last=_last_member(emit, own)) for own in sets])
     exprs: list[Expr] = [
         emit.rules.define(f"{hint}-unique", _item(emit, own, item, hint))
         for own, item in zip(sets, items, strict=True)
@@ -110,7 +108,7 @@ def compared_items(
         if count is not None:
             spec = replace(spec, high=count if spec.high is None else min(spec.high, count))
     elif any(_may_run_out(item, at, is_rest=at == len(spec.prefix)) for at, item in enumerate(items)):
-        raise UnsupportedSchema(pointer, "uniqueItems", "of items by position, of which few may be left")
+        raise UnsupportedSchema("", "uniqueItems", "of items by position, of which few may be left")
     if spec.high is not None and spec.high < max(spec.low, 1):
         return NEVER, items
     return _row(emit, spec, exprs), items
@@ -144,7 +142,7 @@ def _item_set(sets: TypeSets) -> ItemSet:
     )
 
 
-def texts_of(arrays: Iterable[tuple[ItemSet, ...]], pointer: str) -> ItemTexts | None:
+def texts_of(arrays: Iterable[tuple[ItemSet, ...]]) -> ItemTexts | None:
     """The texts of the items of arrays at one place; None where it does not follow from a text which are left."""
     items = list(dict.fromkeys(item for each in arrays for item in each))
     words, others = items[0].words, items[0].others()
@@ -157,10 +155,10 @@ def texts_of(arrays: Iterable[tuple[ItemSet, ...]], pointer: str) -> ItemTexts |
     last = items[0].last
     if any(item.last != last for item in items):
         return None
-    texts = None if last is None else texts_of([(last.values,)], pointer)
+    texts = None if last is None else texts_of([(last.values,)])
     return ItemTexts(
-        automaton_of(words, pointer),
-        automaton_of(others, pointer),
+        automaton_of(words),
+        automaton_of(others),
         endless=is_endless(words) and is_endless(others),
         containers=any(item.containers for item in items),
         last=None if last is None or texts is None else LastTexts(last.name, texts),
@@ -209,7 +207,7 @@ def _goes_on_array(emit: Emitter, spec: ArraySpec) -> bool:
     return has_value(emit.expander, spec.rest)
 
 
-def _last_member(emit: Emitter, sets: TypeSets, pointer: str) -> LastMember | None:
+def _last_member(emit: Emitter, sets: TypeSets) -> LastMember | None:
     """The last listed member with another value always left, of a closed object; None where all objects may go on.
 
     Raises UnsupportedSchema.
@@ -218,7 +216,7 @@ def _last_member(emit: Emitter, sets: TypeSets, pointer: str) -> LastMember | No
         return None
     spec = next(iter(sets.object))
     if len(sets.object) > 1:
-        raise UnsupportedSchema(pointer, "uniqueItems", "of alternatives, one with listed properties only")
+        raise UnsupportedSchema("", "uniqueItems", "of alternatives, one with listed properties only")
     classes = name_classes(emit.expander.terms, spec.rules, ANY_STRING, TRUE)
     listed = [*dict.fromkeys([*spec.props, *spec.required])]
     is_closed = all(emit.expander.is_nothing(conj) for _, conj in classes)
@@ -229,7 +227,7 @@ def _last_member(emit: Emitter, sets: TypeSets, pointer: str) -> LastMember | No
             if values.most() in (None, MAX_ITEMS) and _go_on(emit, own):
                 return LastMember(name, values)
     raise UnsupportedSchema(
-        pointer,
+        "",
         "uniqueItems",
         "of objects that may have no other properties, and none of endlessly many values",
     )
@@ -307,7 +305,7 @@ def _plain_numbers() -> Dfa:
     return regex_dfa(full_regex(r"0(\.0)?|-?([1-9][0-9]*(\.(0|[0-9]*[1-9]))?|0\.[0-9]*[1-9])"))
 
 
-def automaton_of(dfa: Dfa, pointer: str) -> Automaton:
+def automaton_of(dfa: Dfa) -> Automaton:
     """The words of `dfa`, without states that lead to none. Raises GrammarTooComplex above MAX_EDGES."""
     live = dfa.live_states()
     order = [0, *sorted(live - {0})]
@@ -327,8 +325,7 @@ def automaton_of(dfa: Dfa, pointer: str) -> Automaton:
     spend(len(order) * (1 + len(sets)) // 8)
     if sum(map(len, edges)) > MAX_EDGES:
         raise GrammarTooComplex(
-            f"the items of uniqueItems, or the names above them, need more than {MAX_EDGES} edges",
-            pointer=pointer,
+            f"the items of uniqueItems, or the names above them, need more than {MAX_EDGES} edges"
         )
     return Automaton(edges, frozenset(numbers[state] for state in dfa.accepting))
 

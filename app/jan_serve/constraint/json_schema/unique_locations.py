@@ -57,10 +57,8 @@ class _Locations:
         self._names_repeat = emitter.names_repeat
         self._missing = set(self._unique)
         self._missing_names = list(self._counted)
-        self._pointer, self._keyword, self._what = "", "patternProperties", "of names that may run out"
+        self._keyword, self._what = "patternProperties", "of names that may run out"
         if self._unique:
-            items = next(iter(self._unique)).rest
-            self._pointer = items[0].subschema.pointer if items else ""
             self._keyword, self._what = "uniqueItems", "of large sets"
         self._texts: list[ItemTexts] = []
         self._names: list[Dfa] = []
@@ -68,7 +66,7 @@ class _Locations:
         self._todo: list[frozenset[Conj]] = []
 
     def _refused(self, reason: str) -> UnsupportedSchema:
-        return UnsupportedSchema(self._pointer, self._keyword, f"{self._what}, {reason}")
+        return UnsupportedSchema("", self._keyword, f"{self._what}, {reason}")
 
     def uniqueness(self, root: Conj) -> Uniqueness:
         self._number([root])
@@ -77,7 +75,7 @@ class _Locations:
             locations.append(self._location(self._todo[len(locations)]))
         if self._missing or self._missing_names:
             raise self._refused("below alternatives that combine")
-        unlisted = tuple(automaton_of(names, self._pointer) for names in self._names)
+        unlisted = tuple(automaton_of(names) for names in self._names)
         return _pruned(locations, tuple(self._texts), unlisted, names_repeat=self._names_repeat)
 
     def _number(self, of: Iterable[Conj]) -> int:
@@ -92,8 +90,7 @@ class _Locations:
             spend(1 + len(conjs))
             if number > MAX_LOCATIONS:
                 raise GrammarTooComplex(
-                    f"the documents have more than {MAX_LOCATIONS} places that differ, beside {self._keyword}",
-                    pointer=self._pointer,
+                    f"the documents have more than {MAX_LOCATIONS} places that differ, beside {self._keyword}"
                 )
         return number
 
@@ -114,7 +111,7 @@ class _Locations:
             ()
             if alike
             else tuple(
-                (automaton_of(strings.string_dfa(others), self._pointer), number)
+                (automaton_of(strings.string_dfa(others)), number)
                 for others, number in classes
                 if number != NOWHERE
             ),
@@ -148,7 +145,7 @@ class _Locations:
         }
         if others:
             raise AlsoHeld(frozenset(others))
-        texts = texts_of((self._unique[spec] for spec in found), self._pointer)
+        texts = texts_of(self._unique[spec] for spec in found)
         if texts is None:
             raise self._refused(f"where another array may be at the same place: {_described(found[-1])}")
         if texts not in self._texts:

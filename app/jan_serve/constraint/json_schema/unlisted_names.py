@@ -37,11 +37,11 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     for exists in spec.exists:
         wanted = _allowed(expander, spec.rules, exists.names, exists.conj)
         if not all(_is_endless(names) for names, _ in (*classes, *wanted)):
-            raise _undecided(spec, "beside a condition on some property")
+            raise _undecided("beside a condition on some property")
     if all(_is_endless(names) for names, _ in classes):
         return None
     if not all(has_value(expander, conj) for _, conj in classes):
-        raise _undecided(spec, "whose values may not exist")
+        raise _undecided("whose values may not exist")
     found = strings.string_dfa(classes[0][0])
     for names, _ in classes[1:]:
         found = automata.unite(found, strings.string_dfa(names))
@@ -53,9 +53,8 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     return None if found.is_empty() else found
 
 
-def _undecided(spec: ObjectSpec, what: str) -> UnsupportedSchema:
-    place = next((rule.conj[0].subschema.pointer for rule in spec.rules if rule.conj), "")
-    return UnsupportedSchema(place, "patternProperties", f"of names that may run out, {what}")
+def _undecided(what: str) -> UnsupportedSchema:
+    return UnsupportedSchema("", "patternProperties", f"of names that may run out, {what}")
 
 
 def _allowed(

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from jsonschema.protocols import Validator
 
-from jan_serve.constraint.json_schema.document import bundled
+from jan_serve.constraint.json_schema.document import Document, bundled
 from jan_serve.errors import InvalidSchema, UnsupportedSchema
 from tests.support.tables import table
 from tests.unit.constraint.grammars import grammar_alone
@@ -155,3 +155,50 @@ def test_a_schema_without_a_draft_has_that_of_what_it_refers_to() -> None:
     assert "$schema" not in bundled({"$ref": "e"}, documents)
     with pytest.raises(UnsupportedSchema, match="outside this document"):
         grammar_alone(bundled({"$schema": latest, "$ref": "a#/definitions/c"}, documents))
+
+
+_PART: dict[str, Any] = {
+    "type": "object",
+    "properties": {"title": {"enum": ["x"]}, "n": {"items": {"minLength": 2}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        (json.loads(json.dumps(_PART)), True),
+        ({**_PART, "title": "Part", "description": "d", "default": {}, "$comment": "c"}, True),
+        ({**_PART, "definitions": {"unused": {"type": "null"}}}, True),
+        (
+            {**_PART, "properties": {**_PART["properties"], "n": {"title": "N", "items": {"minLength": 2}}}},
+            True,
+        ),
+        ({**_PART, "properties": {**_PART["properties"], "title": {"enum": ["y"]}}}, False),
+        ({**_PART, "properties": {"n": _PART["properties"]["n"]}}, False),
+        ({**_PART, "properties": {**_PART["properties"], "n": {"items": {"minLength": 3}}}}, False),
+        ({**_PART, "properties": dict(reversed(_PART["properties"].items()))}, False),
+        ({**_PART, "nullable": True}, False),
+        ({**_PART, "$id": "elsewhere"}, False),
+    ],
+)
+def test_schemas_that_say_the_same_are_one(other: dict[str, Any], alike: bool) -> None:
+    document = Document({"properties": {"a": _PART, "b": other}})
+    first, second = (document.child(document.root, "properties", name) for name in "ab")
+    assert (first is second) is alike
+
+
+@pytest.mark.parametrize(
+    "values", [(1, True), (1, 1.0), (0, False), ("1", 1), ({"title": 1}, {"title": 2}), ([1], [True])]
+)
+def test_values_that_python_takes_for_equal_stay_apart(values: tuple[Any, Any]) -> None:
+    document = Document({"anyOf": [{"const": value} for value in values]})
+    first, second = (document.child(document.root, "anyOf", number) for number in range(2))
+    assert first is not second
+
+
+def test_a_grammar_does_not_grow_with_copies_of_a_part() -> None:
+    def rules(copies: int) -> int:
+        parts = {f"p{number}": {"description": str(number), "items": _PART} for number in range(copies)}
+        return len(grammar_alone({"type": "object", "properties": parts, "required": [*parts]}).rules)
+
+    assert rules(40) < rules(2) + 5
