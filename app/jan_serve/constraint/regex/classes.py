@@ -1,10 +1,9 @@
-"""The character classes of ECMA-262: `.`, `\\d`, `\\w`, `\\s` and Unicode general categories."""
+"""The character classes of ECMA-262: `.`, `\\d`, `\\w`, `\\s` and properties of Unicode."""
 
 from __future__ import annotations
 
-import unicodedata
 from functools import lru_cache
-from itertools import pairwise
+from importlib import resources
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.charset import CharSet
@@ -37,81 +36,48 @@ SHORTHANDS: dict[str, CharSet] = {
 }
 CONTROL_ESCAPES = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r"}
 
-_CATEGORY_NAMES = {
-    "Letter": "L",
-    "Cased_Letter": "LC",
-    "Uppercase_Letter": "Lu",
-    "Lowercase_Letter": "Ll",
-    "Titlecase_Letter": "Lt",
-    "Modifier_Letter": "Lm",
-    "Other_Letter": "Lo",
-    "Mark": "M",
-    "Combining_Mark": "M",
-    "Nonspacing_Mark": "Mn",
-    "Spacing_Mark": "Mc",
-    "Enclosing_Mark": "Me",
-    "Number": "N",
-    "Decimal_Number": "Nd",
-    "digit": "Nd",
-    "Letter_Number": "Nl",
-    "Other_Number": "No",
-    "Punctuation": "P",
-    "punct": "P",
-    "Connector_Punctuation": "Pc",
-    "Dash_Punctuation": "Pd",
-    "Open_Punctuation": "Ps",
-    "Close_Punctuation": "Pe",
-    "Initial_Punctuation": "Pi",
-    "Final_Punctuation": "Pf",
-    "Other_Punctuation": "Po",
-    "Symbol": "S",
-    "Math_Symbol": "Sm",
-    "Currency_Symbol": "Sc",
-    "Modifier_Symbol": "Sk",
-    "Other_Symbol": "So",
-    "Separator": "Z",
-    "Space_Separator": "Zs",
-    "Line_Separator": "Zl",
-    "Paragraph_Separator": "Zp",
-    "Other": "C",
-    "Control": "Cc",
-    "cntrl": "Cc",
-    "Format": "Cf",
-    "Private_Use": "Co",
-    "Unassigned": "Cn",
+_KINDS = {
+    "General_Category": ("gc",),
+    "gc": ("gc",),
+    "Script": ("sc",),
+    "sc": ("sc",),
+    "Script_Extensions": ("scx", "sc"),
+    "scx": ("scx", "sc"),
 }
-_CATEGORIES = frozenset(_CATEGORY_NAMES.values()) | {"Cs"}
+"""Before the sign of equality; a script without extensions of its own has none in the file."""
 
 
 @lru_cache(maxsize=64)
 def unicode_property(name: str) -> CharSet | None:
-    """The set of `\\p{name}`: general categories, `Any`, `ASCII`. None for a name that is not known here."""
-    if name == "Any":
-        return charset.ANY
-    if name == "ASCII":
-        return ((0, 0x7F),)
-    for prefix in ("General_Category=", "gc="):
-        name = name.removeprefix(prefix)
-    short = _CATEGORY_NAMES.get(name, name)
-    if short not in _CATEGORIES:
-        return None
-    wanted = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
-    found = (ranges for category, ranges in _by_category().items() if category.startswith(wanted))
-    return charset.union(*found)
-
-
-_UNASSIGNED = range(0x40000, 0xE0000)
-"""Planes that Unicode leaves empty: more than half of all code points."""
+    """The set of `\\p{name}`: all properties of ECMA-262. None for a name that is none."""
+    kind, equals, value = name.rpartition("=")
+    kinds = _KINDS.get(kind, ()) if equals else ("gc", "")
+    ranges = next((found for own in kinds if (found := _properties().get((own, value))) is not None), None)
+    return None if ranges is None else _code_points(ranges)
 
 
 @lru_cache(maxsize=1)
-def _by_category() -> dict[str, CharSet]:
-    """The code points of each general category by its short name. Takes about 50 ms."""
-    found: dict[str, list[tuple[int, int]]] = {"Cn": []}
-    for part in (range(_UNASSIGNED.start), range(_UNASSIGNED.stop, charset.MAX_CODE_POINT + 1)):
-        categories = list(map(unicodedata.category, map(chr, part)))
-        changes = [at for at, (a, b) in enumerate(pairwise(categories), 1) if a != b]
-        for first, end in pairwise([0, *changes, len(part)]):
-            found.setdefault(categories[first], []).append((part[first], part[end - 1]))
-    found["Cn"].append((_UNASSIGNED.start, _UNASSIGNED.stop - 1))
-    return {category: charset.char_set(ranges) for category, ranges in found.items()}
+def _properties() -> dict[tuple[str, str], str]:
+    """The code points of each property as the file has them, by kind and name."""
+    text = (
+        resources.files("jan_serve.constraint.regex")
+        .joinpath("unicode_properties.txt")
+        .read_text(encoding="utf-8")
+    )
+    found: dict[tuple[str, str], str] = {}
+    for line in text.splitlines()[1:]:
+        kind, names, ranges = line.split("=")
+        found.update(((kind, name), ranges) for name in names.split(","))
+    return found
+
+
+def _code_points(ranges: str) -> CharSet:
+    """The set that a line of the file describes."""
+    found: list[tuple[int, int]] = []
+    end = 0
+    for part in ranges.split():
+        gap, _, more = part.partition("+")
+        first = end + int(gap, 36)
+        end = first + int(more or "0", 36) + 1
+        found.append((first, end - 1))
+    return tuple(found)

@@ -4,49 +4,94 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import pairwise
 
 import pytest
 
 from jan_serve.constraint import charset
 from jan_serve.constraint.regex.classes import DOT, SHORTHANDS, unicode_property
+from jan_serve.constraint.regex.language import regex_dfa, search_regex
+from scripts.unicode_properties import FILE
 from tests.support.drawn_grid import some
 
 SAMPLE = [*range(0x3100), *range(0xD7F0, 0xE010), *range(0xFE00, 0x10040), *range(0x1F5F0, 0x1F650), 0x10FFFF]
 
 
+NAMES = [
+    (kind, names.split(","))
+    for kind, names, _ in (line.split("=") for line in FILE.read_text(encoding="utf-8").splitlines()[1:])
+]
+
+
+@pytest.mark.parametrize("code", [*some(SAMPLE, 300), *range(0x7F)])
+def test_one_general_category_has_a_code_point(code: int) -> None:
+    """That of Python's database, where its older Unicode assigns one."""
+    categories = [
+        names[0] for kind, names in NAMES if kind == "gc" and len(names[0]) == 2 and names[0] != "LC"
+    ]
+    found = {name for name in categories if charset.contains(unicode_property(name) or (), code)}
+    assert len(found) == 1
+    assert unicodedata.category(chr(code)) in {"Cn", *found}
+
+
+@pytest.mark.parametrize("name", ["gc=L", "gc=LC", "gc=N", "gc=P", "gc=C", "gc=Z"])
+def test_a_group_has_the_categories_that_begin_alike(name: str) -> None:
+    parts = ("Lu", "Ll", "Lt") if name == "gc=LC" else (name[3:],)
+    own = [
+        unicode_property(names[0]) or ()
+        for kind, names in NAMES
+        if kind == "gc" and len(names[0]) == 2 and names[0] != "LC" and names[0].startswith(parts)
+    ]
+    assert unicode_property(name) == charset.union(*own)
+
+
+@pytest.mark.parametrize("kind", ["gc", "", "sc", "scx"])
+def test_every_name_is_a_property(kind: str) -> None:
+    spellings = {"gc": ("", "gc=", "General_Category="), "sc": ("sc=", "Script="), "": ("",)}
+    for names in (names for own, names in NAMES if own == kind):
+        sets = {
+            unicode_property(prefix + name)
+            for name in names
+            for prefix in spellings.get(kind, ("scx=", "Script_Extensions="))
+        }
+        (chars,) = sets
+        assert chars == charset.char_set(chars or ())
+
+
 @pytest.mark.parametrize(
-    ("name", "categories"),
+    ("pattern", "fits", "others"),
     [
-        ("Lu", {"Lu"}),
-        ("Uppercase_Letter", {"Lu"}),
-        ("L", {"Lu", "Ll", "Lt", "Lm", "Lo"}),
-        ("LC", {"Lu", "Ll", "Lt"}),
-        ("General_Category=Decimal_Number", {"Nd"}),
-        ("gc=Sc", {"Sc"}),
-        ("punct", {"Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po"}),
-        ("Cs", {"Cs"}),
-        ("Unassigned", {"Cn"}),
+        (r"^\p{Script=Greek}+$", ("αβγ", "Ω"), ("a", "βa", "")),
+        (r"^\p{sc=Cyrl}$", ("ж",), ("z",)),
+        (r"^[\p{Alphabetic}_][\p{Alphabetic}\p{Nd}_]*$", ("é1", "_", "ⅷ", "ా"), ("1a", "-")),
+        (r"^\P{Lowercase}+$", ("ABC1",), ("a", "ª")),
+        (r"^\p{Emoji}{1,2}$", ("😀", "1"), ("x", "")),
+        (r"^\p{scx=Deva}$", ("॥", "क"), ("a",)),
+        (r"^\p{Script=Devanagari}$", ("क",), ("॥",)),
+        (r"^\p{ID_Start}\p{IDC}*$", ("x1",), ("1x",)),
     ],
 )
-def test_a_general_category(name: str, categories: set[str]) -> None:
-    chars = unicode_property(name)
-    assert chars is not None
-    assert chars == charset.char_set(chars)
-    for code in some(SAMPLE, 3000):
-        assert charset.contains(chars, code) is (unicodedata.category(chr(code)) in categories), hex(code)
+def test_properties_in_patterns(pattern: str, fits: tuple[str, ...], others: tuple[str, ...]) -> None:
+    dfa = regex_dfa(search_regex(pattern))
+    assert [text for text in (*fits, *others) if dfa.matches(text)] == [*fits]
 
 
-def test_every_code_point_has_its_category() -> None:
-    names = {category: unicode_property(category) for category in map(unicodedata.category, map(chr, SAMPLE))}
-    ranges = sorted((*pair, name) for name, chars in names.items() if chars for pair in chars)
-    assert ranges[0][0] == 0 and ranges[-1][1] == charset.MAX_CODE_POINT
-    assert all(end + 1 == first for (_, end, _), (first, _, _) in pairwise(ranges))
-    for first, end, name in ranges:
-        assert {unicodedata.category(chr(code)) for code in range(first, end + 1)} == {name}
-
-
-@pytest.mark.parametrize("name", ["Latin", "Script=Greek", "lu", "", "Emoji", "General_Category=Nope"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Latin",
+        "lu",
+        "",
+        "=",
+        "=Lu",
+        "Script=",
+        "Script=Nope",
+        "sc=Lu",
+        "gc=Alphabetic",
+        "gc=Greek",
+        "x=Lu",
+        "Ext_Pict",
+    ],
+)
 def test_other_properties_are_unknown(name: str) -> None:
     assert unicode_property(name) is None
 
