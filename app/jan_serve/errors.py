@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 
 class JanServeError(Exception):
@@ -91,10 +91,16 @@ class InvalidJson(InvalidRequest):
     code = "invalid_json"
 
 
+_LONGER_CONTEXT: Final = (
+    "Shorten the prompt, set grow_context = true (--grow-context), or start the server with a larger --n-ctx."
+)
+
+
 class ContextLengthExceeded(InvalidRequest):
     """The prompt, plus the requested completion, does not fit the context. Lengths are in tokens.
 
     item: index of the input among several. at_least: the prompt was not read to its end, and may have more.
+    remedy: what can be done, in sentences; None: what can be done where the context does not grow.
     """
 
     code = "context_length_exceeded"
@@ -108,11 +114,13 @@ class ContextLengthExceeded(InvalidRequest):
         param: str | None = "messages",
         item: int | None = None,
         at_least: bool = False,
+        remedy: str | None = None,
     ) -> None:
         self.length = f"at least {n_prompt}" if at_least else str(n_prompt)
+        self.remedy = remedy if remedy is not None else _LONGER_CONTEXT if item is None else ""
         super().__init__(
             f"The prompt has {self.length} tokens, and the context of this model holds {n_ctx} tokens"
-            " including the answer. Shorten the prompt, or start the server with a larger --n-ctx."
+            f" including the answer. {self.remedy}"
             if item is None
             else f"{param}: item {item} has {self.length} tokens, and this model reads {n_ctx} at most",
             param=param,

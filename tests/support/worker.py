@@ -35,6 +35,7 @@ from jan_serve.ipc.codec import (
 from jan_serve.ipc.messages import (
     Accepted,
     Chunk,
+    ContextGrown,
     Counted,
     CountRequest,
     Detokenized,
@@ -292,6 +293,8 @@ class Worker:
         events = list(event.events) if isinstance(event, Step) else [event]
         known: list[EngineEvent] = []
         for one in events:
+            if isinstance(one, ContextGrown):
+                continue
             assert isinstance(one, EngineEvent), f"not an event of a generation: {one}"
             known.append(one)
             self.results[one.id].add(one)

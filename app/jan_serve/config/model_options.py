@@ -113,6 +113,12 @@ class ModelOptions(DeviceOptions):
         "Context length in tokens, shared by all running sequences. Default: the model's own, as far"
         " as memory allows.",
     )
+    grow_context: bool = setting(
+        False,
+        MODEL_PANEL,
+        "A prompt that does not fit makes the context longer, up to the length that the model was trained for, as far"
+        " as memory allows; running answers go on, and nothing is read again.",
+    )
     parallel: Annotated[int | None, Field(ge=1, le=256)] = setting(
         None, MODEL_PANEL, "Maximum number of running sequences. Default: chosen by the context length."
     )

@@ -86,6 +86,7 @@ class Engine:
             model_mode="auto" if self._head is None else settings.mtp,
         )
         self._batch = StepBatch(context, adapters, phase, can_stop=not self._memory.whole_only)
+        self._draft_model = draft_model
         self._media = MediaSteps(encoder, context)
         self._turns = turns or ComputeLock(0, None)
         self._must_wait = False
@@ -204,6 +205,24 @@ class Engine:
     def save(self, timeout_s: float) -> None:
         """Save the cache for the next worker of this model. Blocks for the disk, up to `timeout_s`."""
         self._memory.save(timeout_s)
+
+    def grow(self, n_ctx: int) -> None:
+        """Make the context longer. Running sequences go on in it, and the cache stays. Blocks for the copies.
+
+        Raises as the constructor of LlamaContext; then nothing has changed.
+        """
+        longer, draft_model = self._context.resized(n_ctx), self._draft_model
+        try:
+            drafts = None if draft_model is None else draft_model.resized(n_ctx, longer)
+        except JanServeError:
+            longer.close()
+            raise
+        for sequence in reversed(list(self._scheduler.running)):
+            self._preempt(sequence, keeps=True)
+        self._memory.grow(longer, n_ctx)
+        self._drafter.longest = n_ctx
+        if draft_model is not None and drafts is not None:
+            draft_model.become(drafts)
 
     def step(self) -> list[EngineEvent]:
         """Admit, compute one batch, and before it those of images, sample. Blocks. Returns the events in order."""

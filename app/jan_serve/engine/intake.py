@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
-from typing import Final
+from concurrent.futures import Future
+from typing import Final, NamedTuple
 
 from jan_serve.core.media import AudioPiece, ImagePiece
 from jan_serve.core.sequence_state import SequenceState
@@ -31,8 +32,10 @@ from jan_serve.engine.tokens import PrefixMark, TokenBuffer, Tokens, only_tokens
 from jan_serve.errors import (
     ContextLengthExceeded,
     EngineFailure,
+    InsufficientMemory,
     InvalidRequest,
     InvalidState,
+    ModelFailed,
     UnsupportedOperation,
 )
 from jan_serve.ipc.messages import (
@@ -45,6 +48,20 @@ from jan_serve.ipc.messages import (
 )
 
 _NOTHING: Final = WrittenChoice()
+_ANSWER: Final = 1024
+"""Tokens of an answer, at most, for which the context grows."""
+_LENGTHS: Final = 256
+"""llama.cpp pads contexts to multiples of it."""
+
+
+class ContextGrowth(NamedTuple):
+    """How long the context may become, and `ask`, which makes it at least so long.
+
+    The result is its length then. Raises InsufficientMemory, and ModelFailed if llama.cpp gives another reason.
+    """
+
+    longest: int
+    ask: Callable[[int], Future[int]]
 
 
 class Intake:
@@ -56,21 +73,23 @@ class Intake:
         settings: EngineSettings,
         *,
         n_ctx: int,
+        growth: ContextGrowth | None = None,
         shelf: StateShelf | None = None,
         mark: Callable[[Items[AdapterUse], str], PrefixMark | None] = lambda _uses, _salt: None,
         media: MediaLayout | None = None,
         early: EarlyTables | None = None,
         tokenizer: TextTokenizer | None = None,
     ) -> None:
-        """n_ctx: max tokens of a sequence. mark: see Adapters.mark. media: None if the model only reads text.
+        """n_ctx: max tokens of a sequence, unless it grows. mark: see Adapters.mark. early: see TokenTables.
 
-        early: see TokenTables.
+        media: None if the model only reads text.
         """
         self._media = media or MediaLayout(None)
         self._vocab = vocab
         self.tokenizer = tokenizer or TextTokenizer(vocab)
         self._settings = settings
         self._n_ctx = n_ctx
+        self._growth = growth
         self._shelf = shelf
         self._mark = mark
         # Scratch space of the samplers: only the engine thread uses it.
@@ -81,8 +100,9 @@ class Intake:
     def prepare(self, request: EngineRequest) -> Work[list[Sequence]]:
         """The `n` sequences of a request. Raises InvalidRequest and its subclasses."""
         self._check_ids(request)
-        prompt, media = yield from self._prompt(request, self._n_ctx)
-        max_new = self._max_new(request, len(prompt))
+        prompt, media = yield from self._prompt(request, self._longest)
+        remedy = yield from self._grow(request, len(prompt))
+        max_new = self._max_new(request, len(prompt), remedy)
         _check_media(request, prompt, media)
         state = _begun(request, len(prompt))
         state.visible_specials = self._visible_specials(request)
@@ -131,10 +151,11 @@ class Intake:
             except MoreTokens as more:
                 raise ContextLengthExceeded(
                     read + more.at_least,
-                    self._n_ctx,
+                    self._longest,
                     max_tokens=_max_tokens(request),
                     param=request.prompt_param,
                     at_least=True,
+                    remedy=self._at_its_longest,
                 ) from None
             if isinstance(piece, str):
                 read += len(ids)
@@ -213,12 +234,49 @@ class Intake:
                     param="logit_bias",
                 )
 
-    def _max_new(self, request: EngineRequest, n_prompt: int) -> int:
+    @property
+    def _longest(self) -> int:
+        return self._n_ctx if self._growth is None else self._growth.longest
+
+    @property
+    def _at_its_longest(self) -> str | None:
+        """The remedy where a context grows: see ContextLengthExceeded."""
+        if self._growth is None:
+            return None
+        return f"Shorten the prompt: it grows to {self._growth.longest} tokens at most."
+
+    def _grow(self, request: EngineRequest, n_prompt: int) -> Work[str | None]:
+        """Have the context grow for a prompt and the beginning of its answer. Returns what can be done if it cannot."""
+        growth, requested, written = self._growth, request.stopping.max_tokens, request.written
+        if growth is None:
+            return None
+        answer = _ANSWER if requested is None else min(requested, _ANSWER)
+        if written is not None:
+            answer = max(answer, *(len(choice.tokens) + 1 for choice in written.choices))
+        wanted = min(n_prompt + answer, growth.longest)
+        if wanted <= self._n_ctx:
+            return self._at_its_longest
+        doubled = self._n_ctx
+        while doubled < wanted:
+            doubled *= 2
+        refused = ""
+        for length in (doubled, -(-wanted // _LENGTHS) * _LENGTHS):
+            grown = growth.ask(min(length, growth.longest))
+            yield grown
+            try:
+                self._n_ctx = max(self._n_ctx, grown.result())
+            except (InsufficientMemory, ModelFailed) as error:
+                refused = error.message
+            else:
+                return self._at_its_longest
+        return f"{refused} Shorten the prompt, unload other models, or use --type-k q8_0 --type-v q8_0."
+
+    def _max_new(self, request: EngineRequest, n_prompt: int, remedy: str | None) -> int:
         """Max tokens to generate, bounded by the context, the request and the server's ceiling."""
         requested = request.stopping.max_tokens
         if n_prompt > self._n_ctx or (n_prompt == self._n_ctx and requested != 0):
             raise ContextLengthExceeded(
-                n_prompt, self._n_ctx, max_tokens=requested, param=request.prompt_param
+                n_prompt, self._n_ctx, max_tokens=requested, param=request.prompt_param, remedy=remedy
             )
         bounds = [self._n_ctx - n_prompt]
         if requested is not None:

@@ -10,6 +10,8 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,7 +25,14 @@ class Wake:
     """An image is encoded, or a saved state is read: a step may get somewhere."""
 
 
-Command = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | Wake
+class GrowContext(NamedTuple):
+    """Make the context at least so long. grown: its length then, or why it cannot be."""
+
+    n_ctx: int
+    grown: Future[int]
+
+
+Command = list[Sequence] | EmbedJob | OptionJob | AbortRequest | ShutdownRequest | Wake | GrowContext
 
 
 class CommandQueue(msgspec.Struct):

@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import msgspec
@@ -29,15 +30,16 @@ from jan_serve.engine.constraint.grammar_factory import STACK_BYTES
 from jan_serve.engine.constraint.token_tables import EarlyTables, KeptTokens
 from jan_serve.engine.embedding.input_pooling import EmbedJob
 from jan_serve.engine.engine import Engine
-from jan_serve.engine.intake import Intake
+from jan_serve.engine.intake import ContextGrowth, Intake
 from jan_serve.engine.intake_thread import IntakeThread
 from jan_serve.engine.job_queue import EmbedPacing, JobQueue
 from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.rpc import connect_peers
 from jan_serve.engine.loading.loader import LoadedModel, load
+from jan_serve.engine.loading.memory_fit import check_growth
 from jan_serve.engine.media.attachments import Attachments, attachments_bytes
 from jan_serve.engine.media.encoder import MediaEncoder, embeddings_bytes
-from jan_serve.engine.queues import Command, CommandQueue, Outbox, Wake
+from jan_serve.engine.queues import Command, CommandQueue, GrowContext, Outbox, Wake
 from jan_serve.engine.scoring.option_job import OptionJob
 from jan_serve.engine.stats import PhaseClock
 from jan_serve.errors import JanServeError, Overloaded, ProtocolError, SettingsError
@@ -46,6 +48,7 @@ from jan_serve.ipc.child_start import end_with_parent, write_no_core_dump
 from jan_serve.ipc.messages import (
     PROTOCOL_VERSION,
     AbortRequest,
+    ContextGrown,
     DropState,
     EngineRequest,
     Failed,
@@ -62,6 +65,7 @@ from jan_serve.ipc.messages import (
     Step,
     StoreState,
 )
+from jan_serve.placement.device_plan import kv_bytes_per_token
 
 # At shutdown: the wait for the current step, then for the disk. Together below WorkerLimits.stop_s.
 _SAVE_BEGINS_S = 1.0
@@ -112,6 +116,7 @@ class Worker:
 
     def _set_up(self, loaded: LoadedModel, early: EarlyTables | None) -> Intake:
         self._embedder, self._scorer = loaded.embedder, loaded.scorer
+        self._settings, self._facts = loaded.settings, loaded.facts
         facts = loaded.facts
         self._turns = self._new_turns(facts, on_cpu=facts.n_gpu_layers <= facts.n_layer)
         if loaded.context is not None:
@@ -134,7 +139,10 @@ class Worker:
         return Intake(
             loaded.model.vocab,
             loaded.settings,
-            n_ctx=loaded.facts.n_ctx,
+            n_ctx=facts.n_ctx,
+            growth=ContextGrowth(facts.longest_ctx, self._ask_to_grow)
+            if loaded.settings.grow_context
+            else None,
             shelf=self._transfer.shelf,
             mark=loaded.adapters.mark,
             media=loaded.media,
@@ -144,6 +152,11 @@ class Worker:
 
     def _wake(self) -> None:
         self._commands.put(Wake())
+
+    def _ask_to_grow(self, n_ctx: int) -> Future[int]:
+        command = GrowContext(n_ctx, Future())
+        self._commands.put(command)
+        return command.grown
 
     def _new_turns(self, facts: ModelFacts, *, on_cpu: bool, others_first: bool = False) -> ComputeLock:
         folder = self._request.settings.cache_dir
@@ -262,6 +275,8 @@ class Worker:
             case Wake():
                 if self._engine is not None:
                     self._engine.wake()
+            case GrowContext():
+                self._grow(command)
             case EmbedJob() | OptionJob():
                 self._jobs.add(command)
             case ShutdownRequest():
@@ -272,6 +287,24 @@ class Worker:
             case _:
                 if self._engine is not None:
                     self._engine.add(command)
+
+    def _grow(self, command: GrowContext) -> None:
+        facts = self._facts
+        assert self._engine is not None
+        self._phase.enter("loading")
+        try:
+            if command.n_ctx > facts.n_ctx:
+                check_growth(self._settings, facts, command.n_ctx)
+                self._engine.grow(command.n_ctx)
+                kv_bytes = command.n_ctx * kv_bytes_per_token(self._settings)
+                self._facts = msgspec.structs.replace(facts, n_ctx=command.n_ctx, kv_bytes=kv_bytes)
+                self._channel.send(ContextGrown(command.n_ctx, kv_bytes))
+        except JanServeError as error:
+            command.grown.set_exception(error)
+        else:
+            command.grown.set_result(self._facts.n_ctx)
+        finally:
+            self._phase.enter("idle")
 
     def _piece_tokens(self, job: EmbedJob | OptionJob) -> int:
         return self._scorer.batch_tokens if isinstance(job, OptionJob) else self._embedder.piece_tokens

@@ -314,7 +314,7 @@ class RequestPreparer:
         if not prompt.media:
             return
         n_prompt = (await client.ask(_count_request(prompt))).tokens
-        n_ctx, requested = client.facts.n_ctx, request.stopping.max_tokens
+        n_ctx, requested = client.facts.longest_ctx, request.stopping.max_tokens
         if n_prompt > n_ctx or (n_prompt == n_ctx and requested != 0):
             raise ContextLengthExceeded(n_prompt, n_ctx, max_tokens=requested, param=prompt.param)
 

@@ -50,14 +50,14 @@ def check(events: Sequence[EngineEvent], request: EngineRequest, facts: ModelFac
                 _check_index(event.index, request.n, finished)
                 _check_ids(event.ids, facts.n_vocab)
                 written[event.index] += len(event.ids)
-                if written[event.index] >= facts.n_ctx:
+                if written[event.index] >= facts.longest_ctx:
                     raise InvalidState("The answer does not fit into the context of this server.")
                 if not 0 <= event.draws < _MAX_DRAWS:
                     raise InvalidState("A number of draws is out of range.")
             case SequenceFinished():
                 _check_index(event.index, request.n, finished)
                 finished.add(event.index)
-                if not 0 <= event.completion_tokens <= facts.n_ctx:
+                if not 0 <= event.completion_tokens <= facts.longest_ctx:
                     raise InvalidState("A number of tokens is out of range.")
             case RequestCompleted():
                 if number + 1 < len(events) or len(finished) < request.n:

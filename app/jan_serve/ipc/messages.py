@@ -65,6 +65,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     n_ctx: int | None = None
+    grow_context: bool = False
     parallel: int | None = None
     n_batch: int = 512
     n_ubatch: int = 512
@@ -341,6 +342,13 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     facts: ModelFacts
 
 
+class ContextGrown(msgspec.Struct, frozen=True, tag="context_grown"):
+    """The context of the model is longer from now on. kv_bytes: of its cells."""
+
+    n_ctx: int
+    kv_bytes: int
+
+
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
     """Code and payload of an error of the `errors` tree. The process ends after it."""
 
@@ -448,6 +456,7 @@ WorkerEvent = (
     LoadProgress
     | Ready
     | LoadFailed
+    | ContextGrown
     | Step
     | Failed
     | Embedded

@@ -379,7 +379,8 @@ async def test_the_words_of_a_prompt_that_is_too_long() -> None:
     _, text = await post("/v1/chat/completions", CHAT, over(failing(error, -1)))
     assert json.loads(text)["error"] == {
         "message": "This model's maximum context length is 512 tokens. However, you requested 607 tokens (600 in the"
-        " messages, 7 in the completion). Please reduce the length of the messages or completion.",
+        " messages, 7 in the completion). Please reduce the length of the messages or completion. "
+        f"{error.remedy}",
         "type": "invalid_request_error",
         "param": "messages",
         "code": "context_length_exceeded",
@@ -388,7 +389,8 @@ async def test_the_words_of_a_prompt_that_is_too_long() -> None:
     _, text = await post("/v1/completions", {"prompt": "a"}, over(failing(error, -1)))
     assert json.loads(text)["error"] == {
         "message": "This model's maximum context length is 512 tokens, however you requested 607 tokens (600 in your"
-        " prompt; 7 for the completion). Please reduce your prompt; or completion length.",
+        " prompt; 7 for the completion). Please reduce your prompt; or completion length."
+        f" {error.remedy}",
         "type": "invalid_request_error",
         "param": "messages",
         "code": "context_length_exceeded",

@@ -42,6 +42,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     modalities: what it reads beside text (vision, audio). audio_rate: of its sound, in samples a second; 0 if it hears
     none. projector_fault: why its projector cannot be used; empty if it can, or if there is none.
     weights: a digest of samples of its files, the projector's too; empty if they cannot be read.
+    grows_to: the longest context that a long prompt may make of it; 0 if it does not grow.
     """
 
     description: str
@@ -77,3 +78,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     placement: tuple[DeviceShare, ...] = ()
     placement_warning: str = ""
     weights: str = ""
+    grows_to: int = 0
+
+    @property
+    def longest_ctx(self) -> int:
+        """Tokens that a prompt and its answer may have, as far as memory allows."""
+        return max(self.n_ctx, self.grows_to)

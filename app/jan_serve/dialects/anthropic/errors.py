@@ -78,7 +78,8 @@ def _message(problem: Problem) -> str:
     match problem.error:
         case ContextLengthExceeded() as error:
             # Claude Code looks for these words, and compacts the conversation.
-            return f"prompt is too long: {error.n_prompt} tokens > {error.n_ctx} maximum"
+            numbers = f"{error.n_prompt} tokens > {error.n_ctx} maximum"
+            return f"prompt is too long: {numbers}" + (f". {error.remedy}" if error.remedy else "")
         case ModelNotFound() as error:
             return f"model: {error.name}. {error.message}{_names_hint(error.name)}"
         case _:

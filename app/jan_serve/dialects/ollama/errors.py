@@ -51,6 +51,7 @@ def _text(problem: Problem) -> str:
             return f"model '{error.name}' not found" + (f": {error.remedy}" if error.remedy else "")
         case ContextLengthExceeded() as error:
             words = _INPUT_TOO_LONG if error.param == "input" else _TOO_LONG
-            return f"{words}: {error.which}{error.length} tokens, and the context holds {error.n_ctx}"
+            numbers = f"{error.length} tokens, and the context holds {error.n_ctx}"
+            return f"{words}: {error.which}{numbers}" + (f". {error.remedy}" if error.remedy else "")
         case _:
             return problem.message

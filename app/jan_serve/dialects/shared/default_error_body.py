@@ -55,16 +55,16 @@ def _type(status: int) -> str:
 
 def _context_message(error: ContextLengthExceeded) -> str:
     """OpenAI's wording, because clients parse its numbers."""
-    completion = error.max_tokens or 0
+    completion, remedy = error.max_tokens or 0, f" {error.remedy}" if error.remedy else ""
     total = error.n_prompt + completion
     if error.param == "messages":
         return (
             f"This model's maximum context length is {error.n_ctx} tokens. However, you requested {total} tokens"
             f" ({error.n_prompt} in the messages, {completion} in the completion). Please reduce the length of the"
-            " messages or completion."
+            f" messages or completion.{remedy}"
         )
     return (
         f"{error.which}This model's maximum context length is {error.n_ctx} tokens, however you requested"
         f" {total} tokens ({error.n_prompt} in your prompt; {completion} for the completion). Please reduce your"
-        " prompt; or completion length."
+        f" prompt; or completion length.{remedy}"
     )

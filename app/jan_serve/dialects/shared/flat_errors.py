@@ -64,7 +64,7 @@ def _message(problem: Problem) -> str:
         case ContextLengthExceeded() as error:
             return (
                 f"{error.which}Input length ({error.length}) must be smaller than the model context length"
-                f" ({error.n_ctx})."
+                f" ({error.n_ctx}). {error.remedy}".rstrip()
             )
         case _:
             return problem.message

@@ -82,7 +82,10 @@ def error_body(problem: Problem) -> ErrorBody:
             return {"error": error.message, "error_type": "suffix not supported"}
         case ContextLengthExceeded() as error:
             text = f"`inputs` must have less than {error.n_ctx} tokens. Given: {error.length}"
-            return {"error": f"Input validation error: {error.which}{text}", "error_type": "validation"}
+            return {
+                "error": f"Input validation error: {error.which}{text}. {error.remedy}".rstrip(". "),
+                "error_type": "validation",
+            }
         case InvalidSchema() as error:
             words = f"Input validation error: grammar is not valid: {error.message}"
             return {"error": words, "error_type": "validation"}

@@ -38,7 +38,8 @@ class GenerateLimits(msgspec.Struct, frozen=True):
 
     def total_tokens(self, facts: ModelFacts) -> int:
         """Prompt and completion together."""
-        return facts.n_ctx if self.max_total_tokens is None else min(self.max_total_tokens, facts.n_ctx)
+        longest = facts.longest_ctx
+        return longest if self.max_total_tokens is None else min(self.max_total_tokens, longest)
 
     def input_tokens(self, facts: ModelFacts) -> int:
         """The prompt. Always leaves room for a token."""

@@ -114,10 +114,11 @@ class CellAllocator:
         return True
 
     def limit_idle_cells(self, running: Iterable[int]) -> None:
-        """Move finished sequences to RAM, oldest first, to speed up the running ones. running: their ids.
+        """Move finished sequences to RAM, oldest first, to speed up the running ones, and trim it. running: their ids.
 
         Blocks for the copies. Does nothing if no sequence runs. A sequence too large for the RAM stays.
         """
+        self.states.tiers.trim()
         ids = list(running)
         if not ids or self.states.tiers.is_off:
             return
@@ -187,10 +188,23 @@ class CellAllocator:
         if not self.states.tiers.disk_bytes:
             return
         self._drop_beyond(self.states.tiers.disk_bytes)
-        self.states.tiers.lift_budget()
-        while self.evict_oldest():
-            pass
+        self._save_all()
         self.states.tiers.flush(timeout_s)
+
+    def grow(self, context: LlamaContext, n_ctx: int) -> None:
+        """Move to a longer context, where waiting sequences find all states in RAM. No sequence may be running.
+
+        Blocks for the copies.
+        """
+        self._save_all()
+        self._context.become(context)
+        self.cells.capacity = n_ctx
+
+    def _save_all(self) -> None:
+        """Evict all finished sequences, and keep their states in RAM, whatever its limit."""
+        with self.states.tiers.without_limit():
+            while self.evict_oldest():
+                pass
 
     def _drop_beyond(self, budget_bytes: int) -> None:
         """Drop the finished sequences whose states exceed a budget, most recently used first."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -90,6 +91,11 @@ class StateCache:
             self._states.add(state)
             self.ram_used += len(data)
             self.version += 1
+            self.trim()
+
+    def trim(self) -> None:
+        """Evict the oldest states to disk until the others fit the RAM."""
+        with self._lock:
             while self.ram_used > self.ram_bytes:
                 oldest = self._states.first
                 self._drop(oldest)
@@ -134,10 +140,17 @@ class StateCache:
                 read = self._reads[source] = self._disk.submit(self._read, source)
         return read
 
-    def lift_budget(self) -> None:
-        """Keep all further states in RAM, for `flush` to write the most recent first; at shutdown."""
+    @contextmanager
+    def without_limit(self) -> Generator[None]:
+        """Keep all states of the block in RAM, until `flush` or the next `trim`."""
+        limit = self.ram_bytes
         with self._lock:
             self.ram_bytes = sys.maxsize
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.ram_bytes = limit
 
     def flush(self, timeout_s: float) -> None:
         """Write the states in RAM to disk, most recently used first; at shutdown. Blocks up to `timeout_s`.

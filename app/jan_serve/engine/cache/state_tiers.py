@@ -81,8 +81,11 @@ _MAX_CACHE_RAM = 2 * 2**30
 _MAX_CACHE_DISK = 8 * 2**30
 
 
-def make_states(request: LoadModel, context: LlamaContext) -> StateCache:
-    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made."""
+def make_states(request: LoadModel, context: LlamaContext, longest: int) -> StateCache:
+    """The tiers below the KV cache, sized by the settings or the machine; without files that cannot be made.
+
+    longest: tokens that the context may hold.
+    """
     settings, model = request.settings, context.model
     ram = settings.cache_ram_bytes
     if ram is None:
@@ -99,7 +102,7 @@ def make_states(request: LoadModel, context: LlamaContext) -> StateCache:
                 disk = min(_MAX_CACHE_DISK, psutil.disk_usage(str(root)).free // 10)
             factors = rope_factors(model.metadata(), context.n_ctx)
             key = state_files_key(request, factors)
-            files = StateFiles(root, key, disk, max_tokens=context.n_ctx)
+            files = StateFiles(root, key, disk, max_tokens=longest)
         except OSError as error:
             logger.warning("prompt states are not saved to disk: %s", error)
     # A state with sliding windows holds only what the end of its sequence attends to: it is usable as a whole only.

@@ -87,6 +87,14 @@ class DraftModel:
         """Seconds per drafted token; 0 before the first measurement."""
         return median_low(self._pass_s) / self._yield if self._pass_s else 0.0
 
+    def resized(self, n_ctx: int, trunk: LlamaContext) -> LlamaContext:
+        """A context of other length, for `become`. trunk: the large model's, of that length. Raises as LlamaContext."""
+        return self._context.resized(n_ctx)
+
+    def become(self, context: LlamaContext) -> None:
+        """Draft in this context from now on. No sequence may have cells in the one before."""
+        self._context.become(context)
+
     def begin_step(self) -> None:
         """Prepare for the drafts of a step."""
         self._room = _MAX_PREFILL

@@ -143,7 +143,7 @@ class Drafter:
         self._mode = mode
         self._model = model if model_mode != "off" else None
         self._is_forced = mode == "on" or (self._model is not None and model_mode == "on")
-        self._longest = longest
+        self.longest = longest
         self._max_draft = max_draft
         self._overall = DraftRecord(_OVERALL_WEIGHT)
         self._records: dict[int, DraftRecord] = {}
@@ -216,7 +216,7 @@ class Drafter:
 
     def _most(self, sequence: Sequence) -> int:
         """Tokens that a draft may have, whether they are useful or not."""
-        return min(self._max_draft, self._longest - len(sequence.tokens))
+        return min(self._max_draft, self.longest - len(sequence.tokens))
 
     def _lengths(self, candidates: list[DraftCandidate], num_tokens: int, room: int, kept: int) -> list[int]:
         """kept: rows that the step has in any case."""

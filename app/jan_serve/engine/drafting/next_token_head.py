@@ -72,8 +72,18 @@ class NextTokenHead(DraftModel):
         """Tokens of a sequence up to which the head has read the model's hidden states."""
         self._last: Floats = np.empty((1, self._width), np.float32)
         """The head's own hidden state of the token that it read last."""
-        trunk.output_hidden()
-        context.output_hidden()
+        self._output_hidden()
+
+    def _output_hidden(self) -> None:
+        self._trunk.output_hidden()
+        self._context.output_hidden()
+
+    def resized(self, n_ctx: int, trunk: LlamaContext) -> LlamaContext:
+        return self._context.resized(n_ctx, head_of=trunk)
+
+    def become(self, context: LlamaContext) -> None:
+        super().become(context)
+        self._output_hidden()
 
     def observe(self, sequence: Sequence, index: int, count: int) -> None:
         """Keep the hidden states of the last `count` computed tokens, which are in the batch from `index` on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -190,6 +191,20 @@ class LlamaContext:
         max_rollback: the most tokens that `truncate` shall drop from a recurrent sequence, of its latest batch without
         the first one; each sequence has so many states more.
         """
+        self._alike = partial(
+            LlamaContext,
+            model,
+            n_batch=n_batch,
+            n_ubatch=n_ubatch,
+            n_seq_max=n_seq_max,
+            threads=threads,
+            embeddings=embeddings,
+            pooling=pooling,
+            flash_attn=flash_attn,
+            type_k=type_k,
+            type_v=type_v,
+            max_rollback=max_rollback,
+        )
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = n_batch
@@ -246,6 +261,17 @@ class LlamaContext:
             embeddings=True,
             pooling="none",
         )
+
+    def resized(self, n_ctx: int, head_of: LlamaContext | None = None) -> LlamaContext:
+        """An empty context of other length, which `become` takes. Raises as the constructor."""
+        return self._alike(n_ctx=n_ctx, head_of=head_of)
+
+    def become(self, other: LlamaContext) -> None:
+        """Free the cells of this context and have those of `other`, which must not be used again."""
+        self.close()
+        self.pointer, other.pointer = other.pointer, None
+        self.n_ctx, self.abort_flag, self._memory = other.n_ctx, other.abort_flag, other._memory
+        self._rolled_back.clear()
 
     def close(self) -> None:
         if self.pointer:

@@ -223,7 +223,7 @@ def _assemble(
     states = StateCache(0)
     if context is not None:
         length = context.n_ctx
-        states = make_states(request, context)
+        states = make_states(request, context, max(length, facts.longest_ctx))
         draft = load_drafting(
             settings,
             context,
@@ -392,4 +392,5 @@ def _describe(opened: _Opened, plan: _Plan, sizes: _Sizes, weights: str, load_se
         placement=placed.shares,
         placement_warning=placed.warning,
         weights=weights,
+        grows_to=0 if opened.only_embeds else memory_fit.grows_to(opened.settings, sizes.n_ctx, model),
     )

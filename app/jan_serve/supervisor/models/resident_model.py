@@ -55,7 +55,6 @@ class ResidentModel:
         self.last_used = clock()
         self.ttl_s: float | None = None
         """How long it stays loaded while idle, as the last request that set it wants; None is the configured time."""
-        self._memory = memory_while_loading(needs.footprint)
         self.trial: Tries | None = None
         """Of the request that runs alone, if one does."""
         self.retiring = False
@@ -90,9 +89,11 @@ class ResidentModel:
     @property
     def memory(self) -> MemoryUse:
         """Its memory now: the estimate, and the prompt cache in RAM as of the last pulse."""
-        pong = self.worker.pong
+        pong, footprint = self.worker.pong, self._needs.footprint
         saved = pong.stats.cache_ram_bytes if pong is not None else 0
-        return msgspec.structs.replace(self._memory, total=self._memory.total + saved)
+        facts = None if self.client is None else self.client.facts
+        use = memory_while_loading(footprint) if facts is None else memory_when_loaded(footprint, facts)
+        return msgspec.structs.replace(use, total=use.total + saved)
 
     def load(self, on_begun: Callable[[], None]) -> None:
         """Start the load; `outcome` gets its result. on_begun: called once the worker has it; returns at once."""
@@ -101,7 +102,6 @@ class ResidentModel:
     def become_ready(self, facts: ModelFacts) -> WorkerEngineClient:
         """The load succeeded: route the worker's events to a client."""
         self.client = WorkerEngineClient(self.source.name, facts, self.worker)
-        self._memory = memory_when_loaded(self._needs.footprint, facts)
         self.state = LoadState.READY
         self.worker.listen(self.client)
         return self.client

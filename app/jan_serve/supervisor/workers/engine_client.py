@@ -31,6 +31,7 @@ from jan_serve.errors import (
 from jan_serve.ipc.codec import media_frames
 from jan_serve.ipc.messages import (
     AbortRequest,
+    ContextGrown,
     Counted,
     Detokenized,
     DropState,
@@ -186,6 +187,8 @@ class WorkerEngineClient:
                 self._answer(event)
             case Tokenized():
                 self._answer_in_parts(event)
+            case ContextGrown():
+                self.facts = msgspec.structs.replace(self.facts, n_ctx=event.n_ctx, kv_bytes=event.kv_bytes)
             case _:
                 raise ProtocolError(f"a ready worker sent {type(event).__name__}")
 

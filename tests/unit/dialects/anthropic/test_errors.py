@@ -72,8 +72,10 @@ def test_rejections_by_guards(problem: Problem, status: int) -> None:
 
 
 def test_claude_code_recognises_a_prompt_that_is_too_long() -> None:
-    body = error_body(problem_of(ContextLengthExceeded(600, 512)))
-    assert body["error"]["message"] == "prompt is too long: 600 tokens > 512 maximum"
+    error = ContextLengthExceeded(600, 512)
+    message = error_body(problem_of(error))["error"]["message"]
+    assert message == f"prompt is too long: 600 tokens > 512 maximum. {error.remedy}"
+    assert "grow_context" in message
 
 
 @pytest.mark.parametrize(("name", "hinted"), [("claude-x", True), ("opus", True), ("qwen", False)])
