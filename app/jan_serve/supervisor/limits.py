@@ -14,9 +14,9 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     of one part of a text. sample_s: sampling of one
     token, which llama.cpp cannot interrupt. encode_s: one part of an image, which may be the whole image: minutes for a
     large one on a slow CPU; and the wait for the turn of another team of threads, which may encode such a part.
-    other_s: any other phase, or idle while requests are open. silent_s: ping without an answer. ping_s: between pings
-    while there is work; an idle worker is not pinged. stop_s: from the stop request to SIGKILL; the worker writes its
-    cache to disk meanwhile.
+    other_s: any other phase, or idle while requests are open. silent_s: ping without an answer, in a load too.
+    ping_s: between pings while there is work; an idle worker is not pinged. stop_s: from the stop request to SIGKILL;
+    the worker writes its cache to disk meanwhile.
     """
 
     load_s: float = 300.0

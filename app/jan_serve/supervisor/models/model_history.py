@@ -106,7 +106,7 @@ class ModelHistory:
         """Count a crash in a load. Returns whether the load shall be tried again: several times for each `retry` if
         the file has loaded before, else once if native code ended.
         """
-        if self.has_loaded and not end.stall:
+        if self.has_loaded and (end.stall is None or end.stall.phase == "silent"):
             self._crashed_loads += 1
             return self._crashed_loads <= _LOADS * retry
         is_second = bool(self.projector_crashes) or self._has_crashed_at_load

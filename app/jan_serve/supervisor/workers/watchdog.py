@@ -36,7 +36,7 @@ class Watchdog:
         self._limits = limits
         self._progress_at = now
         self._loading = True
-        self._unanswered_since: float | None = None
+        self._unanswered_since = math.inf
         self._nonce = 0
         self.pong: Pong | None = None
         self._resumed_at = -math.inf
@@ -46,6 +46,7 @@ class Watchdog:
 
     def ready(self, now: float) -> None:
         self._loading = False
+        self.pong = None  # the last one has the counters of an earlier moment of the load
         self._progress_at = now
 
     def resumed(self, now: float) -> None:
@@ -55,13 +56,13 @@ class Watchdog:
         """
         self._resumed_at = now
         self._progress_at = now
-        if self._unanswered_since is not None:
+        if self.is_unanswered:
             self._unanswered_since = now
 
     def next_nonce(self, now: float) -> int:
         """The nonce for a ping sent now."""
         self._nonce += 1
-        if self._unanswered_since is None:
+        if not self.is_unanswered:
             self._unanswered_since = now
         return self._nonce
 
@@ -69,21 +70,26 @@ class Watchdog:
         """Only the answer to the last ping ends the silence."""
         self.pong = pong
         if pong.nonce == self._nonce:
-            self._unanswered_since = None
+            self._unanswered_since = math.inf
+
+    @property
+    def is_unanswered(self) -> bool:
+        """The last ping has no answer."""
+        return self._unanswered_since < math.inf
 
     def resting(self) -> bool:
         """The last pulse was idle and every ping is answered: nothing to watch unless requests are open."""
-        return self._unanswered_since is None and (self.pong is None or self.pong.phase == "idle")
+        return not self.is_unanswered and (self.pong is None or self.pong.phase == "idle")
 
     def stall(self, now: float, oldest_request_s: float = 0.0) -> Stall | None:
         """oldest_request_s: age of the oldest open request."""
-        if self._loading:
-            seconds = now - self._progress_at
-            return Stall(phase="loading", seconds=seconds) if seconds >= self._limits.load_s else None
-        if self._unanswered_since is not None and now - self._unanswered_since >= self._limits.silent_s:
-            return Stall(phase="silent", seconds=now - self._unanswered_since)
+        if self._loading and now - self._progress_at >= self._limits.load_s:
+            return Stall(phase="loading", seconds=now - self._progress_at)
         pong = self.pong
-        if pong is None:
+        is_started = pong is not None or not self._loading
+        if is_started and now - self._unanswered_since >= self._limits.silent_s:
+            return Stall(phase="silent", seconds=now - self._unanswered_since)
+        if pong is None or self._loading:
             return None
         phase_s = min(pong.phase_s, now - self._resumed_at)
         if pong.phase == "idle":

@@ -285,6 +285,8 @@ class WorkerProcess:
         # From here on a suspension is noticed, so time that passed before does not count.
         self._watchdog.progressed(self._clock())
         while self.state is WorkerState.LOADING:
+            if not self._watchdog.is_unanswered:  # the first one waits until the process has started
+                self.send_nowait(PingRequest(self._watchdog.next_nonce(self._clock())))
             await self._pause()
             if self._end_if_stalled(None):
                 return

@@ -90,3 +90,19 @@ async def test_a_worker_that_does_not_wake_up_is_ended() -> None:
         with pytest.raises(EngineStalled, match="silent"):
             await asyncio.wait_for(stream, 20)
         assert worker.end is not None
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_worker_that_freezes_in_its_load_is_ended_before_the_limit_of_a_load() -> None:
+    worker = WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None)
+    await worker.start(LoadModel(path="hang-on-load.gguf"))
+    try:
+        await until(lambda: worker.pong is not None)
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        await until(lambda: worker.end is not None)
+        assert worker.end is not None and worker.end.stall is not None
+        assert worker.end.stall.phase == "silent"
+    finally:
+        await worker.stop()

@@ -247,7 +247,6 @@ async def test_a_long_stream_is_no_stall() -> None:
 async def test_an_idle_worker_is_not_pinged_and_its_counters_are_those_after_the_last_request() -> None:
     async with started(limits=QUICK) as watched:
         client = await watched.client()
-        assert watched.worker.pong is None
         await generate(client, "!say abc")
         await until(
             lambda: watched.worker.pong is not None and watched.worker.pong.stats.generated_tokens_total == 3

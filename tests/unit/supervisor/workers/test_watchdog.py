@@ -34,6 +34,17 @@ def test_a_load_without_progress_is_a_stall() -> None:
     assert watchdog.stall(310.0) == Stall(phase="loading", seconds=300.0)
 
 
+def test_a_worker_that_falls_silent_in_its_load_is_a_stall_once_it_has_started() -> None:
+    watchdog = Watchdog(LIMITS, 0.0)
+    first = watchdog.next_nonce(0.0)
+    assert watchdog.stall(100.0) is None  # the process starts slowly
+    watchdog.ponged(Pong(nonce=first, phase="loading", phase_s=0.0))
+    assert watchdog.stall(100.0) is None
+    watchdog.next_nonce(100.0)
+    assert watchdog.stall(129.9) is None
+    assert watchdog.stall(130.0) == Stall(phase="silent", seconds=30.0)
+
+
 @pytest.mark.parametrize(
     ("phase", "limit_s"),
     [
