@@ -12,7 +12,7 @@ await mkdir(join(out, "assets"), { recursive: true });
 
 const result = await build({
   absWorkingDir: root,
-  entryPoints: { page: "src/main.tsx", theme: "src/theme.ts", icon: "src/icon.svg" },
+  entryPoints: { page: "src/main.tsx", theme: "src/theme.ts", icon: "src/icon.svg", "icon-192": "src/icon-192.png", "icon-512": "src/icon-512.png" },
   outdir: join(out, "assets"),
   entryNames: "[name]-[hash]",
   assetNames: "[name]-[hash]",
@@ -22,7 +22,7 @@ const result = await build({
   target: ["chrome120", "firefox121", "safari17.5"],
   jsx: "automatic",
   jsxImportSource: "preact",
-  loader: { ".svg": "copy" },
+  loader: { ".svg": "copy", ".png": "copy" },
   legalComments: "none", // licenses() has them whole
   metafile: true,
   logLevel: "warning",
@@ -32,19 +32,39 @@ const names = Object.keys(result.metafile.outputs).map((path) => basename(path))
 function asset(stem, extension) {
   const found = names.find((name) => name.startsWith(`${stem}-`) && name.endsWith(extension));
   if (found === undefined) throw new Error(`esbuild wrote no ${stem}*${extension}`);
-  return `assets/${found}`;
+  return found;
 }
 
-let index = await readFile(join(root, "src/index.html"), "utf8");
-for (const [mark, path] of [
+const marks = [
   ["%theme%", asset("theme", ".js")],
   ["%script%", asset("page", ".js")],
   ["%style%", asset("page", ".css")],
   ["%icon%", asset("icon", ".svg")],
-]) {
-  index = index.replace(mark, path);
+  ["%icon-192%", asset("icon-192", ".png")],
+  ["%icon-512%", asset("icon-512", ".png")],
+];
+
+/** A source with the names of the assets in it. */
+async function filled(source, folder) {
+  const text = await readFile(join(root, source), "utf8");
+  return marks.reduce((known, [mark, name]) => known.replaceAll(mark, folder + name), text);
 }
-await writeFile(join(out, "index.html"), index);
+
+await writeFile(join(out, "index.html"), await filled("src/index.html", "assets/"));
+await writeFile(join(out, "assets/manifest.webmanifest"), await filled("src/manifest.json", ""));
+// Its address stays the same: browsers compare its content to find a new version.
+await build({
+  absWorkingDir: root,
+  entryPoints: ["src/worker.js"],
+  outdir: join(out, "assets"),
+  bundle: true,
+  minify: true,
+  format: "iife",
+  target: ["chrome120", "firefox121", "safari17.5"],
+  define: { FILES: JSON.stringify([...names.filter((name) => !name.endsWith(".png")), "manifest.webmanifest"].sort()) },
+  logLevel: "warning",
+});
+
 await writeFile(join(out, "assets/licenses.txt"), await licenses());
 
 // The licenses of all packages in the bundle, which must ship with it.

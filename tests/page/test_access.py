@@ -44,7 +44,7 @@ def test_everything_can_be_reached_by_keyboard(tab: Tab) -> None:
     page = tab.page
     expect(tab.question).to_be_focused()
     page.keyboard.press("Alt+2")
-    expect(page.get_by_role("heading", name="Models")).to_be_visible()
+    expect(page.get_by_role("heading", name="Models", exact=True)).to_be_visible()
     page.keyboard.press("Alt+3")
     expect(page.get_by_role("heading", name="Constraint playground")).to_be_visible()
     page.keyboard.press("Alt+4")

@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app";
+import { installWorker } from "./install";
 import { saveNow } from "./state/conversations";
 import { commitNow } from "./state/undo";
 import "./styles/base.css";
@@ -13,3 +14,4 @@ window.addEventListener("pagehide", () => {
   commitNow();
 });
 render(<App />, document.getElementById("page")!);
+installWorker();

@@ -21,7 +21,7 @@ from jan_serve.http.errors import http_problem
 INDEX: Final = "index.html"
 
 # Scripts, styles, images and calls of this server only, nothing inline, no frames.
-# Only `dompurify` may turn text into HTML.
+# Only `dompurify` may turn text into HTML. `worker` makes one address, that of the service worker.
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -29,11 +29,12 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
         "style-src 'self'",
         "img-src 'self' data: blob:",
         "connect-src 'self'",
+        "manifest-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types dompurify",
+        "trusted-types dompurify worker",
     )
 )
 _PAGE_HEADERS: Final = {
@@ -49,6 +50,8 @@ _ASSET_HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "x-content-type-options": "nosniff",
 }
+_WORKER: Final = "worker.js"
+"""The page's service worker, whose scope is the page rather than its own folder."""
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _HASHED: Final = re.compile(r"-[0-9A-Z]{8}\.[a-z0-9]+\Z")
 """esbuild's names with a content hash: the content of such a name never changes."""
@@ -57,7 +60,9 @@ _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
 }
 """Independent of the system's table, which has text/plain for .js on some systems."""
 
@@ -113,7 +118,8 @@ class Page:
         if file is None:
             raise http_problem(HTTPStatus.NOT_FOUND, "not_found", "There is no such route on this server.")
         caching = _IMMUTABLE if _HASHED.search(name) else "no-cache"
-        return _answer(request, file, {**_ASSET_HEADERS, "cache-control": caching})
+        scope = {"service-worker-allowed": "../"} if name == _WORKER else {}
+        return _answer(request, file, {**_ASSET_HEADERS, **scope, "cache-control": caching})
 
 
 def _answer(request: Request, file: PageFile, headers: dict[str, str]) -> Response:
