@@ -137,9 +137,6 @@ class Stream:
     def wait(self) -> None:
         self._reading.join()
 
-    def runs(self) -> bool:
-        return self._reading.is_alive()
-
     def end(self) -> bytes:
         """The last bytes; waits for them."""
         self.wait()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from jan_serve.cluster.head import requires_token
-from tests.cluster.cluster import DONE, TestedCluster, request
+from tests.cluster.cluster import DONE, LIMIT_S, TestedCluster, request
 from tests.integration.proxy.test_two_servers import same
 from tests.support.processes import wait_until
 from tests.support.proxied import member
@@ -45,7 +45,7 @@ def test_a_killed_replica_is_back_by_itself(cluster: TestedCluster) -> None:
     assert actor is not None and "Replica" in actor.name() + " ".join(actor.cmdline())
     with cluster.load(clients=3, pause_s=0.2) as load:
         actor.kill()
-        wait_until(lambda: len(cluster.urls() - {first}) == 2, 90)
+        wait_until(lambda: len(cluster.urls() - {first}) == 2, LIMIT_S)
     assert second in cluster.urls()
     assert load.failed == []  # its server finishes what it has
 
@@ -53,7 +53,7 @@ def test_a_killed_replica_is_back_by_itself(cluster: TestedCluster) -> None:
 def test_a_killed_server_is_back_by_itself(cluster: TestedCluster) -> None:
     first, second = sorted(cluster.wait_for(2))
     cluster.server_of(first).kill()
-    wait_until(lambda: len(cluster.urls() - {first}) == 2, 90)
+    wait_until(lambda: len(cluster.urls() - {first}) == 2, LIMIT_S)
     assert second in cluster.urls()
     assert cluster.ask().status == 200
 
@@ -75,7 +75,6 @@ def test_the_number_follows_open_requests_and_no_stream_is_cut(cluster: TestedCl
         with cluster.stream(7000, first) as one, cluster.stream(7000, second) as other:
             load.stop.set()
             cluster.wait_for(1)
-            assert one.runs() or other.runs()
             assert DONE in one.end()
             assert DONE in other.end()
     assert load.failed == []

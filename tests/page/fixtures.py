@@ -62,6 +62,9 @@ def shelf(folder: Path) -> Path:
 
 
 START_S = 60.0
+N_CTX = 16384
+ENDLESS = {"min_tokens": 15_000}
+"""Of an answer that outlasts what a tab does meanwhile."""
 CHECK = SelfCheck(
     version="9.1",
     compared_with="9.0",
@@ -79,7 +82,18 @@ HOSTILE_NAME = "x<img src=a onerror=alert(1)>"
 
 @pytest.fixture(scope="package")
 def url(built_page: None, folder: Path, shelf: Path) -> Generator[str]:
-    flags = ("--port", "0", "--threads", "1", "--models-dir", str(shelf), "--model", "first")
+    flags = (
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--n-ctx",
+        str(N_CTX),
+        "--models-dir",
+        str(shelf),
+        "--model",
+        "first",
+    )
     with serving(folder, *flags) as server:
         yield server.url(START_S)
 

@@ -12,6 +12,7 @@ from PIL import Image
 from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
 from jan_serve.image_files.header import checked_header
+from tests.page.fixtures import ENDLESS
 from tests.page.support import CHATS, KEY, Tab, cancelled, opened_tab
 from tests.support.pictures import RED, encoded, picture
 from tests.support.processes import wait_until
@@ -52,7 +53,7 @@ def test_a_question_is_answered_by_the_model(tab: Tab) -> None:
 
 def test_an_answer_can_be_stopped_and_the_server_hears_of_it(tab: Tab) -> None:
     def long(route: Route) -> None:
-        body = {**json.loads(route.request.post_data or ""), "min_tokens": 1_900}
+        body = {**json.loads(route.request.post_data or ""), **ENDLESS}
         route.continue_(post_data=json.dumps(body))
 
     before = cancelled(tab.url)

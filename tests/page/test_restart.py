@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.page.fixtures import START_S
+from tests.page.fixtures import ENDLESS, N_CTX, START_S
 from tests.page.support import CHATS, WAIT_MS, opened_tab
 from tests.support.served import serving
 
-FLAGS = ("--threads", "1", "--model", "jan-tiny")
+FLAGS = ("--threads", "1", "--n-ctx", str(N_CTX), "--model", "jan-tiny")
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
@@ -46,5 +46,4 @@ def test_an_answer_that_breaks_off_is_said_to_and_the_next_one_needs_no_reload(
 
 
 def _long(route: Route) -> None:
-    """The answer goes on for as long as the context has room."""
-    route.continue_(post_data=json.dumps({**json.loads(route.request.post_data or ""), "min_tokens": 1_900}))
+    route.continue_(post_data=json.dumps({**json.loads(route.request.post_data or ""), **ENDLESS}))

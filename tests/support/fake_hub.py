@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.stall_at is not None:
             self.wfile.flush()
             hub.stalled.set()
-            hub.released.wait(30)
+            hub.released.wait(300)
         if end < len(body) or (fault.length is not None and fault.length != len(body)):
             self.close_connection = True
         elif fault.chunked:

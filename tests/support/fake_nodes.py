@@ -186,7 +186,7 @@ class RunningProxy:
         """Probe the node until it is in one of these states."""
         found = self.proxy.fleet.find(node.url)
         assert found is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while found.state not in states:
                 await self.proxy.probes.probe(found)
                 await asyncio.sleep(0.001)

@@ -5,7 +5,7 @@ Prompt commands (anywhere in the prompt, up to the end of the line or `<|`; the 
     !echo                 answer the prompt
     !pid                  answer the process id
     !stream N [MSms]      N chunks `0 `, `1 ` …, MS milliseconds apart
-    !gate PATH [N]        N chunks (default 1), then wait until somebody opens the FIFO at PATH for writing, then `done`
+    !gate PATH [N [MSms]] N chunks (default 1), then wait until somebody opens the FIFO at PATH for writing, then `done`
     !die [SIGNAL]         accept, then die of SIGNAL (default SEGV) before the first chunk
     !die-after N [SIGNAL] die of SIGNAL after N chunks
     !exit CODE [TEXT]     accept, write TEXT to stderr, exit with CODE
@@ -96,9 +96,9 @@ def compile_script(prompt: str, host: Host, request_id: int) -> Script:
             print(json.loads(argument), file=sys.stderr, flush=True)
             return characters("ok")
         case "stream":
-            return counting(int(words[0]), float(words[1].removesuffix("ms")) / 1000 if words[1:] else 0.0)
+            return counting(int(words[0]), seconds(words[1:]))
         case "gate":
-            return gated(words[0], int(words[1]) if words[1:] else 1)
+            return gated(words[0], int(words[1]) if words[1:] else 1, seconds(words[2:]))
         case "fail":
             raise Refusal(error_from_payload(words[0], example_payload(words[0], " ".join(words[1:]))))
         case "fail-after":
@@ -154,7 +154,12 @@ def counting(count: int, pause_s: float) -> Script:
         yield f"{number} "
 
 
-def gated(path: str, count: int) -> Script:
+def seconds(words: list[str]) -> float:
+    """Of a pause in ms; none without a word."""
+    return float(words[0].removesuffix("ms")) / 1000 if words else 0.0
+
+
+def gated(path: str, count: int, pause_s: float) -> Script:
     """Pieces, then a gate, then the end. Opening the FIFO for writing opens the gate."""
     opened = threading.Event()
 
@@ -162,7 +167,7 @@ def gated(path: str, count: int) -> Script:
         with open(path, "rb"):
             opened.set()
 
-    yield from counting(count, 0.0)
+    yield from counting(count, pause_s)
     threading.Thread(target=wait, daemon=True).start()
     yield Wait(opened.is_set)
     yield "done"

@@ -66,7 +66,7 @@ class FrontProcess:
 
     def connect(self) -> http.client.HTTPConnection:
         """A new connection, closed by `close`."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         self._open.callback(connection.close)
         return connection
 
@@ -101,7 +101,7 @@ class FrontProcess:
         """Send a signal to the server alone."""
         self.process.send_signal(number)
 
-    def end(self, limit_s: float = 20.0) -> tuple[int, str]:
+    def end(self, limit_s: float = 60.0) -> tuple[int, str]:
         """Wait for the exit: the status, and everything it logged."""
         status = self.process.wait(timeout=limit_s)
         return status, self._log.read_text(encoding="utf-8")

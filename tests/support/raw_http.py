@@ -92,7 +92,7 @@ class RawConnection:
 
 @contextmanager
 def connect(
-    url: str, *, receive_buffer: int | None = None, timeout_s: float = 60.0
+    url: str, *, receive_buffer: int | None = None, timeout_s: float = 180.0
 ) -> Generator[RawConnection]:
     """A connection to the server at `url`. receive_buffer: SO_RCVBUF in bytes, for slow readers."""
     parts = urlsplit(url)

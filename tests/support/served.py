@@ -46,7 +46,7 @@ class Served:
         assert url is not None, f"ended with {self.process.returncode}:\n{self.log}"
         return url
 
-    def wait(self, limit_s: float = 20.0) -> int:
+    def wait(self, limit_s: float = 60.0) -> int:
         """The exit status; `log` is complete then."""
         status = self.process.wait(limit_s)
         self._join_if_ended()
@@ -98,6 +98,6 @@ def running(
     finally:
         if process.poll() is None:
             process.kill()
-        served.wait(10)
+        served.wait(60)
         assert process.stderr is not None
         process.stderr.close()

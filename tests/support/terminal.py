@@ -53,21 +53,21 @@ class Terminal:
         """Press keys."""
         os.write(self._descriptor, keys.encode())
 
-    def see(self, text: str, *, times: int = 1, limit_s: float = 30.0) -> None:
+    def see(self, text: str, *, times: int = 1, limit_s: float = 60.0) -> None:
         """Wait until the text was written `times` times. Fails with the actual output."""
         try:
             wait_until(lambda: self.text.count(text) >= times, limit_s)
         except AssertionError:
             raise AssertionError(f"{text!r} was not written {times} times:\n{self.text}") from None
 
-    def see_prompt(self, prompt: str, *, limit_s: float = 30.0) -> None:
+    def see_prompt(self, prompt: str, *, limit_s: float = 60.0) -> None:
         """Wait until the prompt is last on the screen, so that keys pressed now are read as input."""
         try:
             wait_until(lambda: self.text.rstrip().endswith(prompt), limit_s)
         except AssertionError:
             raise AssertionError(f"no prompt {prompt!r} at the end:\n{self.text}") from None
 
-    def end(self, limit_s: float = 30.0) -> int:
+    def end(self, limit_s: float = 60.0) -> int:
         """The exit status, after all output was read."""
         status = self.process.wait(limit_s)
         self._reader.join(5)

@@ -36,7 +36,7 @@ async def begun(client: httpx.AsyncClient, *params: Any) -> dict[str, Any]:
 
 
 async def ended(client: httpx.AsyncClient, batch_id: str) -> dict[str, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             batch = (await client.get(f"{PATH}/{batch_id}")).json()
             if batch["processing_status"] == "ended":

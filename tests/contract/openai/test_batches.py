@@ -57,7 +57,7 @@ async def begun(client: AsyncOpenAI, content: bytes, endpoint: Any = CHAT, **fie
 
 
 async def ended(client: AsyncOpenAI, batch_id: str) -> Batch:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             batch = await client.batches.retrieve(batch_id)
             if batch.status in ("completed", "failed", "expired", "cancelled"):
@@ -152,7 +152,7 @@ async def test_a_new_server_answers_the_other_lines_and_none_twice(tmp_path: Pat
     async with journaled_server(tmp_path, models(script(done))) as http:
         batch_id = (await begun(client_of(http), jsonl(rows))).id
         await gate.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await answered_lines(http, batch_id) < done:
                 await asyncio.sleep(0.01)
     async with journaled_server(tmp_path, models(script(None))) as http:
@@ -308,7 +308,7 @@ async def test_a_batch_waits_for_its_hours(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, models(echo()), batch_hours=closed) as http:
         client = client_of(http)
         batch_id = (await begun(client, jsonl([row(0)]))).id
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (found := (await http.get(f"/v1/batches/{batch_id}")).json())["paused"]:
                 await asyncio.sleep(0.01)
         assert closed in found["paused"]

@@ -131,14 +131,14 @@ async def silent(request: Received, writer: asyncio.StreamWriter) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_request_leaves_a_node_without_a_sign_of_life_for_one_that_can(stream: bool) -> None:
     hole, works = FakeNode("hole"), FakeNode("works")
-    async with fake_nodes(hole, works), running_proxy(hole, patience_s=0.05) as front:
+    async with fake_nodes(hole, works), running_proxy(hole, patience_s=0.3) as front:
         messages = [{"role": "user", "content": "x" * 3000}]
         assert (await front.chat(messages=messages, stream=stream)).json()["node"] == "hole"
         hole.answer = silent
         await front.add(works)
         answer = await front.chat(messages=messages, stream=stream)
         assert (answer.status_code, answer.json()["node"]) == (200, "works")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await hole.left.wait()
         assert len(hole.generations) == 2
         assert front.proxy.forwarder.counts.retries == 1
@@ -166,7 +166,7 @@ async def test_a_whole_answer_is_waited_for_while_its_node_says_that_it_works_on
         asking = asyncio.create_task(front.chat())
         node = front.proxy.fleet.find(nodes[0].url)
         assert node is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not nodes[0].generations:
                 await asyncio.sleep(0.001)
             await front.add(nodes[1])

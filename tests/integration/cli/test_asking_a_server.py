@@ -63,7 +63,7 @@ class Home:
 
 def settled(folder: Path, port: int) -> None:
     (folder / "config.toml").write_text(
-        f'data_dir = "data"\nport = {port}\nthreads = 1\nn_ctx = 1024\nparallel = 2\n'
+        f'data_dir = "data"\nport = {port}\nthreads = 1\nn_ctx = 16384\nparallel = 2\n'
     )
 
 
@@ -220,7 +220,7 @@ def test_its_own_server_ends_with_it(lonely: Home) -> None:
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.communicate(timeout=_LIMIT_S)
-    wait_until(lambda: not any(alive(child.pid) for child in started), 20)
+    wait_until(lambda: not any(alive(child.pid) for child in started))
 
 
 @pytest.fixture
@@ -273,11 +273,11 @@ def test_ctrl_c_in_a_chat(chat: Terminal) -> None:
     chat.see("half a line")
     chat.type(CTRL_C)
     chat.see("Ctrl-D or /bye leaves.")
-    chat.type("/set min_tokens 800\r/set max_tokens 800\r")
-    chat.see("max_tokens = 800")
+    chat.type("/set min_tokens 15000\r/set max_tokens 15000\r")
+    chat.see("max_tokens = 15000")
     written = len(chat.text)
     chat.type(f"Tell{ALT_ENTER}me a story.\r")
-    wait_until(lambda: len(chat.text) > written + 200, 30)
+    wait_until(lambda: len(chat.text) > written + 200)
     chat.type(CTRL_C)
     chat.see("Stopped.")
     chat.see_prompt(">>>")

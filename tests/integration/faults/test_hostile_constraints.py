@@ -84,7 +84,7 @@ def test_hostile_constraints_hold_nobody_up_for_long(tmp_path: Path) -> None:
                 ask(other, SMALL)
                 status, document = answer(other)
                 assert (status, "root" in document["grammar"]) == (200, True)
-                assert time.monotonic() - began < 20, "the limit is 2 s, on a machine of its own"
+                assert time.monotonic() - began < 30, "the limit is 2 s, on a machine of its own"
                 other.request("GET", "/health")
                 assert answer(other)[0] == 200
             ends = [answer(connection) for connection in staying]
@@ -123,9 +123,9 @@ def test_sigterm_ends_the_server_whatever_it_compiles(tmp_path: Path) -> None:
     with fake_server(tmp_path, drain_timeout_s=1) as served, contextlib.ExitStack() as stack:
         for number in range(6):
             ask(stack.enter_context(connected(served)), hostile(number))
-        wait_until(lambda: len(compilers(served)) > 0, 30)
+        wait_until(lambda: len(compilers(served)) > 0)
         left = compilers(served)
         served.process.send_signal(signal.SIGTERM)
-        assert served.wait(30) == 0, served.log
+        assert served.wait(60) == 0, served.log
         wait_until(lambda: not any(process.is_running() for process in left))
         assert "Traceback" not in served.log

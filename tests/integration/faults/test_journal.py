@@ -24,8 +24,8 @@ pytestmark = [
 
 FLAGS: Final = ("--port", "0")
 QUESTION: Final[dict[str, Any]] = {
-    "input": "Count.", "temperature": 0, "max_output_tokens": 700,
-    "text": {"format": {"type": "regex", "pattern": "[a-z ]{600}"}},
+    "input": "Count.", "temperature": 0, "max_output_tokens": 2500,
+    "text": {"format": {"type": "regex", "pattern": "[a-z ]{2000}"}},
 }  # fmt: skip
 RESPONSES: Final = "/v1/responses"
 CHAT: Final = "/v1/chat/completions"

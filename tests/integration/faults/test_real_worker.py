@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -85,9 +85,8 @@ async def test_a_worker_is_stopped_long_before_the_limit(tiny_llama: Path) -> No
     async with real_manager(tiny_llama) as manager:
         async with manager.lease(None) as client:
             await text(client)
-        start = time.monotonic()
-        await manager.shutdown(30)
-        assert time.monotonic() - start < 10.0
+        async with asyncio.timeout(60):
+            await manager.shutdown(600)
         assert children() == []
 
 

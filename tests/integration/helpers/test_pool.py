@@ -166,7 +166,7 @@ async def test_processes_that_are_killed_while_idle_leave_no_pipes() -> None:
             idle = list(pool._idle)  # pyright: ignore[reportPrivateUsage]
             for helper in idle:
                 helper.process.kill()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await asyncio.gather(*(helper.process.exited.wait() for helper in idle))
             await ask(pool, "x")
             assert len(pool._idle) == 1  # pyright: ignore[reportPrivateUsage]

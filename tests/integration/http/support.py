@@ -25,7 +25,11 @@ VOCABULARY: Final = 566
 GREEDY: Final[dict[str, Any]] = {"temperature": 0, "repeat_penalty": 1.0}
 # F32 on one thread: the rest of the batch does not change a greedy choice.
 EXACT_FLAGS: Final = ("--flash-attn", "off", "--type-k", "f32", "--type-v", "f32", "--threads", "1")
-HEALTH_LIMIT_S: Final = 5.0
+LONG_CTX: Final = 16384
+ENDLESS: Final[dict[str, Any]] = {"max_tokens": LONG_CTX - 400, "ignore_eos": True}
+"""Of an answer in a context of LONG_CTX that takes seconds on any machine: it runs until it is cancelled."""
+
+HEALTH_LIMIT_S: Final = 20.0
 """The documented limit is 100 ms; a test machine has other work."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jan_serve.resources import builtin_model
-from tests.integration.http.support import metric, payloads, serving_models
+from tests.integration.http.support import ENDLESS, LONG_CTX, metric, payloads, serving_models
 from tests.support.models import tiny_judge as tiny_judge
 from tests.support.models import tiny_reranker as tiny_reranker
 from tests.support.processes import wait_until
@@ -31,7 +31,9 @@ def url(
     model = builtin_model()
     assert model is not None
     folder = tmp_path_factory.mktemp("lmdeploy")
-    with serving_models(folder, model, tiny_bert, tiny_reranker, tiny_judge) as server:
+    with serving_models(
+        folder, model, tiny_bert, tiny_reranker, tiny_judge, flags=("--n-ctx", str(LONG_CTX))
+    ) as server:
         yield server.url()
 
 
@@ -225,7 +227,7 @@ def test_a_tool_is_called(url: str) -> None:
 
 def test_a_live_session_is_occupied_and_free_afterwards(url: str) -> None:
     with connect(url) as connection:
-        body = {"prompt": HELLO, "session_id": 7, "stream": True, "ignore_eos": True, "max_tokens": 4000}
+        body = {"prompt": HELLO, "session_id": 7, "stream": True, **ENDLESS}
         connection.send(post_bytes(url, "/lmdeploy/generate", body))
         assert b" 200 OK" in connection.read_until(b"\r\n\r\n")
         refused = generate(url, session_id=7)
@@ -235,7 +237,7 @@ def test_a_live_session_is_occupied_and_free_afterwards(url: str) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(url: str) -> None:
-    reply = generate(url, prompt="a " * 6000)
+    reply = generate(url, prompt="a " * (2 * LONG_CTX))
     assert reply.status == 400
     assert "must be smaller than the model context length (" in reply.json()["message"]
 

@@ -21,8 +21,10 @@ import pytest
 from tests.integration.http.support import (
     CHATS,
     COMPLETIONS,
+    ENDLESS,
     GREEDY,
     HEALTH_LIMIT_S,
+    LONG_CTX,
     N_CTX,
     VOCABULARY,
     Healthy,
@@ -49,12 +51,9 @@ CANARY: Final = "zebra-quartz"
 DETOKENIZE: Final = "/extras/detokenize"
 HI: Final = [{"role": "user", "content": CANARY}]
 COMPUTED: Final = "jan_serve_engine_computed_tokens_total"
-LONG_CTX: Final = 16384
+GENERATED: Final = "jan_serve_engine_generated_tokens_total"
 LEAK_BYTES: Final = 64 * 1024
 """A server that keeps the requests of a round grows by more in each round."""
-
-STOP_LIMIT_S: Final = 5.0
-"""A cancelled request has to stop within 1 s; if it continued it would hold the only slot for much longer."""
 
 
 @pytest.fixture(scope="module")
@@ -229,9 +228,10 @@ def test_answers_end_with_the_time(tmp_path: Path, exact_llama: Path) -> None:
     flags = ("--n-ctx", str(LONG_CTX), "--request-timeout-s", "3")
     with serving_models(tmp_path, exact_llama, flags=flags) as served:
         healthy = Healthy(served)
-        whole = complete(healthy.url, CANARY, max_tokens=None)
+        endless: dict[str, Any] = {**ENDLESS, "n": 8}
+        whole = complete(healthy.url, CANARY, **endless)
         assert (whole.status, error_of(whole)["code"]) == (504, "deadline_exceeded")
-        stream = complete(healthy.url, CANARY, max_tokens=None, stream=True)
+        stream = complete(healthy.url, CANARY, **endless, stream=True)
         assert stream.status == 200
         assert_one_error_at_the_end(payloads(stream.body), "deadline_exceeded")
         healthy.check(CANARY)
@@ -295,19 +295,16 @@ def test_an_answer_among_32_equals_the_answer_alone(healthy: Healthy) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_frees_its_place(slow: Healthy, stream: bool) -> None:
-    before = metric(slow.url, "jan_serve_cancelled_total")
+    before, generated = metric(slow.url, "jan_serve_cancelled_total"), metric(slow.url, GENERATED)
     with connect(slow.url) as connection:
         if stream:
-            start_stream(connection, slow.url, CANARY, max_tokens=LONG_CTX - 100)
+            start_stream(connection, slow.url, CANARY, **ENDLESS)
         else:
-            body = {"prompt": CANARY, "max_tokens": LONG_CTX - 100, **GREEDY}
-            connection.send(post_bytes(slow.url, COMPLETIONS, body))
-            generated = metric(slow.url, "jan_serve_engine_generated_tokens_total")
-            wait_until(lambda: metric(slow.url, "jan_serve_engine_generated_tokens_total") > generated + 50)
-    left = time.monotonic()
+            connection.send(post_bytes(slow.url, COMPLETIONS, {"prompt": CANARY, **ENDLESS, **GREEDY}))
+            wait_until(lambda: metric(slow.url, GENERATED) > generated + 50)
     assert text_of(complete(slow.url, "hello", max_tokens=8)) == slow.golden
-    assert time.monotonic() - left < STOP_LIMIT_S
     wait_until(lambda: metric(slow.url, "jan_serve_cancelled_total") == before + 1)
+    assert metric(slow.url, GENERATED) - generated < ENDLESS["max_tokens"]
     assert metric(slow.url, "jan_serve_requests_total", status="499") >= 1
     slow.check(CANARY)
 
@@ -320,10 +317,9 @@ def test_a_client_that_leaves_during_prefill_frees_its_place(slow: Healthy, stre
         body = {"prompt": ids, "max_tokens": 4, "stream": stream}
         connection.send(post_bytes(slow.url, COMPLETIONS, body))
         wait_until(lambda: metric(slow.url, COMPUTED, model="exact-llama") > computed)
-    left = time.monotonic()
     assert text_of(complete(slow.url, "hello", max_tokens=8)) == slow.golden
-    assert time.monotonic() - left < STOP_LIMIT_S
     wait_until(lambda: metric(slow.url, "jan_serve_cancelled_total") == before + 1)
+    assert metric(slow.url, COMPUTED) - computed < len(ids)
     slow.check()
 
 
@@ -384,11 +380,11 @@ def test_stops_of_split_characters_end_the_text(healthy: Healthy, stop: str) -> 
 
 
 def test_a_silent_prefill_sends_comments_and_the_client_reads_on(slow: Healthy) -> None:
-    ids = random.Random(73).choices(range(100, 250), k=LONG_CTX // 4)
+    ids = random.Random(73).choices(range(100, 250), k=LONG_CTX // 2)
     fields: dict[str, Any] = {"max_tokens": 4, "stream": True, "stream_options": {"include_usage": True}}
     response = complete(slow.url, ids, **fields)
     head, _, tail = response.body.partition(b"data: ")
-    assert head.count(b": ping\n") >= 2
+    assert b": ping\n" in head
     events = payloads(b"data: " + tail)
     assert events[-1] == "[DONE]"
     usage = [json.loads(event)["usage"] for event in events[:-1]]

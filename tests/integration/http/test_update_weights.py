@@ -16,14 +16,13 @@ import pytest
 
 from jan_serve.store.gguf.gguf_header import read_gguf_header
 from models.recipe import fixtures
-from tests.integration.http.support import VOCABULARY, complete, serving_models, text_of, workers_of
+from tests.integration.http.support import LONG_CTX, VOCABULARY, complete, serving_models, text_of, workers_of
 from tests.support.raw_http import RawResponse, get, post
 from tests.support.served import Served
 from tests.unit.store.gguf_builder import F32, GgufBytes, Tensor
 
 pytestmark = pytest.mark.integration
 
-N_CTX = 512
 COPIES = ("added", "asleep", "between", "bad")
 QUESTION: dict[str, Any] = {"prompt": "hello", "max_tokens": 12}
 
@@ -45,7 +44,7 @@ def server(
     copies = [folder / f"{name}.gguf" for name in COPIES]
     for copy in copies:
         shutil.copyfile(exact_llama, copy)
-    flags = ("--n-ctx", str(N_CTX), "--parallel", "2")
+    flags = ("--n-ctx", str(LONG_CTX), "--parallel", "2")
     with serving_models(folder, exact_llama, other_weights, *copies, flags=flags) as served:
         yield served
         assert list(folder.rglob("part-*.gguf")) == [], "parts that were collected and not used"
@@ -132,7 +131,7 @@ def test_an_update_of_a_sleeping_server_counts_when_it_wakes(server: Served, oth
 def test_it_is_swapped_in_between_requests(server: Served, other_weights: Path) -> None:
     url = server.url()
     wanted = answer(url, model=other_weights.stem)
-    long = {"prompt": "hello", "max_tokens": 450, "ignore_eos": True, "temperature": 0, "model": "between"}
+    long = {"prompt": "hello", "max_tokens": 4000, "ignore_eos": True, "temperature": 0, "model": "between"}
     whole = post(url, "/lmdeploy/v1/completions", long).json()["choices"][0]["text"]
     first, lines = threading.Event(), list[str]()
 
@@ -146,9 +145,9 @@ def test_it_is_swapped_in_between_requests(server: Served, other_weights: Path) 
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert first.wait(20)
+    assert first.wait(60)
     assert send(url, encoded(tensors_of(other_weights)), finished=True, model="between").status == 200
-    reader.join(30)
+    reader.join(60)
     assert lines[-2:] == ["data: [DONE]", ""]
     events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     text = "".join(event["choices"][0]["text"] for event in events)

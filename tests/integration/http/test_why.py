@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-import threading
 from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,13 +14,14 @@ from urllib.parse import quote
 import pytest
 
 from jan_serve.resources import builtin_model
-from tests.integration.http.support import serving_models
+from tests.integration.http.support import COMPLETIONS, LONG_CTX, serving_models
 from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
 
 SYSTEM = "Today is 2026-11-27.\n" + "You are a helper who answers in a few words. " * 20
 TURN = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 8}
 ANSWER = {"role": "assistant", "content": "It rains there. " * 10}
+ONE_SLOT = ("--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
 NAMES = ("read_file", "write_file", "run_command")
 _IDS = itertools.count()
 
@@ -64,7 +66,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generato
     """One slot, one model in memory."""
     model = builtin_model()
     assert model is not None
-    flags = ("--max-models", "1", "--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
+    flags = ("--max-models", "1", *ONE_SLOT)
     with serving_models(tmp_path_factory.mktemp("why"), model, exact_llama, flags=flags) as served:
         yield served.url()
 
@@ -86,6 +88,17 @@ def codes(url: str, name: str) -> list[str]:
 
 def is_writing(url: str) -> bool:
     return any(each["state"] == "writing" for each in get(url, "/extras/requests").json()["data"])
+
+
+@contextlib.contextmanager
+def a_long_answer(folder: Path, model: Path, parallel: int) -> Generator[tuple[str, Future[str]]]:
+    """A server that is writing 3000 tokens to a short prompt, and the id of that request once it has its answer."""
+    flags = ("--parallel", str(parallel), "--n-ctx", str(LONG_CTX))
+    with serving_models(folder, model, flags=flags) as served, ThreadPoolExecutor(1) as pool:
+        body = {"prompt": "short", "max_tokens": 3000, "ignore_eos": True}
+        writer = pool.submit(ask, served.url(), COMPLETIONS, body, model.stem)
+        wait_until(lambda: is_writing(served.url()))
+        yield served.url(), writer
 
 
 LINE = "x-billing: 1f3a\n"
@@ -120,7 +133,7 @@ def test_what_the_client_changed(url: str, dialect: Dialect, code: str, first: A
 
 def test_another_model_took_its_place(url: str, exact_llama: Path) -> None:
     ask(url, *openai("x", [TURN], []))
-    ask(url, "/v1/completions", {"prompt": "hello", "max_tokens": 1}, model=exact_llama.stem)
+    ask(url, COMPLETIONS, {"prompt": "hello", "max_tokens": 1}, model=exact_llama.stem)
     assert codes(url, ask(url, *openai("x", [TURN], [])))[0] == "swapped"
 
 
@@ -128,9 +141,7 @@ def test_a_cold_load(tmp_path: Path, exact_llama: Path) -> None:
     model = builtin_model()
     assert model is not None
     with serving_models(tmp_path, model, exact_llama) as served:
-        name = ask(
-            served.url(), "/v1/completions", {"prompt": "hello", "max_tokens": 1}, model=exact_llama.stem
-        )
+        name = ask(served.url(), COMPLETIONS, {"prompt": "hello", "max_tokens": 1}, model=exact_llama.stem)
         assert codes(served.url(), name)[0] == "cold_load"
 
 
@@ -144,42 +155,28 @@ def test_a_cold_compile(url: str) -> None:
     assert "compile" in codes(url, ask(url, path, {**body, "response_format": schema}))
 
 
-def test_a_long_answer_before_it(url: str) -> None:
+def test_a_long_answer_before_it(tmp_path: Path, exact_llama: Path) -> None:
     """One slot: the second request waits for it."""
-    path, body = openai("queue", [TURN], [])
-    long = threading.Thread(target=ask, args=(url, path, {**body, "max_tokens": 1500, "ignore_eos": True}))
-    long.start()
-    wait_until(lambda: is_writing(url))
-    name = ask(url, *openai("queue 2", [{"role": "user", "content": "Hi"}], []))
-    long.join()
-    assert codes(url, name)[0] == "queue"
+    with a_long_answer(tmp_path, exact_llama, parallel=1) as (url, _):
+        name = ask(url, COMPLETIONS, {"prompt": "queue", "max_tokens": 1}, exact_llama.stem)
+        assert codes(url, name)[0] == "queue"
 
 
-def test_the_cache_had_lost_it(url: str) -> None:
-    """Other conversations need its cells, and nothing is kept elsewhere."""
-    turns = [TURN, ANSWER, TURN]
-    ask(url, *openai(SYSTEM + "evicted", turns, []))
-    for number in range(20):
-        ask(url, *openai(f"{number}{number} {SYSTEM}", [{**TURN, "content": f"{number} " * 300}], []))
-    assert codes(url, ask(url, *openai(SYSTEM + "evicted", [*turns, ANSWER, TURN], [])))[0] == "evicted"
-
-
-def test_a_long_neighbour(tmp_path: Path) -> None:
+def test_the_cache_had_lost_it(tmp_path: Path) -> None:
+    """Another conversation needs its cells, and nothing is kept elsewhere."""
     model = builtin_model()
     assert model is not None
-    with serving_models(tmp_path, model, flags=("--parallel", "4")) as served:
-        url, names = served.url(), list[str]()
-        path, body = openai("short", [{"role": "user", "content": "Hi"}], [])
+    with serving_models(tmp_path, model, flags=("--n-ctx", "1024", *ONE_SLOT)) as served:
+        url, turns = served.url(), [TURN, ANSWER, TURN]
+        ask(url, *openai(SYSTEM + "evicted", turns, []))
+        ask(url, *openai(f"Other {SYSTEM}", [{**TURN, "content": "1 " * 300}], []))
+        assert codes(url, ask(url, *openai(SYSTEM + "evicted", [*turns, ANSWER, TURN], [])))[0] == "evicted"
 
-        def write() -> None:
-            names.append(ask(url, path, {**body, "max_tokens": 1500, "ignore_eos": True}))
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        wait_until(lambda: is_writing(url))
-        ask(url, *openai("other words " * 450, [TURN], []))
-        writer.join()
-        assert "long_neighbour" in codes(url, names[0])
+def test_a_long_neighbour(tmp_path: Path, exact_llama: Path) -> None:
+    with a_long_answer(tmp_path, exact_llama, parallel=4) as (url, writer):
+        ask(url, COMPLETIONS, {"prompt": "other words " * 150, "max_tokens": 1}, exact_llama.stem)
+        assert "long_neighbour" in codes(url, writer.result())
 
 
 def test_another_key_sees_nothing(tmp_path: Path) -> None:

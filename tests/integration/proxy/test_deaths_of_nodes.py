@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from tests.chaos.world import write_exact
-from tests.support.processes import wait_until
+from tests.support.processes import wait_until, workers_of
 from tests.support.proxied import member, nodes_of, proxying
 
 pytestmark = pytest.mark.integration
@@ -100,13 +102,16 @@ def test_streams_go_on_at_the_other_node(tmp_path: Path, how: signal.Signals) ->
             readers = [Reader(url, path, body) for path, body in QUESTIONS]
             for reader in readers:
                 assert reader.begun.wait(60)
+            [worker] = workers_of(first.process.pid)
+            worker.suspend()  # no answer ends before its node
             with member(tmp_path / "b", url, *flags) as second:
-                wait_until(lambda: all(node["state"] == "healthy" for node in nodes_of(url)), 30)
-                running = sum(reader.is_alive() for reader in readers)
+                wait_until(lambda: all(node["state"] == "healthy" for node in nodes_of(url)))
+                assert any(reader.is_alive() for reader in readers)
                 first.process.send_signal(how)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.resume()
                 for reader in readers:
                     reader.join(120)
-                assert running
                 whole = [Reader(second.url(), path, body) for path, body in QUESTIONS]
                 for one in whole:
                     one.join(120)

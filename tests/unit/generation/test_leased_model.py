@@ -75,7 +75,7 @@ async def test_answers_side_by_side_end_with_the_request() -> None:
     with service_over(models, running) as service:
         async with service.open(None) as model:
             answering = [asyncio.create_task(answer(model, text)) for text in "ab"]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await begun.acquire()
                 await begun.acquire()
             running.expire_all(Draining("first"))

@@ -84,7 +84,7 @@ class Bench:
         self.runner.wake()
 
     async def until(self, name: str, is_so: Callable[[Batch], bool]) -> Batch:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 batch = await self.table.find("", name)
                 assert batch is not None

@@ -146,7 +146,7 @@ async def test_what_the_journal_holds_is_taken_up_once_it_can_be_used(
     background = Background(Journal(tmp_path / FILE_NAME, 1 << 30))
     background.at_start(begin)
     await background.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await begun.wait()
     await background.stop()
     assert tries == 4

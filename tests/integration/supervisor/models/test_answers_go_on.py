@@ -29,14 +29,15 @@ from jan_serve.supervisor.models.crash_backoff import RestartLimits
 from jan_serve.supervisor.models.held_model import HeldModel
 from jan_serve.supervisor.models.model_manager import ModelManager
 from tests.integration.supervisor.models.test_crash_recovery import NO_PAUSE, clocked, status
-from tests.support.engines import fake_manager
+from tests.support.engines import Gate, fake_manager
 from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
 
 AT_ONCE = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,)))
 COUNT = 400
-WHOLE = "".join(f"{number} " for number in range(COUNT))
+COUNTED = "".join(f"{number} " for number in range(COUNT))
+WHOLE = f"{COUNTED}done"
 
 
 class Asked:
@@ -66,10 +67,16 @@ def kill(manager: ModelManager) -> None:
 
 async def test_answers_go_on_from_their_last_token_over_several_deaths(tmp_path: Path) -> None:
     async with fake_manager(tmp_path, limits=AT_ONCE) as manager:
-        answers = [Asked(manager, f"!stream {COUNT} 2ms", n=n) for n in (1, 1, 3)]
+        gates = [Gate(tmp_path / f"gate{number}") for number in range(3)]
+        answers = [
+            Asked(manager, f"!gate {gate.path} {COUNT} 2ms", n=n)
+            for gate, n in zip(gates, (1, 1, 3), strict=True)
+        ]
         for least in (20, 200):
             await until(lambda least=least: all(len(each.events) > least for each in answers))
             kill(manager)
+        for gate in gates:
+            await asyncio.to_thread(gate.open)
         assert await asyncio.gather(*(each.task for each in answers)) == [WHOLE] * 3
         for each in answers:
             assert sum(isinstance(event, Accepted) for event in each.events) == 1
@@ -89,7 +96,7 @@ async def test_a_request_that_ends_each_worker_ends_alone_and_others_go_on(
         with pytest.raises(EngineCrashed, match=r"ended 3 times .* not tried again") as caught:
             await poison.task
         assert "Send the request again" not in caught.value.message
-        assert await asyncio.gather(*(each.task for each in others)) == [WHOLE] * 2
+        assert await asyncio.gather(*(each.task for each in others)) == [COUNTED] * 2
         assert status(manager).crashes_total == 3
         # It is not the model's fault: it is not given up.
         assert await Asked(manager, "!say fine").task == "fine"
@@ -158,7 +165,8 @@ async def test_a_deadline_holds_in_the_pause(tmp_path: Path) -> None:
 async def test_an_answer_waits_for_the_end_of_a_cool_down_that_refuses_new_requests(tmp_path: Path) -> None:
     limits = ManagerLimits(restart=RestartLimits(max_crashes=1))
     async with clocked(tmp_path, ("fake",), limits) as (manager, _, clock):
-        answer = Asked(manager, f"!stream {COUNT} 1ms")
+        gate = Gate(tmp_path / "gate")
+        answer = Asked(manager, f"!gate {gate.path} {COUNT} 1ms")
         await until(lambda: len(answer.events) > 5)
         kill(manager)
         await until(lambda: status(manager).waiting == 1)
@@ -166,6 +174,7 @@ async def test_an_answer_waits_for_the_end_of_a_cool_down_that_refuses_new_reque
             await Asked(manager, "!say new").task
         clock.now += 60
         assert await Asked(manager, "!say new").task == "new"
+        await asyncio.to_thread(gate.open)
         assert await answer.task == WHOLE
 
 
@@ -183,9 +192,10 @@ async def test_a_load_that_fails_is_tried_again_and_not_for_ever(
     tmp_path: Path, then: str, error: str | None
 ) -> None:
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), max_crashes=10))
-    async with dying_answer(tmp_path, then, limits) as (manager, answer):
+    async with dying_answer(tmp_path, then, limits) as (manager, answer, gate):
         new = Asked(manager, "!say new")
         if error is None:
+            await asyncio.to_thread(gate.open)
             assert (await answer.task, await new.task) == (WHOLE, "new")
         else:
             for each in (answer, new):
@@ -195,9 +205,10 @@ async def test_a_load_that_fails_is_tried_again_and_not_for_ever(
 
 async def test_new_requests_are_refused_while_an_answer_waits_long_for_a_load(tmp_path: Path) -> None:
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(0.0,), patience_s=-1.0))
-    async with dying_answer(tmp_path, "no-memory " * 4 + "load", limits) as (manager, answer):
+    async with dying_answer(tmp_path, "no-memory " * 4 + "load", limits) as (manager, answer, gate):
         with pytest.raises(Unavailable, match="taken by others"):
             await Asked(manager, "!say new").task
+        await asyncio.to_thread(gate.open)
         assert await answer.task == WHOLE
 
 
@@ -205,7 +216,7 @@ async def test_who_leaves_in_the_pause_after_a_failed_load_leaves_no_pause(tmp_p
     limits = ManagerLimits(restart=RestartLimits(backoff_s=(1e6,), max_crashes=10))
     async with clocked(tmp_path, ("ends-as-told",), limits) as (manager, _, clock):
         (tmp_path / "ends-as-told.gguf.ends").write_text("load no-memory load")
-        answer = Asked(manager, f"!stream {COUNT} 1ms")
+        answer = Asked(manager, "!stream 1000000 1ms")
         await until(lambda: len(answer.events) > 5)
         os.kill(status(manager, "ends-as-told").pid or 0, signal.SIGKILL)
         await until(lambda: status(manager, "ends-as-told").waiting == 1)
@@ -221,17 +232,18 @@ async def test_who_leaves_in_the_pause_after_a_failed_load_leaves_no_pause(tmp_p
 @contextlib.asynccontextmanager
 async def dying_answer(
     folder: Path, then: str, limits: ManagerLimits
-) -> AsyncGenerator[tuple[ModelManager, Asked]]:
-    """An answer whose worker has died. then: what becomes of the loads after it."""
+) -> AsyncGenerator[tuple[ModelManager, Asked, Gate]]:
+    """An answer whose worker has died, and the gate before its end. then: what becomes of the loads after it."""
     (folder / "ends-as-told.gguf.ends").write_text(f"load {then}")
     async with fake_manager(folder, ("ends-as-told",), limits=limits) as manager:
-        answer = Asked(manager, f"!stream {COUNT} 1ms")
+        gate = Gate(folder / "gate")
+        answer = Asked(manager, f"!gate {gate.path} {COUNT} 1ms")
         await until(lambda: len(answer.events) > 5)
         pid = status(manager, "ends-as-told").pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         await until(lambda: status(manager, "ends-as-told").pid != pid)
-        yield manager, answer
+        yield manager, answer, gate
 
 
 async def test_another_file_under_the_name_does_not_go_on(tmp_path: Path) -> None:

@@ -386,7 +386,7 @@ async def test_what_runs_when_it_falls_asleep_has_its_time_and_then_an_error(tmp
             await asyncio.sleep(0)
             assert len(await _tokens(client)) > 0
             assert not sleeping.done()
-        await asyncio.wait_for(sleeping, 5)
+        await asyncio.wait_for(sleeping, 60)
         m.manager.resume()
         async with m.manager.lease("a") as client:
             await m.manager.suspend(Asleep("Sleeping."), 0)

@@ -41,7 +41,7 @@ async def test_a_load_that_cannot_be_sent_is_over_at_once() -> None:
     source = ModelSource(name="m", path="/models/\udcff.gguf")
     made = ResidentModel(source, NEEDS, worker, changed.set, TurnedClock())
     made.load(lambda: pytest.fail("the worker does not have it"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await changed.wait()
     assert isinstance(made.outcome, ProtocolError)
     await made.stop()

@@ -20,7 +20,6 @@ from jan_serve.supervisor.workers.worker_process import WorkerProcess
 from tests.support.engines import FAKE_ENGINE
 from tests.support.processes import until
 
-QUICK = WorkerLimits(ping_s=0.02, silent_s=1.0, stop_s=0.2)
 HOUR = 3600.0
 
 
@@ -39,7 +38,7 @@ class Sleep:
 
 
 @contextlib.asynccontextmanager
-async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
+async def streaming(clock: Sleep, silent_s: float) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
     """A worker and a stream of 100 pieces that has begun; its result is how many came."""
     begun, pieces = asyncio.Event(), 0
 
@@ -52,7 +51,8 @@ async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio
             begun.set()
         return pieces
 
-    worker = WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None, clock=clock)
+    limits = WorkerLimits(ping_s=0.02, silent_s=silent_s, stop_s=0.2)
+    worker = WorkerProcess("tiny", FAKE_ENGINE, limits, on_change=lambda: None, clock=clock)
     await worker.start(LoadModel(path="tiny.gguf"))
     try:
         await until(lambda: worker.outcome is not None)
@@ -60,7 +60,7 @@ async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio
         client = WorkerEngineClient("tiny", worker.outcome, worker)
         worker.listen(client)
         stream = asyncio.create_task(read())
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         yield worker, stream
     finally:
         await worker.stop()
@@ -70,12 +70,12 @@ async def streaming(clock: Sleep) -> AsyncGenerator[tuple[WorkerProcess, asyncio
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_stream_goes_on_after_a_night() -> None:
     clock = Sleep()
-    async with streaming(clock) as (worker, stream):
+    async with streaming(clock, 20.0) as (worker, stream):
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
         clock.wake_after(12 * HOUR)
         os.kill(worker.pid, signal.SIGCONT)
-        assert await asyncio.wait_for(stream, 20) == 100
+        assert await asyncio.wait_for(stream, 60) == 100
         assert worker.end is None
 
 
@@ -83,12 +83,12 @@ async def test_a_stream_goes_on_after_a_night() -> None:
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_worker_that_does_not_wake_up_is_ended() -> None:
     clock = Sleep()
-    async with streaming(clock) as (worker, stream):
+    async with streaming(clock, 1.0) as (worker, stream):
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
         clock.wake_after(12 * HOUR)
         with pytest.raises(EngineStalled, match="silent"):
-            await asyncio.wait_for(stream, 20)
+            await asyncio.wait_for(stream, 60)
         assert worker.end is not None
 
 

@@ -35,9 +35,7 @@ from tests.support.processes import alive, until
 
 pytestmark = pytest.mark.anyio
 
-QUICK = WorkerLimits(
-    ping_s=0.02, sample_s=0.2, decode_s=0.3, other_s=0.2, silent_s=0.3, load_s=20.0, stop_s=0.2
-)
+QUICK = WorkerLimits(ping_s=0.02, stop_s=0.2)
 
 SPAWN = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, file=sys.stderr, flush=True)"
 
@@ -64,13 +62,13 @@ class Watched:
     async def outcome(self) -> ModelFacts | JanServeError | WorkerEnd:
         while self.worker.outcome is None:
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 20)
+            await asyncio.wait_for(self.changed.wait(), 60)
         return self.worker.outcome
 
     async def end(self) -> WorkerEnd:
         while self.worker.end is None:
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 20)
+            await asyncio.wait_for(self.changed.wait(), 60)
         return self.worker.end
 
     async def client(self) -> WorkerEngineClient:
@@ -209,19 +207,18 @@ async def test_a_worker_that_breaks_the_protocol_is_ended(how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "grammar", "error"),
+    ("phase", "limits", "grammar", "error"),
     [
-        ("sample", CompiledGrammar('start: "a"'), GrammarTooComplex),
-        ("sample", None, EngineStalled),
-        ("decode", CompiledGrammar('start: "a"'), EngineStalled),
-        ("silent", CompiledGrammar('start: "a"'), EngineStalled),
+        ("sample", {"sample_s": 0.3}, CompiledGrammar('start: "a"'), GrammarTooComplex),
+        ("sample", {"sample_s": 0.3}, None, EngineStalled),
+        ("decode", {"decode_s": 0.3}, CompiledGrammar('start: "a"'), EngineStalled),
+        ("silent", {"silent_s": 0.5}, CompiledGrammar('start: "a"'), EngineStalled),
     ],
 )
 async def test_a_worker_without_progress_is_ended(
-    phase: str, grammar: CompiledGrammar | None, error: type[JanServeError]
+    phase: str, limits: dict[str, float], grammar: CompiledGrammar | None, error: type[JanServeError]
 ) -> None:
-    limits = msgspec.structs.replace(QUICK, silent_s=0.5) if phase == "silent" else QUICK
-    async with started(limits=limits) as watched:
+    async with started(limits=msgspec.structs.replace(QUICK, **limits)) as watched:
         client = await watched.client()
         bystander = asyncio.ensure_future(generate(client, "!stream 100000 1ms"))
         await asyncio.sleep(0)
@@ -232,16 +229,17 @@ async def test_a_worker_without_progress_is_ended(
 
 
 async def test_a_request_that_the_worker_lost_is_ended() -> None:
-    async with started(limits=QUICK) as watched:
+    async with started(limits=msgspec.structs.replace(QUICK, other_s=0.3)) as watched:
         client = await watched.client()
         with pytest.raises(EngineStalled, match="idle"):
             await generate(client, "!forget")
 
 
 async def test_a_long_stream_is_no_stall() -> None:
-    async with started(limits=QUICK) as watched:
+    limits = msgspec.structs.replace(QUICK, decode_s=2.0, other_s=2.0, silent_s=2.0)
+    async with started(limits=limits) as watched:
         client = await watched.client()
-        assert len((await generate(client, "!stream 60 20ms")).split()) == 60
+        assert len((await generate(client, "!stream 60 50ms")).split()) == 60
 
 
 async def test_an_idle_worker_is_not_pinged_and_its_counters_are_those_after_the_last_request() -> None:
