@@ -95,7 +95,8 @@ async def test_a_worker_that_does_not_wake_up_is_ended() -> None:
 @pytest.mark.anyio
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_worker_that_freezes_in_its_load_is_ended_before_the_limit_of_a_load() -> None:
-    worker = WorkerProcess("tiny", FAKE_ENGINE, QUICK, on_change=lambda: None)
+    limits = WorkerLimits(ping_s=0.02, silent_s=1.0, stop_s=0.2)
+    worker = WorkerProcess("tiny", FAKE_ENGINE, limits, on_change=lambda: None)
     await worker.start(LoadModel(path="hang-on-load.gguf"))
     try:
         await until(lambda: worker.pong is not None)
