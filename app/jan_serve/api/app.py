@@ -125,7 +125,7 @@ def create_app(
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
-    activities = Activities()
+    activities = Activities(settings.keep_prompts)
     tracing = _tracing(settings)
     parts = AppParts(
         lifecycle,
@@ -222,7 +222,7 @@ def _own_routes(
     def requests() -> APIRouter:
         from jan_serve.api.activity.routes import activity_router
 
-        return activity_router(parts.activities)
+        return activity_router(parts.activities, services)
 
     routes = [
         DeferredRoutes(health, ("/health", "/ready", "/metrics")),

@@ -270,6 +270,12 @@ class Settings(ModelOptions, AccessOptions, FleetOptions):
         3, _LOG, "Number of log files to keep, including the current one."
     )
 
+    keep_prompts: Annotated[int, Field(ge=0, le=512)] = setting(
+        0,
+        _LOG,
+        "Number of latest requests whose rendered prompt stays in memory, for `GET /extras/requests/ID/prompt` with the"
+        " key of the request. 64 MiB at most; never logged.",
+    )
     otel_endpoint: str | None = setting(
         None,
         _LOG,

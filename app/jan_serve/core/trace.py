@@ -70,12 +70,21 @@ class PromptParts(msgspec.Struct, eq=False):
     tokens: int = 0
 
 
+class KeptPrompt(msgspec.Struct, frozen=True):
+    """A rendered prompt. pieces: texts and ids; None: an image or a sound. The others: as in EngineRequest."""
+
+    pieces: tuple[str | tuple[int, ...] | None, ...]
+    add_special: bool
+    parse_special: bool
+
+
 class RequestTrace(msgspec.Struct, eq=False):
     """phases: seconds, over all prompts of the request; began: when each began first, on the clock of `perf_counter`.
 
     nearest: the earlier prompt that shares most with this one. difference: None if this prompt goes on where that one
     ended. owner: the salt of who asks; None: no model is asked. model: the name in the request. context: headers for
-    servers that this one asks, so that their spans of OpenTelemetry are below its own.
+    servers that this one asks, so that their spans of OpenTelemetry are below its own. prompts: None, unless they are
+    to be kept.
     """
 
     phases: dict[str, float] = msgspec.field(default_factory=dict[str, float])
@@ -86,6 +95,7 @@ class RequestTrace(msgspec.Struct, eq=False):
     owner: str | None = None
     operation: Operation = "chat"
     model: str | None = None
+    prompts: list[KeptPrompt] | None = None
     context: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def spans(self) -> Iterator[PhaseSpan]:

@@ -25,7 +25,7 @@ from jan_serve.core.request import (
     TokenPrompt,
 )
 from jan_serve.core.sampling import SamplingParams
-from jan_serve.core.trace import current_trace
+from jan_serve.core.trace import KeptPrompt, current_trace
 from jan_serve.core.transcript import random_hex
 from jan_serve.errors import ContextLengthExceeded, InvalidRequest, UnsupportedOperation
 from jan_serve.generation.adapters import chosen_adapters
@@ -71,6 +71,10 @@ class EnginePrompt(NamedTuple):
     infilled: bool = False
     truncated: bool = False
     warnings: tuple[str, ...] = ()
+
+    def kept(self) -> KeptPrompt:
+        pieces = tuple(piece if isinstance(piece, str | tuple) else None for piece in self.pieces)
+        return KeptPrompt(pieces, self.add_special, self.parse_special)
 
 
 class PreparedRequest(NamedTuple):
@@ -132,6 +136,8 @@ class RequestPreparer:
             answer_constraint = AnswerConstraint(
                 None if constraint is None else await self._compiled(constraint, request.constraint_field)
             )
+        if trace.prompts is not None:
+            trace.prompts.append(prompt.kept())
         await self._check_length(prompt, request, client)
         with trace.spends("media"):
             pieces = await self._media.decoded(prompt.pieces, prompt.media)

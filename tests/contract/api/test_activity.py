@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
+from jan_serve.api.activity.kept_prompts import KeptPrompts
 from jan_serve.core.events import EngineWork
+from jan_serve.core.trace import KeptPrompt, RequestTrace
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, RequestCompleted
 from tests.support.fake_client import FakeClient, FakeModels, Script, saying
-from tests.support.fronts import http_client
+from tests.support.fronts import http_client, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -39,3 +42,83 @@ async def test_why_says_what_the_engine_did_for_the_request_over_all_its_prompts
             assert (why["cached_in"], why["others_s"]) == ("ram", 0.5)
             counted = [why[f"{kind}_tokens"] for kind in ("drafted", "accepted", "forced")]
             assert counted == [5 * count, 4 * count, 3 * count]
+
+
+CHAT = {"messages": [{"role": "user", "content": "the secret of the prompt"}]}
+
+
+async def prompt_of(client: httpx.AsyncClient, name: str, **headers: str) -> httpx.Response:
+    return await client.get(f"/extras/requests/{name}/prompt", headers=headers)
+
+
+async def asked(client: httpx.AsyncClient, name: str, path: str, body: object, **headers: str) -> None:
+    answer = await client.post(path, json=body, headers={"x-request-id": name, **headers})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "shown", "cached"),
+    [
+        ("/v1/completions", {"prompt": "Hällo world"}, "Hällo world", 6),
+        ("/v1/completions", {"prompt": list(b"Hello world")}, "Hello world", 8),
+        ("/v1/completions", {"prompt": ["Hello", "world"]}, ["Hello", "world"], None),
+    ],
+)
+async def test_a_kept_prompt_is_shown_with_the_end_of_its_cached_part(
+    path: str, body: object, shown: str | list[str], cached: int | None
+) -> None:
+    """Tokens are bytes, and a text has BOS before them."""
+    models = FakeModels(FakeClient(script=changed(saying("Hi"), cached_tokens=8)))
+    async with http_client(models, keep_prompts=3) as client:
+        await asked(client, "mine", path, body)
+        found = (await prompt_of(client, "mine")).json()
+        texts = [shown] if isinstance(shown, str) else shown
+        assert found["prompts"] == [{"text": text, "cached_characters": cached} for text in texts]
+        assert (found["model"], found["cached_tokens"]) == ("fake", 8 * len(texts))
+        models.state = "stopping"
+        found = (await prompt_of(client, "mine")).json()
+        assert [each["cached_characters"] for each in found["prompts"]] == [None] * len(texts)
+        assert models.held == 0
+
+
+async def test_a_rendered_chat_is_kept_and_neither_logged_nor_listed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    async with http_client(keep_prompts=2, fresh=True) as client:
+        for name in ("one", "two", "three"):
+            await asked(client, name, "/v1/chat/completions", CHAT)
+        (prompt,) = (await prompt_of(client, "three")).json()["prompts"]
+        assert "<|im_start|>user\nthe secret of the prompt<|im_end|>" in prompt["text"]
+        refused(await prompt_of(client, "one"), 404, "prompt_not_kept")
+        assert (await prompt_of(client, "two")).status_code == 200
+        for path in ("/extras/requests", "/extras/why/three", "/metrics"):
+            assert "the secret" not in (await client.get(path)).text
+    assert "the secret" not in caplog.text
+
+
+async def test_no_prompt_is_kept_by_default() -> None:
+    async with http_client() as client:
+        await asked(client, "mine", "/v1/chat/completions", CHAT)
+        refused(await prompt_of(client, "mine"), 404, "prompt_not_kept")
+        refused(await prompt_of(client, "other"), 404, "request_not_found")
+
+
+async def test_a_prompt_is_for_the_key_of_its_request_only() -> None:
+    async with http_client(keep_prompts=2, api_keys=("one", "two")) as client:
+        await asked(client, "mine", "/v1/chat/completions", CHAT, authorization="Bearer one")
+        refused(await prompt_of(client, "mine", authorization="Bearer two"), 404, "request_not_found")
+        assert (await prompt_of(client, "mine", authorization="Bearer one")).status_code == 200
+        assert (await prompt_of(client, "mine")).status_code == 401
+
+
+def test_prompts_leave_over_their_number_and_over_their_bytes() -> None:
+    kept = KeptPrompts(3, max_bytes=10_000)
+    traces = [RequestTrace() for _ in range(6)]
+    for trace, text in zip(traces, ("a", "b", "c", "d", "e" * 9_000, "f" * 20_000), strict=True):
+        kept.begin(trace)
+        assert trace.prompts is not None
+        trace.prompts.append(KeptPrompt((text,), add_special=True, parse_special=True))
+        kept.end(trace)
+    assert [each.prompts is not None for each in traces[:4]] == [False] * 4
+    assert [each.prompts is not None for each in traces[4:]] == [False, False]

@@ -82,6 +82,7 @@ AT_THE_NODE: Final = {
         "GET /extras/catalogue",
         "GET /extras/clients",
         "GET /extras/requests",
+        "GET /extras/requests/{request_id}/prompt",
         "GET /extras/why/{request_id}",
         "GET /lmdeploy/health",
         "GET /lmdeploy/metrics",

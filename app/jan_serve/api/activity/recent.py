@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 from starlette.types import Scope
 
+from jan_serve.api.activity.kept_prompts import KeptPrompts
 from jan_serve.core.trace import PhaseSpan
 from jan_serve.http.guards.guard import header_values
 from jan_serve.http.request_record import RequestRecord, route_of
@@ -74,7 +75,9 @@ class Activity(msgspec.Struct, eq=False):
 class Activities:
     """For one event loop. `begin` and `end` are called with every request; those that ask no model are not kept."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, keep_prompts: int = 0, kept: int = KEPT) -> None:
+        """keep_prompts: of so many ended requests, the rendered prompts are kept too."""
+        self._prompts = KeptPrompts(keep_prompts)
         self._running: dict[int, Activity] = {}
         self._ended: deque[Activity] = deque(maxlen=kept)
 
@@ -82,6 +85,7 @@ class Activities:
         names = header_values(scope, b"user-agent")
         program = names[0].decode("latin-1").split(" ")[0][:_PROGRAM_CHARS] if names else ""
         self._running[id(record)] = Activity(record, program, time.time(), scope)
+        self._prompts.begin(record.trace)
 
     def end(self, route: str, status: int, record: RequestRecord) -> None:
         activity = self._running.pop(id(record))
@@ -93,6 +97,7 @@ class Activities:
         pieces = record.completion_tokens or len(record.token_gaps_s)
         activity.record = msgspec.structs.replace(record, completion_tokens=pieces, token_gaps_s=[])
         self._ended.append(activity)
+        self._prompts.end(record.trace)
 
     def all(self) -> Iterator[Activity]:
         """Of every owner, the latest first."""

@@ -11,8 +11,10 @@ from starlette.responses import Response
 
 from jan_serve.api.activity.causes import causes
 from jan_serve.api.activity.recent import KEPT, Activities, Activity, State
+from jan_serve.api.activity.shown_prompts import loaded_model, shown_prompt
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.events import CacheTier, EngineWork
+from jan_serve.dialects.dialect import Services
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
 
@@ -73,12 +75,40 @@ class Why(RequestLine):
     causes: list[CauseLine]
 
 
-def activity_router(activities: Activities) -> APIRouter:
+class PromptText(BaseModel):
+    """cached_characters: how many at the start of the text the cache had.
+
+    null while the request runs, if the model has left memory, behind an image or a sound, and with several prompts.
+    """
+
+    text: str
+    cached_characters: int | None
+
+
+class Prompts(BaseModel):
+    id: str
+    model: str | None
+    prompt_tokens: int
+    cached_tokens: int
+    prompts: list[PromptText]
+
+
+def activity_router(activities: Activities, services: Services) -> APIRouter:
     router = APIRouter(tags=["Extras"])
 
     def own() -> list[Activity]:
         salt = cache_salt.get()
         return [each for each in activities.all() if each.owner == salt]
+
+    def find(request_id: str) -> Activity:
+        found = next((each for each in own() if each.record.request_id == request_id), None)
+        if found is None:
+            raise http_problem(
+                404,
+                "request_not_found",
+                f"The last {KEPT} requests of this key have no id {request_id[:128]!r}.",
+            )
+        return found
 
     @router.get("/extras/requests", summary="Running and recent requests", response_model=RequestLines)
     async def requests(
@@ -101,13 +131,7 @@ def activity_router(activities: Activities) -> APIRouter:
     )
     async def why(request_id: str) -> Response:
         """Where the time of a request of this key went, and what can be done. `x-request-id` of an answer is its id."""
-        found = next((each for each in own() if each.record.request_id == request_id), None)
-        if found is None:
-            raise http_problem(
-                404,
-                "request_not_found",
-                f"The last {KEPT} requests of this key have no id {request_id[:128]!r}.",
-            )
+        found = find(request_id)
         return json_reply(
             {
                 **_line(found),
@@ -116,6 +140,30 @@ def activity_router(activities: Activities) -> APIRouter:
                 "causes": [cause._asdict() for cause in causes(found, activities.all())],
             }
         )
+
+    @router.get(
+        "/extras/requests/{request_id}/prompt",
+        summary="The rendered prompt of a request",
+        response_model=Prompts,
+        responses={404: {"description": "No request of this key has the id, or its prompt is not kept."}},
+    )
+    async def prompt(request_id: str) -> Response:
+        """The prompt of a request of this key as the model reads it, if `keep_prompts` keeps it."""
+        found = find(request_id)
+        record = found.record
+        kept = record.trace.prompts
+        if not kept:
+            raise http_problem(
+                404,
+                "prompt_not_kept",
+                "The prompt is not kept: `keep_prompts` says of how many requests it is, and whether of any.",
+            )
+        # What the cache had is known at the end, as a sum over the prompts.
+        cached = record.cached_tokens if len(kept) == 1 and found.status is not None else None
+        async with loaded_model(services.models, services.running, record.model) as client:
+            shown = [await shown_prompt(each, cached, client) for each in kept]
+        facts = {name: getattr(record, name) for name in ("model", "prompt_tokens", "cached_tokens")}
+        return json_reply({"id": request_id, **facts, "prompts": [each._asdict() for each in shown]})
 
     return router
 
