@@ -118,7 +118,8 @@ def cancelled(url: str) -> float:
 def opened_tab(browser: Browser, url: str, **options: Any) -> Generator[Tab]:
     """A tab with a fresh profile. Fails at the end for anything that the page must not do."""
     # A service worker would pass requests by the tests' routes.
-    context = browser.new_context(**{"service_workers": "block", **options})
+    options.setdefault("service_workers", "block")
+    context = browser.new_context(**options)
     context.set_default_timeout(WAIT_MS)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
     expect.set_options(timeout=WAIT_MS)

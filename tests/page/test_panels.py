@@ -138,3 +138,37 @@ def test_requests_open_into_lanes_and_causes(tab: Tab) -> None:
     expect(shown).to_contain_text("tokens of the prompt were read")
     tab.page.get_by_role("button", name="Why: seen-on-the-page").click()
     expect(shown).to_have_count(0)
+
+
+def test_a_request_opens_into_its_prompt_with_the_cached_part_shaded(tab: Tab) -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    assert (
+        post(tab.url, "/v1/chat/completions", body, headers={"x-request-id": "with-a-prompt"}).status == 200
+    )
+    text = "<img src=a onerror=alert(1)>🙂 cached, and read"
+    prompts = [{"text": text, "cached_characters": text.index(",")}]
+    answers: list[dict[str, Any]] = [
+        {"status": 404, "json": {"error": {"message": "no", "code": "prompt_not_kept"}}},
+        {"json": {"id": "with-a-prompt", "prompts": prompts}},
+    ]
+    tab.expected.append("404")
+    tab.page.route("**/extras/requests/*/prompt", lambda route: route.fulfill(**answers.pop(0)))
+    tab.show("Server")
+    tab.page.get_by_role("button", name="Why: with-a-prompt").click()
+    shown = tab.page.get_by_role("region", name="Request with-a-prompt")
+    shown.get_by_text("Prompt", exact=True).click()
+    expect(shown.get_by_text("keep_prompts")).to_be_visible()
+    shown.get_by_text("Prompt", exact=True).click()
+    shown.get_by_text("Prompt", exact=True).click()
+    expect(shown.locator("mark")).to_have_text("<img src=a onerror=alert(1)>🙂 cached")
+    expect(shown.locator("pre")).to_have_text(text)
+
+
+def test_requests_are_downloaded_as_json(tab: Tab) -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    assert post(tab.url, "/v1/chat/completions", body, headers={"x-request-id": "to-download"}).status == 200
+    tab.show("Server")
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Download as JSON").click()
+    listed = json.loads(download.value.path().read_text(encoding="utf-8"))["data"]
+    assert "to-download" in [row["id"] for row in listed]

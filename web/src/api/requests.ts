@@ -23,8 +23,26 @@ export interface Why extends RequestLine {
   causes: { code: string; seconds: number; text: string; advice: string }[];
 }
 
-export async function listRequests(signal?: AbortSignal): Promise<RequestLine[]> {
-  return (await getJson<{ data: RequestLine[] }>("extras/requests?limit=20", signal)).data;
+/** The rendered prompts of a request. cached_characters: how many from the start that came from the cache; null if that is unknown. */
+export interface Prompts {
+  prompts: { text: string; cached_characters: number | null }[];
+}
+
+const SHOWN = 20;
+const MOST = 512;
+
+export async function listRequests(signal: AbortSignal): Promise<RequestLine[]> {
+  return (await getJson<{ data: RequestLine[] }>(`extras/requests?limit=${SHOWN}`, signal)).data;
+}
+
+/** All that the server remembers, as JSON. */
+export async function exportRequests(): Promise<string> {
+  return JSON.stringify(await getJson(`extras/requests?limit=${MOST}`), null, 2);
+}
+
+/** Throws ApiError, with the code `prompt_not_kept` unless the server keeps prompts. */
+export function readPrompts(id: string, signal: AbortSignal): Promise<Prompts> {
+  return getJson<Prompts>(`extras/requests/${encodeURIComponent(id)}/prompt`, signal);
 }
 
 export function readWhy(id: string, signal?: AbortSignal): Promise<Why> {

@@ -1,9 +1,12 @@
 // The requests of the server. Each opens into lanes of time and the causes of it.
 import { useEffect, useState } from "preact/hooks";
 import { messageOf, wasAborted } from "../api/http";
-import { listRequests, readWhy, type RequestLine, type Why } from "../api/requests";
+import { exportRequests, listRequests, readWhy, type RequestLine, type Why } from "../api/requests";
+import { download } from "../state/export";
 import { percent, rate } from "../ui/format";
+import { say } from "../ui/notice";
 import { usePolled } from "../ui/polled";
+import { RenderedPrompt } from "./rendered_prompt";
 
 const EVERY_MS = 2_000;
 const LANES = ["load", "template", "compile", "media", "queue", "reading", "writing"];
@@ -17,7 +20,14 @@ export function Requests() {
   if (lines === null) return null;
   return (
     <section aria-label="Requests">
-      <h2>Requests</h2>
+      <div class="section-head">
+        <h2>Requests</h2>
+        {lines.length > 0 && (
+          <button type="button" class="quiet" onClick={() => void save()}>
+            Download as JSON
+          </button>
+        )}
+      </div>
       {lines.length === 0 ? (
         <p class="hint">No request has asked a model yet.</p>
       ) : (
@@ -40,9 +50,17 @@ export function Requests() {
           </table>
         </div>
       )}
-      {chosen !== null && <Explained id={chosen} />}
+      {chosen !== null && <Explained key={chosen} id={chosen} />}
     </section>
   );
+}
+
+async function save(): Promise<void> {
+  try {
+    download("requests.json", await exportRequests(), "application/json");
+  } catch (error) {
+    say(messageOf(error), true);
+  }
 }
 
 function Line({ line, open, toggle }: { line: RequestLine; open: boolean; toggle: () => void }) {
@@ -92,6 +110,7 @@ function Explained({ id }: { id: string }) {
           </li>
         ))}
       </ul>
+      <RenderedPrompt id={id} />
     </section>
   );
 }
