@@ -253,7 +253,7 @@ def _management_routes(
     return [
         DeferredRoutes(models, ("/models",)),
         DeferredRoutes(clients, ("/extras/clients",)),
-        DeferredRoutes(catalogue, ("/extras/catalogue",)),
+        DeferredRoutes(catalogue, ("/extras/catalogue", "/extras/advice")),
     ]
 
 

@@ -79,6 +79,7 @@ AT_THE_NODE: Final = {
     "describes one server, or its models": (
         "GET /api/experimental/model-recommendations",
         "GET /api/status",
+        "GET /extras/advice",
         "GET /extras/catalogue",
         "GET /extras/clients",
         "GET /extras/requests",

@@ -24,6 +24,7 @@ REQUIRED: dict[str, type] = {
     "size_gb": float,
     "context": int,
     "memory_gb": float,
+    "since": str,
     "licence": str,
     "note": str,
 }
@@ -35,7 +36,7 @@ def entries() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["name"])
 def test_entry_is_complete(entry: dict[str, Any]) -> None:
-    assert entry.keys() - {"mmproj", "known_as"} == REQUIRED.keys()
+    assert entry.keys() - {"mmproj", "known_as", "active"} == REQUIRED.keys()
     for field, kind in REQUIRED.items():
         assert type(entry[field]) is kind, field
     assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", entry["name"])
@@ -45,6 +46,8 @@ def test_entry_is_complete(entry: dict[str, Any]) -> None:
     assert set(entry["kinds"]) <= KINDS and entry["kinds"]
     assert ("mmproj" in entry) == ("vision" in entry["kinds"])
     assert "text only" not in entry["note"]
+    assert re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", entry["since"])
+    assert 0 < entry.get("active", entry["parameters"]) <= entry["parameters"]
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["name"])

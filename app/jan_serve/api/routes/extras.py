@@ -1,7 +1,7 @@
-"""/extras/clients and /extras/catalogue:
+"""/extras/clients, /extras/catalogue and /extras/advice:
 
-settings with which other programs use this server, as in `jan-serve connect`, and the suggested models that `POST
-/models/pull` knows by a short name.
+settings with which other programs use this server, as in `jan-serve connect`; the suggested models that `POST
+/models/pull` knows by a short name, and which of them suit a purpose and this machine.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,6 +25,7 @@ from jan_serve.errors import ModelNotFound
 from jan_serve.http.replies import json_reply
 from jan_serve.store.hub.references import Catalogue, CatalogueEntry
 from jan_serve.store.library import ModelLibrary
+from jan_serve.store.model_advice import PURPOSES, Advice, advised, purpose_named, this_machine
 from jan_serve.store.model_memory import FreeMemory
 
 _GB = 10**9
@@ -57,6 +58,43 @@ class SuggestedModels(BaseModel):
     data: list[SuggestedModel]
 
 
+class AdvisedModel(SuggestedModel):
+    """A suggested model on this machine. Sizes in bytes.
+
+    bytes_per_token: weights that each token reads. tokens_per_second: what one answer may get on the CPU; null where it
+    is not known (on a graphics card), or where the model writes nothing. reason: why it is here.
+    """
+
+    bytes_per_token: int
+    tokens_per_second: float | None
+    reason: str
+
+
+class Purpose(BaseModel):
+    """A value of `for`, and its words for people."""
+
+    id: str
+    title: str
+
+
+class MachineFacts(BaseModel):
+    """What the advice is from. memory_bytes: free for models, accelerators included. bandwidth: bytes a second."""
+
+    memory_bytes: int
+    accelerator_bytes: list[int]
+    cores: int
+    bandwidth: float
+
+
+class ModelAdvice(BaseModel):
+    """At most three models for the purpose, the recommended one first."""
+
+    purpose: str
+    purposes: list[Purpose]
+    machine: MachineFacts
+    data: list[AdvisedModel]
+
+
 def catalogue_router(path: Path | None, free_memory: Callable[[], FreeMemory] | None = None) -> APIRouter:
     """path: the catalogue's file; None lists nothing. free_memory: measures what models may take; blocks."""
     router = APIRouter(tags=["Models"])
@@ -71,7 +109,41 @@ def catalogue_router(path: Path | None, free_memory: Callable[[], FreeMemory] | 
         """Models that are known to work, with the short names to pull them by. Does not contact the hub."""
         return json_reply(await asyncio.to_thread(answer))
 
+    def advice(purpose: str) -> dict[str, object]:
+        machine = this_machine(free_memory)
+        found = advised(Catalogue.read(path).entries(), purpose_named(purpose), machine)
+        return ModelAdvice(
+            purpose=purpose,
+            purposes=[Purpose(id=name, title=known.title) for name, known in PURPOSES.items()],
+            machine=MachineFacts(
+                memory_bytes=machine.free.usable,
+                accelerator_bytes=list(machine.free.accelerators),
+                cores=machine.cores,
+                bandwidth=machine.bandwidth,
+            ),
+            data=[_advised(one, machine.free.usable) for one in found],
+        ).model_dump()
+
+    @router.get("/extras/advice", summary="Models for this machine", response_model=ModelAdvice)
+    async def model_advice(
+        for_: Annotated[str, Query(alias="for", description="What the model is for.")] = "chat",
+    ) -> Response:
+        """Models of the catalogue for a purpose and this machine, with the speed to expect.
+
+        Measures the memory for a moment, the first time. Does not contact the hub.
+        """
+        return json_reply(await asyncio.to_thread(advice, for_))
+
     return router
+
+
+def _advised(advice: Advice, usable: int) -> AdvisedModel:
+    return AdvisedModel(
+        **_suggested(advice.entry, usable).model_dump(),
+        bytes_per_token=advice.bytes_per_token,
+        tokens_per_second=advice.speed,
+        reason=advice.reason,
+    )
 
 
 def _suggested(entry: CatalogueEntry, usable: int | None) -> SuggestedModel:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Annotated, Any, Final, NamedTuple
@@ -24,6 +23,7 @@ from jan_serve.cli.output import Output, size_text
 from jan_serve.config import server_address
 from jan_serve.core.measurements.speed import FirstToken, Speed
 from jan_serve.store.measurements import speeds
+from jan_serve.store.memory_bandwidth import memory_bandwidth
 
 _LENGTHS: Final = (1000, 8000, 32_000)
 """Tokens of prompts, as far as they fit into the context."""
@@ -144,7 +144,7 @@ def _measured(
             writes[count] = median(rates)
     finally:
         bar.close()
-    bandwidth = _bandwidth() if facts is not None else None
+    bandwidth = memory_bandwidth() if facts is not None else None
     return Speed(
         model=name,
         version=__version__ if facts is not None else client.url,
@@ -221,22 +221,3 @@ class _Words:
             # Tokens without text, or text that may be a stop string, come later than they are written.
             first = max(began, min(first, end - timings["predicted_ms"] / 1000))
         return _Answer(began, first, end, usage["prompt_tokens"], usage["completion_tokens"])
-
-
-def _bandwidth() -> float:
-    """Bytes a second that all cores read together, of 64 MiB for each. Blocks for a moment."""
-    import numpy as np
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    cores = min(cores, 8)
-    blocks = [np.ones(1 << 24, np.float32) for _ in range(cores)]
-
-    def rates(pool: ThreadPoolExecutor) -> Iterator[float]:
-        for _ in range(_RUNS):
-            began = time.perf_counter()
-            for block in [pool.submit(np.max, block) for block in blocks]:
-                block.result()
-            yield sum(block.nbytes for block in blocks) / (time.perf_counter() - began)
-
-    with ThreadPoolExecutor(cores) as pool:
-        return max(rates(pool))

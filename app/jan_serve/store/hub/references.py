@@ -171,7 +171,8 @@ def _shown(text: str) -> str:
 class CatalogueEntry(msgspec.Struct, frozen=True):
     """A suggested model. Sizes in 10^9 bytes, parameters in billions, context in tokens.
 
-    mmproj: its projector. memory_gb: memory to run it with 8,192 tokens. known_as: names that Ollama has for it.
+    mmproj: its projector. memory_gb: memory to run it with 8,192 tokens. since: year and month of its weights.
+    active: parameters that a token uses, if not all. known_as: names that Ollama has for it.
     """
 
     name: str
@@ -184,8 +185,10 @@ class CatalogueEntry(msgspec.Struct, frozen=True):
     size_gb: float
     context: int
     memory_gb: float
+    since: str
     licence: str
     note: str
+    active: float | None = None
     mmproj: str | None = None
     known_as: tuple[str, ...] = ()
 

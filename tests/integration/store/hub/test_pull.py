@@ -107,7 +107,9 @@ async def test_a_pull_of_another_revision_does_not_join_the_running_transfer(ben
 
 def entry_of(name: str) -> CatalogueEntry:
     """The catalogue's name for the file of `REPO`."""
-    return CatalogueEntry(name, name, REPO, FILE, "Q8_0", ("chat",), 1.0, 0.1, 4096, 1.0, "MIT", "")
+    return CatalogueEntry(
+        name, name, REPO, FILE, "Q8_0", ("chat",), 1.0, 0.1, 4096, 1.0, "2025-01", "MIT", ""
+    )
 
 
 def record_of(name: str, *aliases: str) -> ModelRecord:

@@ -13,6 +13,7 @@ from jan_serve.api.routes.extras import catalogue_router, shown_folders
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.resources import catalogue_file
 from jan_serve.store.hub.references import Catalogue
+from jan_serve.store.model_advice import PURPOSES
 from jan_serve.store.model_memory import FreeMemory
 from tests.support.managed import Managed, add_model, managed_app
 
@@ -106,3 +107,17 @@ async def test_an_installation_without_a_catalogue() -> None:
     app.include_router(catalogue_router(None))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         assert (await client.get("/extras/catalogue")).json() == {"data": []}
+
+
+async def test_advice_for_this_machine(tmp_path: Path) -> None:
+    async with managed_app(tmp_path) as managed:
+        response = await managed.client.get("/extras/advice", params={"for": "agents"})
+        refused = await managed.client.get("/extras/advice", params={"for": "poems"})
+    assert response.status_code == 200
+    advice: dict[str, Any] = response.json()
+    assert advice["purpose"] == "agents"
+    assert {"id": "agents", "title": PURPOSES["agents"].title} in advice["purposes"]
+    assert advice["machine"]["cores"] >= 1 and advice["machine"]["bandwidth"] > 0
+    assert advice["data"] and all("tools" in model["kinds"] for model in advice["data"])
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "for"
