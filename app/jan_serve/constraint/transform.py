@@ -85,7 +85,7 @@ def prune(grammar: Grammar, complete: set[str] | None = None) -> Grammar | None:
         for name, expr in grammar.rules.items()
         if name not in lost
     }
-    return Grammar(_reachable(rules, grammar.root), grammar.root)
+    return Grammar(reachable(rules, grammar.root), grammar.root)
 
 
 def _productive_rules(grammar: Grammar, uses: dict[str, set[str]]) -> set[str]:
@@ -179,7 +179,7 @@ def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return replace(expr, item=item)
 
 
-def _reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
+def reachable(rules: dict[str, Expr], root: str) -> dict[str, Expr]:
     """The rules reachable from the root, in depth-first order."""
     order: dict[str, Expr] = {}
     todo = [root]

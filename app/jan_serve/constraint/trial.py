@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from jan_serve.constraint.ast import Expr, Grammar
 from jan_serve.constraint.lark.print_lark import print_lark
+from jan_serve.constraint.transform import reachable
 from jan_serve.errors import GrammarTooComplex, InvalidGrammar
 from jan_serve.lark_matcher import made_matcher, too_complex
 
@@ -26,7 +27,7 @@ _BEFORE: Final = (*[""] * 8, *[" "] * 8, '"')
 
 def can_be_followed(expr: Expr, rules: dict[str, Expr]) -> bool:
     """Whether the masks along a text of a terminal are within the limits of the engine. rules: that it refers to."""
-    return _is_within_limits(print_lark(Grammar({**rules, "root": expr}, "root")))
+    return _is_within_limits(print_lark(Grammar(reachable({**rules, "root": expr}, "root"), "root")))
 
 
 @lru_cache(maxsize=256)

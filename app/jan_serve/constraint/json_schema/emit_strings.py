@@ -79,7 +79,7 @@ def _in_a_terminal(allowed: StringSet, form: JsonText, rules: RuleBuilder, hint:
     regex = strings.plain_regex(allowed)
     if regex is not None:
         is_free = _begins_with_any(regex)
-    elif (parts := strings.counted(allowed)) is not None and _most(parts[1]) <= _MOST_COUNTED:
+    elif all(map(_is_counted, allowed.items if isinstance(allowed, SomeOf) else (allowed,))):
         is_free = False
     elif _are_few(allowed) and (
         isinstance(allowed, AllOf | SomeOf | NotIn) or strings.leading_looks(allowed) is not None
@@ -107,8 +107,10 @@ def _excluded(allowed: AllOf) -> list[StringSet]:
     return [item.item for item in allowed.items if isinstance(item, NotIn)]
 
 
-def _most(length: Length) -> int:
-    return max(length.low, length.high or 0)
+def _is_counted(allowed: StringSet) -> bool:
+    """Whether a great length is a terminal of its own beside the rest."""
+    parts = strings.counted(allowed)
+    return parts is not None and max(parts[1].low, parts[1].high or 0) <= _MOST_COUNTED
 
 
 def _begins_with_any(regex: Regex) -> bool:

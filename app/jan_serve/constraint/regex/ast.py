@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -49,7 +50,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Automaton(msgspec.Struct, frozen=True, eq=False):
-    """Any word of a DFA; a lookahead and all that follows it are reduced to one."""
+    """Any word of a DFA."""
 
     dfa: Dfa
 
@@ -75,3 +76,15 @@ def alternation(items: list[Regex]) -> Regex:
     """Alternation with duplicates dropped, and single characters merged into one set."""
     flat = list(dict.fromkeys(items))
     return flat[0] if len(flat) == 1 else Alternation(tuple(flat))
+
+
+def parts(regex: Regex) -> Iterator[Regex]:
+    """The expression and all that it holds."""
+    todo = [regex]
+    while todo:
+        item = todo.pop()
+        yield item
+        if isinstance(item, Concat | Alternation):
+            todo += item.items
+        elif isinstance(item, Loop | Look):
+            todo.append(item.item)

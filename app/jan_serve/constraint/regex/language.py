@@ -1,4 +1,4 @@
-"""The meaning of a pattern: anchors, search and lookaheads are resolved here into one regular language."""
+"""The meaning of a pattern: anchors and search are resolved here into one regular language."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from jan_serve.constraint import charset
-from jan_serve.constraint.automata import dfa as automata
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.regex.ast import (
     ANYTHING,
@@ -18,15 +17,14 @@ from jan_serve.constraint.regex.ast import (
     Chars,
     Concat,
     Look,
-    Loop,
     Regex,
     alternation,
     concat,
+    parts,
 )
 from jan_serve.constraint.regex.classes import LINE_TERMINATORS
 from jan_serve.constraint.regex.nfa import compile_dfa
 from jan_serve.constraint.regex.parse import parse_regex
-from jan_serve.errors import UnsupportedPattern
 
 
 @lru_cache(maxsize=512)
@@ -74,11 +72,23 @@ def leading_looks(pattern: str) -> LeadingLooks | None:
     )
 
 
-_LENGTH_AHEAD: Final = re.compile(r"\^\(\?=\.\{([0-9]+)(?:(,)([0-9]*))?\}\$\)")
+_LENGTH_AHEAD: Final = re.compile(
+    r"\^\(\?=\.\{([0-9]+)(?:(,)([0-9]*))?\}(?:(\\[^\w\s]|[\w/:;,-])\?)?\$\)", re.ASCII
+)
 
 
-def leading_length(pattern: str) -> tuple[int, int | None, str] | None:
-    """A pattern that begins with `^(?=.{m,n}$)`, as these bounds and the pattern without it. None for any other.
+class LeadingLength(NamedTuple):
+    """A length, and the pattern beside it. last: a pattern of the texts that may be longer by one character; "" for
+    none."""
+
+    low: int
+    high: int | None
+    last: str
+    rest: str
+
+
+def leading_length(pattern: str) -> LeadingLength | None:
+    """A pattern that begins with `^(?=.{m,n}$)` or `^(?=.{m,n}c?$)`. None for any other.
 
     No text of the rest has a line terminator, which the point does not match either.
     """
@@ -88,34 +98,22 @@ def leading_length(pattern: str) -> tuple[int, int | None, str] | None:
     rest = "^" + pattern[found.end() :]
     if _may_have_lines(search_regex(rest)):
         return None
-    low, comma, high = found.groups()
+    low, comma, high, last = found.groups()
     most = None if comma and not high else int(high or low)
-    return int(low), most, rest
+    return LeadingLength(int(low), most, f"{last}$" if last else "", rest)
 
 
 def _may_have_lines(regex: Regex) -> bool:
-    if isinstance(regex, Chars):
-        return bool(charset.intersect(regex.chars, LINE_TERMINATORS))
-    if isinstance(regex, Concat | Alternation):
-        return any(_may_have_lines(item) for item in regex.items)
-    return isinstance(regex, Automaton | Look) or (isinstance(regex, Loop) and _may_have_lines(regex.item))
+    return any(
+        isinstance(part, Automaton)
+        or (isinstance(part, Chars) and bool(charset.intersect(part.chars, LINE_TERMINATORS)))
+        for part in parts(regex)
+    )
 
 
 def has_assertions(regex: Regex) -> bool:
-    """Whether a full match still depends on `^`, `$`, `\\b` or an embedded automaton."""
-    if isinstance(regex, Assertion | Automaton | Look):
-        return True
-    if isinstance(regex, Concat | Alternation):
-        return any(has_assertions(item) for item in regex.items)
-    return isinstance(regex, Loop) and has_assertions(regex.item)
-
-
-def _has_look(regex: Regex) -> bool:
-    if isinstance(regex, Look):
-        return True
-    if isinstance(regex, Concat | Alternation):
-        return any(_has_look(item) for item in regex.items)
-    return isinstance(regex, Loop) and _has_look(regex.item)
+    """Whether a full match still depends on `^`, `$`, `\\b`, a lookahead or an embedded automaton."""
+    return any(isinstance(part, Assertion | Automaton | Look) for part in parts(regex))
 
 
 def _with_search(regex: Regex) -> Regex:
@@ -168,9 +166,7 @@ def _ends(regex: Regex, kind: str) -> bool:
 
 
 def _without_edges(regex: Regex) -> Regex:
-    """Reduce lookaheads, then drop the anchors that the place itself satisfies."""
-    if _has_look(regex):
-        regex = _reduce(regex, at_start=True)
+    """Drop the anchors that the place itself satisfies."""
     if isinstance(regex, Alternation):
         return alternation([_without_edges(item) for item in regex.items])
     items = parts_of(regex)
@@ -179,82 +175,3 @@ def _without_edges(regex: Regex) -> Regex:
     while items and items[-1] == Assertion("$"):
         items.pop()
     return concat(items) if items else EPSILON
-
-
-def _reduce(regex: Regex, *, at_start: bool) -> Regex:
-    """Replace a lookahead and all that follows it by the product automaton of the two.
-
-    `regex` is all that remains of the string from its place on; `at_start` says that the place is its beginning.
-    """
-    if not _has_look(regex):
-        return regex
-    if isinstance(regex, Alternation):
-        return alternation([_reduce(item, at_start=at_start) for item in regex.items])
-    items = parts_of(regex)
-    for index, item in enumerate(items):
-        if not _has_look(item):
-            continue
-        before, rest = items[:index], items[index + 1 :]
-        here = at_start and all(b == Assertion("^") for b in before)
-        if isinstance(item, Look):
-            tail: Regex = _resolve_look(item, rest, at_start=here)
-        elif isinstance(item, Alternation):
-            tail = alternation([_reduce(concat([branch, *rest]), at_start=here) for branch in item.items])
-        elif isinstance(item, Loop) and item.low <= 1 and item.high == 1:
-            taken = _reduce(concat([item.item, *rest]), at_start=here)
-            tail = alternation([taken, _reduce(concat(rest), at_start=here)])
-        elif (tempered := _tempered(item, rest)) is not None:
-            tail = _resolve_look(tempered[0], [tempered[1], *rest], at_start=here)
-        else:
-            raise UnsupportedPattern(_look_position(item), "a lookahead inside a repetition")
-        return concat([*before, tail])
-    return regex
-
-
-def _tempered(item: Regex, rest: list[Regex]) -> tuple[Look, Loop] | None:
-    """`(?:(?!x)c)*` at the end of the text as `(?!c*x)` and `c*`; None for any other repetition."""
-    if not isinstance(item, Loop) or any(part != Assertion("$") for part in rest):
-        return None
-    *looks, last = parts_of(item.item)
-    barred = [look.item for look in looks if isinstance(look, Look) and look.negated]
-    if not isinstance(last, Chars) or len(barred) < len(looks):
-        return None
-    barred_text = alternation(barred)
-    if has_assertions(barred_text) or compile_dfa(barred_text).matches(""):
-        return None
-    before = Loop(last, 0, None if item.high is None else max(item.high - 1, 0))
-    look = Look(concat([before, barred_text]), True, _look_position(item))
-    return look, Loop(last, item.low, item.high)
-
-
-def _look_position(regex: Regex) -> int:
-    if isinstance(regex, Look):
-        return regex.position
-    parts = (
-        regex.items
-        if isinstance(regex, Concat | Alternation)
-        else (regex.item,)
-        if isinstance(regex, Loop)
-        else ()
-    )
-    return next((_look_position(p) for p in parts if _has_look(p)), 0)
-
-
-def _resolve_look(look: Look, rest: list[Regex], *, at_start: bool) -> Regex:
-    ahead = _reduce(concat([look.item, ANYTHING]), at_start=at_start)
-    following = _reduce(concat(rest) if rest else EPSILON, at_start=at_start)
-    if not at_start and (_needs_left(ahead) or _needs_left(following)):
-        raise UnsupportedPattern(look.position, "a lookahead before '^' or a word boundary")
-    condition = compile_dfa(ahead)
-    if look.negated:
-        condition = automata.complement(condition)
-    return Automaton(automata.intersect(condition, compile_dfa(following)))
-
-
-def _needs_left(regex: Regex) -> bool:
-    """Whether the meaning depends on the character before."""
-    if isinstance(regex, Assertion):
-        return regex.kind != "$"
-    if isinstance(regex, Concat | Alternation):
-        return any(_needs_left(item) for item in regex.items)
-    return isinstance(regex, Loop) and _needs_left(regex.item)

@@ -1,16 +1,31 @@
-"""Compiles a regex AST without lookaheads to a DFA: Thompson's construction, then subsets.
+"""Compiles a regex AST to a DFA: Thompson's construction, then subsets.
 
 `^`, `$`, `\\b` and `\\B` are edges that may be crossed only between certain characters, so a DFA state also
-remembers what kind of character came last.
+remembers what kind of character came last. A lookahead is an edge that leaves a condition on the rest of the text: its
+own automaton, which runs beside the state and has to accept at the end.
 """
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple, TypeAlias
+
 from jan_serve.constraint import charset
-from jan_serve.constraint.automata.dfa import Dfa, minimize, partition
+from jan_serve.constraint.automata.dfa import Dfa, complement, minimize, partition
 from jan_serve.constraint.charset import CharSet
 from jan_serve.constraint.limits import MAX_DFA_STATES, MAX_NFA_STATES, spend
-from jan_serve.constraint.regex.ast import Alternation, Assertion, Automaton, Chars, Concat, Look, Loop, Regex
+from jan_serve.constraint.regex.ast import (
+    ANYTHING,
+    Alternation,
+    Assertion,
+    Automaton,
+    Chars,
+    Concat,
+    Look,
+    Loop,
+    Regex,
+    concat,
+    parts,
+)
 from jan_serve.constraint.regex.classes import WORD
 from jan_serve.errors import GrammarTooComplex
 
@@ -18,24 +33,27 @@ from jan_serve.errors import GrammarTooComplex
 EDGE, WORD_CHAR, OTHER_CHAR = 0, 1, 2
 
 
-def compile_dfa(regex: Regex) -> Dfa:
-    """The minimal DFA of the strings that `regex` matches as a whole.
+def compile_dfa(regex: Regex, before: int = EDGE) -> Dfa:
+    """The minimal DFA of the strings that `regex` matches as a whole, after a character of the kind `before`.
 
-    Raises GrammarTooComplex above the state limits. `regex` holds no `Look`.
+    Raises GrammarTooComplex above the state limits.
     """
     nfa = _Nfa()
     end = nfa.build(regex, nfa.start)
     nfa.accept = end
-    return minimize(_plain_subsets(nfa) if not nfa.guards else _guarded_subsets(nfa))
+    is_plain = not nfa.guards and not nfa.looks
+    return minimize(_plain_subsets(nfa) if is_plain else _guarded_subsets(nfa, before))
 
 
 class _Nfa:
-    """`moves[s]` is a (character set index, target) or None; `epsilon[s]` are free edges; `guards` assertions."""
+    """`moves[s]` is a (character set index, target) or None; `epsilon[s]` are free edges; `guards` assertions; `looks`
+    lookaheads."""
 
     def __init__(self) -> None:
         self.moves: list[list[tuple[int, int]]] = [[]]
         self.epsilon: list[list[int]] = [[]]
         self.guards: dict[int, list[tuple[str, int]]] = {}
+        self.looks: dict[int, list[tuple[Look, int]]] = {}
         self.sets: dict[CharSet, int] = {}
         self.free_loops: list[int] = []
         self.start = 0
@@ -73,8 +91,9 @@ class _Nfa:
             return end
         if isinstance(regex, Automaton):
             return self._embed(regex.dfa, start)
-        assert isinstance(regex, Look)
-        raise AssertionError("lookaheads are reduced before an automaton is built")
+        end = self.state()
+        self.looks.setdefault(start, []).append((regex, end))
+        return end
 
     def _loop(self, loop: Loop, start: int) -> int:
         for _ in range(loop.low):
@@ -111,7 +130,18 @@ class _Nfa:
 
     def universal_states(self) -> set[int]:
         """States from which everything is accepted: no other state matters beside one of them."""
-        return {s for s in self.free_loops if self.accept in _guarded_closure(self, frozenset({s}), -1, -1)}
+        return {s for s in self.free_loops if self.accept in self.freely_reached(s)}
+
+    def freely_reached(self, origin: int) -> set[int]:
+        """The states that free edges lead to."""
+        seen = {origin}
+        todo = [origin]
+        while todo:
+            for target in self.epsilon[todo.pop()]:
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        return seen
 
     def symbol_moves(self, members: list[list[int]]) -> list[list[tuple[int, int]]]:
         """Per state, (symbol, target) pairs."""
@@ -127,17 +157,11 @@ def _closures(nfa: _Nfa) -> list[int]:
     result = [0] * len(nfa.moves)
     wanted = {target for own in nfa.moves for _, target in own} | {nfa.start}
     for origin in wanted:
-        seen = {origin}
-        todo = [origin]
+        seen = nfa.freely_reached(origin)
         mask = 0
-        while todo:
-            state = todo.pop()
+        for state in seen:
             if nfa.moves[state] or state == nfa.accept:
                 mask |= 1 << state
-            for target in nfa.epsilon[state]:
-                if target not in seen:
-                    seen.add(target)
-                    todo.append(target)
         spend(1 + len(seen) * size // 4)
         result[origin] = mask
     return result
@@ -183,8 +207,6 @@ def _plain_subsets(nfa: _Nfa) -> Dfa:
 
 
 def _holds(kind: str, before: int, after: int) -> bool:
-    if before < 0:
-        return False
     if kind == "^":
         return before == EDGE
     if kind == "$":
@@ -193,50 +215,147 @@ def _holds(kind: str, before: int, after: int) -> bool:
     return boundary == (kind == "b")
 
 
-def _guarded_closure(nfa: _Nfa, core: frozenset[int], before: int, after: int) -> set[int]:
+_Pending: TypeAlias = frozenset[tuple[int, int]]
+"""Conditions on the rest of the text: numbers of automata, and their states."""
+_NONE: Final[_Pending] = frozenset()
+_Thread: TypeAlias = tuple[int, _Pending]
+
+
+class _Condition(NamedTuple):
+    """live: states from which the condition can still hold. done: those from which it always does."""
+
+    dfa: Dfa
+    live: frozenset[int]
+    done: frozenset[int]
+
+
+class _Conditions:
+    """What the lookaheads of an automaton ask of the rest of a text, by the kind of character before it."""
+
+    def __init__(self, nfa: _Nfa) -> None:
+        self._all: list[_Condition] = []
+        self._numbers: dict[tuple[Look, int], int] = {}
+        self._symbols: list[list[int]] = []
+        for look in dict.fromkeys(look for own in nfa.looks.values() for look, _ in own):
+            kinds = (EDGE, WORD_CHAR, OTHER_CHAR)
+            for kind in kinds if _needs_left(look.item) else kinds[:1]:
+                self._numbers[look, kind] = len(self._all)
+                self._all.append(_condition(look, kind))
+
+    def mention_words(self) -> bool:
+        return any(_mentions_words(look.item) for look, _ in self._numbers)
+
+    def sets(self) -> list[CharSet]:
+        """The character sets that they tell apart."""
+        return [chars for condition in self._all for chars in condition.dfa.symbol_sets()]
+
+    def read(self, members: list[list[int]], width: int) -> None:
+        """members: the symbols of each of the `sets`, of `width` symbols."""
+        left = iter(members)
+        for condition in self._all:
+            own = [0] * width
+            for number, merged in zip(range(len(condition.dfa.table[0])), left, strict=False):
+                for symbol in merged:
+                    own[symbol] = number
+            self._symbols.append(own)
+
+    def begun(self, look: Look, before: int, pending: _Pending) -> _Pending | None:
+        """What is pending after a lookahead too; None if it cannot hold."""
+        number = self._numbers.get((look, before), self._numbers[look, EDGE])
+        return self._joined(pending, number, 0)
+
+    def after(self, pending: _Pending, symbol: int) -> _Pending | None:
+        """What is pending after one more character; None if something cannot hold any more."""
+        found: _Pending | None = _NONE
+        for number, state in pending:
+            target = self._all[number].dfa.table[state][self._symbols[number][symbol]]
+            found = self._joined(found, number, target)
+            if found is None:
+                return None
+        return found
+
+    def _joined(self, pending: _Pending, number: int, state: int) -> _Pending | None:
+        condition = self._all[number]
+        if state in condition.done:
+            return pending
+        return pending | {(number, state)} if state in condition.live else None
+
+    def hold_at_end(self, pending: _Pending) -> bool:
+        return all(state in self._all[number].dfa.accepting for number, state in pending)
+
+
+def _condition(look: Look, before: int) -> _Condition:
+    dfa = compile_dfa(concat([look.item, ANYTHING]), before)
+    others = complement(dfa)
+    if look.negated:
+        dfa, others = others, dfa
+    return _Condition(dfa, dfa.live_states(), frozenset(range(len(dfa.table))) - others.live_states())
+
+
+def _needs_left(regex: Regex) -> bool:
+    """Whether the meaning depends on the character before."""
+    return any(isinstance(part, Assertion) and part.kind != "$" for part in parts(regex))
+
+
+def _mentions_words(regex: Regex) -> bool:
+    return any(isinstance(part, Assertion) and part.kind in "bB" for part in parts(regex))
+
+
+def _guarded_closure(
+    nfa: _Nfa, conditions: _Conditions, core: frozenset[_Thread], before: int, after: int
+) -> set[_Thread]:
     seen = set(core)
     todo = list(core)
     while todo:
-        state = todo.pop()
-        targets = list(nfa.epsilon[state])
-        targets += [t for kind, t in nfa.guards.get(state, ()) if _holds(kind, before, after)]
-        for target in targets:
-            if target not in seen:
-                seen.add(target)
-                todo.append(target)
+        state, pending = todo.pop()
+        threads = [(target, pending) for target in nfa.epsilon[state]]
+        threads += [(t, pending) for kind, t in nfa.guards.get(state, ()) if _holds(kind, before, after)]
+        for look, target in nfa.looks.get(state, ()):
+            begun = conditions.begun(look, before, pending)
+            if begun is not None:
+                threads.append((target, begun))
+        for thread in threads:
+            if thread not in seen:
+                seen.add(thread)
+                todo.append(thread)
     spend(1 + len(seen) // 4)
     return seen
 
 
-def _guarded_subsets(nfa: _Nfa) -> Dfa:
-    words = any(kind in "bB" for own in nfa.guards.values() for kind, _ in own)
-    sets = list(nfa.sets)
+def _guarded_subsets(nfa: _Nfa, before: int) -> Dfa:
+    conditions = _Conditions(nfa)
+    words = conditions.mention_words() or any(kind in "bB" for own in nfa.guards.values() for kind, _ in own)
+    sets = [*nfa.sets, *conditions.sets()]
     cuts, symbols, members = partition([*sets, WORD] if words else sets)
     word_symbols = set(members[len(sets)]) if words else set[int]()
     width = max(symbols) + 1
     moves = nfa.symbol_moves(members)
-    first: tuple[frozenset[int], int] = (frozenset({nfa.start}), EDGE)
-    index: dict[tuple[frozenset[int], int], int] = {first: 0}
-    order: list[tuple[frozenset[int], int]] = [first]
+    conditions.read(members[len(nfa.sets) :], width)
+    first: tuple[frozenset[_Thread], int] = (frozenset({(nfa.start, _NONE)}), before)
+    index: dict[tuple[frozenset[_Thread], int], int] = {first: 0}
+    order: list[tuple[frozenset[_Thread], int]] = [first]
     rows: list[tuple[int, ...]] = []
     accepting: set[int] = set()
-    universal = nfa.universal_states()
-    for number, (core, before) in enumerate(order):
-        if nfa.accept in _guarded_closure(nfa, core, before, EDGE):
+    universal = {(state, _NONE) for state in nfa.universal_states()}
+    for number, (core, kind) in enumerate(order):
+        at_end = _guarded_closure(nfa, conditions, core, kind, EDGE)
+        if any(state == nfa.accept and conditions.hold_at_end(pending) for state, pending in at_end):
             accepting.add(number)
-        successors: list[set[int]] = [set() for _ in range(width)]
+        successors: list[set[_Thread]] = [set() for _ in range(width)]
         for after in (WORD_CHAR, OTHER_CHAR) if words else (OTHER_CHAR,):
-            for state in _guarded_closure(nfa, core, before, after):
+            for state, pending in _guarded_closure(nfa, conditions, core, kind, after):
                 for symbol, target in moves[state]:
                     if not words or (symbol in word_symbols) == (after == WORD_CHAR):
-                        successors[symbol].add(target)
+                        left = conditions.after(pending, symbol)
+                        if left is not None:
+                            successors[symbol].add((target, left))
         spend(width // 4 + sum(len(targets) for targets in successors) // 8)
         row: list[int] = []
         for symbol, targets in enumerate(successors):
-            kind = WORD_CHAR if symbol in word_symbols else OTHER_CHAR
+            next_kind = WORD_CHAR if symbol in word_symbols else OTHER_CHAR
             if done := targets & universal:
-                targets, kind = {min(done)}, OTHER_CHAR
-            key = (frozenset(targets), kind)
+                targets, next_kind = {min(done)}, OTHER_CHAR
+            key = (_least_bound(targets), next_kind)
             state = index.get(key)
             if state is None:
                 state = index[key] = len(order)
@@ -246,3 +365,19 @@ def _guarded_subsets(nfa: _Nfa) -> Dfa:
             row.append(state)
         rows.append(tuple(row))
     return Dfa(cuts, symbols, tuple(rows), frozenset(accepting))
+
+
+def _least_bound(threads: set[_Thread]) -> frozenset[_Thread]:
+    """The threads without those that another one at the same state asks less than."""
+    by_state: dict[int, list[_Pending]] = {}
+    for state, pending in threads:
+        by_state.setdefault(state, []).append(pending)
+    if len(by_state) == len(threads):
+        return frozenset(threads)
+    spend(sum(len(own) ** 2 for own in by_state.values()) // 8)
+    return frozenset(
+        (state, pending)
+        for state, own in by_state.items()
+        for pending in own
+        if not any(other < pending for other in own)
+    )

@@ -22,12 +22,21 @@ PATTERNS = st.recursive(
     ),
     max_leaves=8,
 )
-LOOKAHEADS = st.builds(
-    "{}({}{}){}".format,
-    st.sampled_from(["", "^", "a*", "."]),
-    st.sampled_from(["?=", "?!"]),
+_LOOKS = st.sampled_from(["?=", "?!"])
+_TEMPERED = st.builds(
+    "{}(?:{}({}{}){}){}{}".format,
+    st.sampled_from(["", "^", "a*"]),
+    st.sampled_from(["", "a", "b|"]),
+    _LOOKS,
     PATTERNS,
     PATTERNS,
+    st.sampled_from(["*", "+", "{2}", "{0,3}"]),
+    PATTERNS,
+)
+LOOKAHEADS = st.one_of(
+    st.builds("{}({}{}){}".format, st.sampled_from(["", "^", "a*", "."]), _LOOKS, PATTERNS, PATTERNS),
+    _TEMPERED,
+    st.builds("({}{}){}".format, _LOOKS, _TEMPERED, PATTERNS),
 )
 TEXTS = st.lists(st.text("abc1-. \n_é", max_size=6), min_size=4, max_size=8)
 

@@ -163,8 +163,12 @@ def pattern_set(pattern: str) -> StringSet:
     """The strings that `pattern` is found in; a finite set where the pattern spells one out (`^(a|b)$`)."""
     bounded = language.leading_length(pattern)
     if bounded is not None:
-        low, high, rest = bounded
-        return intersect(Length(low, high), pattern_set(rest))
+        rest = pattern_set(bounded.rest)
+        found = intersect(Length(bounded.low, bounded.high), rest)
+        if not bounded.last or bounded.high is None:
+            return found
+        one_more = Length(bounded.high + 1, bounded.high + 1)
+        return unite(found, intersect_all([rest, pattern_set(bounded.last), one_more]))
     regex = search_regex(pattern)
     words = _finite_words(regex)
     if words is not None:
@@ -291,6 +295,8 @@ def is_empty(s: StringSet) -> bool:
     """Whether no string is in the set."""
     if isinstance(s, OneOfStrings):
         return not s.values
+    if isinstance(s, SomeOf):
+        return all(map(is_empty, s.items))
     if isinstance(s, AnyString | Length) or uri_bound(s) is not None or plain_regex(s) is not None:
         return False
     if (tails := bounded_tails(s)) is not None:
