@@ -261,12 +261,30 @@ def test_the_name_of_a_model_is_text(tab: Tab) -> None:
     expect(tab.page.locator("img")).to_have_count(0)
 
 
-@pytest.mark.parametrize("fits", [False, True])
-def test_a_first_visit_offers_models_that_fit(tab: Tab, fits: bool) -> None:
-    def only_built_in(listed: dict[str, Any]) -> None:
-        for model in listed["data"]:
-            model["source"] = "built in"
+def only_built_in(listed: dict[str, Any]) -> None:
+    for model in listed["data"]:
+        model["source"] = "built in"
 
+
+def test_a_first_visit_advises_models_by_purpose_and_machine(tab: Tab) -> None:
+    with listed_models(tab, only_built_in):
+        offer = tab.page.get_by_role("region", name="A first model")
+        cards = offer.get_by_role("list", name="Models to get").get_by_role("listitem")
+        expect(tab.page.get_by_text("a tiny built-in model for trying the server")).to_be_visible()
+        expect(cards).to_have_count(3)
+        expect(offer.get_by_text("free for models")).to_be_visible()
+        before = cards.all_text_contents()
+        offer.get_by_label("A model for").select_option(label="embeddings, for search")
+        expect(cards.first).to_contain_text("embedding")
+        assert cards.all_text_contents() != before
+        tab.page.get_by_role("button", name="What is jan-serve?").click()
+        expect(tab.question).to_have_value("What is jan-serve?")
+        offer.get_by_role("link", name="All models").click()
+        expect(tab.page.get_by_role("heading", name="Models", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize("fits", [False, True])
+def test_cards_say_whether_a_model_fits(tab: Tab, fits: bool) -> None:
     def fulfil(route: Route) -> None:
         answer = route.fetch()
         listed = answer.json()
@@ -275,16 +293,12 @@ def test_a_first_visit_offers_models_that_fit(tab: Tab, fits: bool) -> None:
         route.fulfill(response=answer, json=listed)
 
     tab.page.route("**/extras/catalogue", fulfil)
-    with listed_models(tab, only_built_in):
-        offer = tab.page.get_by_role("region", name="A first model")
-        expect(offer).to_contain_text("tiny built-in model")
-        suggested = tab.page.get_by_role("list", name="Models to get").get_by_role("listitem")
-        expect(offer.get_by_role("listitem")).to_have_count(3 if fits else 0)
-        offer.get_by_role("link", name="All models").click()
-        n_models = len(Catalogue.read(catalogue_file()).entries())
-        expect(suggested).to_have_count(n_models)
-        expect(suggested.get_by_text("fits", exact=True)).to_have_count(n_models if fits else 0)
-        expect(suggested.get_by_text("needs more memory")).to_have_count(0 if fits else n_models)
+    tab.show("Models")
+    suggested = tab.page.get_by_role("list", name="Models to get").get_by_role("listitem")
+    n_models = len(Catalogue.read(catalogue_file()).entries())
+    expect(suggested).to_have_count(n_models)
+    expect(suggested.get_by_text("fits", exact=True)).to_have_count(n_models if fits else 0)
+    expect(suggested.get_by_text("needs more memory")).to_have_count(0 if fits else n_models)
 
 
 def test_a_card_pulls_its_model(tab: Tab, hub: FakeHub) -> None:

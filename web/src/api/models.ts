@@ -84,6 +84,22 @@ export interface SuggestedModel {
   note: string;
   /** Whether so much memory is free on the server's machine; null if it does not know. */
   fits: boolean | null;
+  /** Of an advised one: why it is advised, and what one answer may get on the CPU. */
+  reason?: string;
+  tokens_per_second?: number | null;
+}
+
+/** At most three models for a purpose, the recommended one first. bandwidth: of the memory, in bytes a second. */
+export interface Advice {
+  purpose: string;
+  purposes: { id: string; title: string }[];
+  machine: { memory_bytes: number; bandwidth: number };
+  data: SuggestedModel[];
+}
+
+/** purpose: the server's usual one if it is empty. */
+export async function readAdvice(purpose: string, signal: AbortSignal): Promise<Advice> {
+  return getJson<Advice>(`extras/advice${purpose ? `?for=${encodeURIComponent(purpose)}` : ""}`, signal);
 }
 
 export async function listSuggested(): Promise<SuggestedModel[]> {

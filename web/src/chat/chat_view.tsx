@@ -1,10 +1,12 @@
 // The open conversation.
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Message } from "../state/conversation";
 import { isAnswering, open } from "../state/conversations";
 import { currentModel, isBase, onlyBuiltIn } from "../state/models";
-import { offered, suggest } from "../state/pull";
 import { changeUnsent } from "../state/unsent";
-import { SuggestedCards } from "../models/catalogue";
+import type { Model } from "../api/models";
+import { AdvisedModels } from "../models/advice";
+import { FoundModels } from "../models/found_models";
 import { ModelChoice } from "../models/model_choice";
 import { PullProgress } from "../models/pull_form";
 import { Icon } from "../ui/icons";
@@ -45,6 +47,8 @@ export function ChatView() {
 }
 
 const EXAMPLES = ["Explain photosynthesis to a child of ten.", "Write a friendly reminder about an unpaid bill.", "What can I cook from rice, eggs and spinach?"];
+/** What the built-in model knows. */
+const FOR_BUILT_IN = ["What is jan-serve?", "Think step by step: what is 7 plus 8?", "How do I get a larger model?"];
 
 function Welcome() {
   const model = currentModel.value;
@@ -55,10 +59,10 @@ function Welcome() {
   return (
     <div class="welcome">
       <h1>What would you like to know?</h1>
-      <p>{model ? `${model.id} answers, on this server. Chats stay in this browser.` : "There is no model yet: get one under Models."}</p>
-      {model && !onlyBuiltIn.value && (
+      <p>{introduction(model)}</p>
+      {model && (
         <div class="examples">
-          {EXAMPLES.map((text) => (
+          {(onlyBuiltIn.value ? FOR_BUILT_IN : EXAMPLES).map((text) => (
             <button type="button" key={text} onClick={() => begin(text)}>
               {text}
             </button>
@@ -70,14 +74,18 @@ function Welcome() {
   );
 }
 
+function introduction(model: Model | undefined): string {
+  if (model === undefined) return "There is no model yet: get one under Models.";
+  const answers = onlyBuiltIn.value ? `${model.id} is a tiny built-in model for trying the server: it knows next to nothing.` : `${model.id} answers, on this server.`;
+  return `${answers} Chats stay in this browser.`;
+}
+
 /** Offers a real model where there is none. */
 function FirstModel() {
-  useEffect(() => void suggest(), []);
   return (
     <section aria-label="A first model">
-      <p>It is a tiny built-in model, for trying the server: it knows next to nothing.</p>
-      {offered.value.length > 0 && <p>These models chat, and fit this machine:</p>}
-      <SuggestedCards models={offered.value} />
+      <FoundModels />
+      <AdvisedModels />
       <PullProgress />
       <p>
         <a href="#models">All models</a>
@@ -94,14 +102,14 @@ function spoken(): string {
 }
 
 /** Scrolls to the end while an answer grows, unless the reader has scrolled away. */
-function useFollowingScroll(id: string, messages: unknown) {
+function useFollowingScroll(id: string, messages: Message[]) {
   const list = useRef<HTMLDivElement>(null);
-  const follows = useRef(true);
+  const follows = useRef(messages.length > 0);
 
   useEffect(() => {
     const box = list.current!;
     const scrolled = () => {
-      follows.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX;
+      follows.current = box.querySelector("article") !== null && box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX;
     };
     const grown = new MutationObserver(() => {
       if (follows.current) box.scrollTop = box.scrollHeight;
@@ -114,8 +122,9 @@ function useFollowingScroll(id: string, messages: unknown) {
     };
   }, []);
   useEffect(() => {
-    follows.current = true;
-    list.current!.scrollTop = list.current!.scrollHeight;
-  }, [id, (messages as unknown[]).length]);
+    // The welcome of an empty chat is read from its top.
+    follows.current = messages.length > 0;
+    list.current!.scrollTop = follows.current ? list.current!.scrollHeight : 0;
+  }, [id, messages.length]);
   return list;
 }

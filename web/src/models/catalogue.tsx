@@ -18,16 +18,17 @@ export function Catalogue() {
 export function SuggestedCards({ models }: { models: SuggestedModel[] }) {
   return (
     <ul class="cards narrow" aria-label="Models to get">
-      {models.map((model) => (
+      {models.map((model, index) => (
         <li class="card" key={model.id} aria-label={model.id}>
           <div class="card-head">
             <h3>{model.title}</h3>
             {model.fits !== null && <span class={`state ${model.fits ? "fits" : ""}`}>{model.fits ? "fits" : "needs more memory"}</span>}
           </div>
           <p class="note">{model.note}</p>
-          <p class="facts">{[...model.kinds, `${parameters(model.n_params)} parameters`, `needs ${bytes(model.memory_bytes)} of memory`, model.licence].join(" · ")}</p>
+          {model.reason && <p class="reason">{model.reason}</p>}
+          <p class="facts">{facts(model).join(" · ")}</p>
           <div class="actions">
-            <button type="button" disabled={isPulling.value} onClick={() => void startPull(model.id)}>
+            <button type="button" class={model.reason && index === 0 ? "primary" : ""} disabled={isPulling.value} onClick={() => void startPull(model.id)}>
               Get it ({bytes(model.size_bytes)})
             </button>
           </div>
@@ -35,4 +36,14 @@ export function SuggestedCards({ models }: { models: SuggestedModel[] }) {
       ))}
     </ul>
   );
+}
+
+function facts({ kinds, n_params, memory_bytes, licence, tokens_per_second }: SuggestedModel): string[] {
+  return [
+    ...kinds,
+    `${parameters(n_params)} parameters`,
+    `needs ${bytes(memory_bytes)} of memory`,
+    ...(tokens_per_second ? [`about ${Math.max(1, Math.round(tokens_per_second))} tokens/s here`] : []),
+    licence,
+  ];
 }

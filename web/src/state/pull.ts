@@ -5,8 +5,6 @@ import { listSuggested, pullModel, type SuggestedModel } from "../api/models";
 import { say } from "../ui/notice";
 import { chosenModel, models, refreshModels } from "./models";
 
-const OFFERED = 3;
-
 export interface Pull {
   name: string;
   done: number;
@@ -58,13 +56,6 @@ const catalogue = signal<SuggestedModel[]>([]);
 export const suggested = computed(() => {
   const here = new Set(models.value.flatMap(({ id, aliases }) => [id, ...aliases]));
   return catalogue.value.filter(({ id }) => !here.has(id));
-});
-
-/** Up to three models for any purpose that fit this machine: the smallest, the largest and one between. */
-export const offered = computed(() => {
-  const chats = suggested.value.filter(({ kinds, fits }) => kinds.includes("tools") && !kinds.includes("code") && fits !== false).sort((one, other) => one.memory_bytes - other.memory_bytes);
-  const at = Array.from({ length: OFFERED }, (_, index) => Math.round((index * (chats.length - 1)) / (OFFERED - 1)));
-  return [...new Set(at)].flatMap((index) => chats[index] ?? []);
 });
 
 /** Reads the catalogue, unless it is there. */
