@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -22,6 +23,7 @@ from starlette.types import Scope
 
 from jan_serve import __version__
 from jan_serve.api.activity.recent import Activities
+from jan_serve.api.activity.totals import Totals
 from jan_serve.api.batch_conditions import BatchConditions
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.inner_calls import InnerCalls
@@ -75,6 +77,7 @@ from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
+from jan_serve.store.totals import TotalFiles
 
 if TYPE_CHECKING:
     from jan_serve.http.tracing import Tracing
@@ -89,15 +92,25 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {
 
 
 class AppParts(msgspec.Struct, frozen=True):
-    """The state that the server shares with its application: `app.state.parts`. close: blocks, for seconds at most."""
+    """The state that the server shares with its application: `app.state.parts`."""
 
     lifecycle: Lifecycle
     running: RunningRequests
     activities: Activities
+    totals: Totals
     background: Background
     inner_calls: InnerCalls
-    watchers: tuple[RequestWatcher, ...]
-    close: Callable[[], None]
+    tracing: Tracing | None
+
+    @property
+    def watchers(self) -> tuple[RequestWatcher, ...]:
+        return (self.activities,) if self.tracing is None else (self.activities, self.tracing)
+
+    async def close(self) -> None:
+        """Save what was counted, and send the last spans: after the last request, for seconds at most."""
+        await self.totals.save()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
 
 
 def create_app(
@@ -125,16 +138,15 @@ def create_app(
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
-    activities = Activities(settings.keep_prompts)
-    tracing = _tracing(settings)
+    totals = Totals(TotalFiles(settings.data_dir))
     parts = AppParts(
         lifecycle,
         RunningRequests(settings.request_timeout_s or None),
-        activities,
+        Activities(settings.keep_prompts, ended=totals.count),
+        totals,
         Background(Journal(settings.data_dir / FILE_NAME, settings.journal_bytes)),
         InnerCalls(),
-        (activities,) if tracing is None else (activities, tracing),
-        (lambda: None) if tracing is None else tracing.close,
+        _tracing(settings),
     )
     self_checks = SelfChecks(settings.data_dir).all()
     health = health_of(models, lifecycle, control, self_checks[-1] if self_checks else None)
@@ -222,11 +234,11 @@ def _own_routes(
     def requests() -> APIRouter:
         from jan_serve.api.activity.routes import activity_router
 
-        return activity_router(parts.activities, services)
+        return activity_router(parts.activities, parts.totals, services)
 
     routes = [
         DeferredRoutes(health, ("/health", "/ready", "/metrics")),
-        DeferredRoutes(requests, ("/extras/requests", "/extras/why")),
+        DeferredRoutes(requests, ("/extras/requests", "/extras/totals", "/extras/why")),
         DeferredRoutes(files, (PAGE_PATH, ASSETS_PATH.removesuffix("/"))),
     ]
     return routes if log is None else [*routes, DeferredRoutes(partial(lines, log), ("/logs",))]

@@ -43,6 +43,7 @@ class ModelServer(DrainingServer):
     ) -> None:
         """background: running work that no request waits for."""
         super().__init__(config, app.lifecycle, drain_s, observer)
+        self.application: Final = app
         self._parts = parts
         self._background = background
         self._running = app.running
@@ -59,6 +60,7 @@ class ModelServer(DrainingServer):
     async def attend(self, idle_s: float) -> None:
         """Have helper processes ready once a model that needs them is loaded, and none after a rest without models."""
         parts = self._parts
+        await self.application.totals.save_if_due()
         ready = [model.facts for model in parts.models.snapshot().models if model.state == "ready"]
         perceives = any(
             facts is not None and {"vision", "audio"}.intersection(facts.modalities) for facts in ready
@@ -129,18 +131,18 @@ def run(
             observer,
             background=management.background if management is not None else (),
         )
-        try:
-            return runner.run(serve_and_close(server, parts, list(sockets)))
-        finally:
-            app.state.parts.close()
+        return runner.run(serve_and_close(server, parts, list(sockets)))
 
 
-async def serve_and_close(server: uvicorn.Server, parts: ServerParts, sockets: list[socket.socket]) -> int:
+async def serve_and_close(server: ModelServer, parts: ServerParts, sockets: list[socket.socket]) -> int:
     """Serve until the server stops, then close every part. The library reads headers in advance."""
     if parts.library is not None:
         parts.library.start_reading()
     try:
         await server.serve(sockets=sockets)
     finally:
-        await parts.close()
+        try:
+            await server.application.close()
+        finally:
+            await parts.close()
     return 0 if server.started else 1

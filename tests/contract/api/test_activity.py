@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from jan_serve.core.trace import KeptPrompt, RequestTrace
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, RequestCompleted
 from tests.support.fake_client import FakeClient, FakeModels, Script, saying
 from tests.support.fronts import http_client, refused
+from tests.support.journaled import journaled_server
 
 pytestmark = pytest.mark.anyio
 
@@ -122,3 +124,33 @@ def test_prompts_leave_over_their_number_and_over_their_bytes() -> None:
         kept.end(trace)
     assert [each.prompts is not None for each in traces[:4]] == [False] * 4
     assert [each.prompts is not None for each in traces[4:]] == [False, False]
+
+
+async def totals_of(client: httpx.AsyncClient, **headers: str) -> list[tuple[Any, ...]]:
+    rows = (await client.get("/extras/totals", headers=headers)).json()["data"]
+    names = ("model", "program", "requests", "prompt_tokens", "cached_tokens", "completion_tokens")
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+async def test_totals_of_each_key_outlive_the_server(tmp_path: Path) -> None:
+    one, two = {"authorization": "Bearer one"}, {"authorization": "Bearer two"}
+    body, path = {"prompt": "Hello"}, "/v1/completions"
+    models = FakeModels(FakeClient(script=changed(saying("Hi"), cached_tokens=3)))
+    for count in (1, 2):
+        async with journaled_server(tmp_path, models, api_keys=("one", "two")) as client:
+            await asked(client, "a", path, body, **one, **{"user-agent": "agent/1 (x)"})
+            await asked(client, "b", path, body, **two, **{"user-agent": "other/1"})
+            assert await totals_of(client, **one) == [
+                ("fake", "agent/1", count, 5 * count, 3 * count, 2 * count)
+            ]
+
+
+async def test_totals_that_the_disk_does_not_take_wait(tmp_path: Path) -> None:
+    (tmp_path / "totals").write_text("in the way")
+    async with http_client(fresh=True, data_dir=tmp_path) as client:
+        for count in (1, 2):
+            await asked(client, "a", "/v1/completions", {"prompt": "Hello"}, **{"user-agent": "agent/1"})
+            assert await totals_of(client) == [("fake", "agent/1", count, 5 * count, 0, 6 * count)]
+        (tmp_path / "totals").unlink()
+        assert [row[2] for row in await totals_of(client)] == [2]
+    assert list((tmp_path / "totals").glob("*.json"))

@@ -196,6 +196,19 @@ def test_another_key_sees_nothing(tmp_path: Path) -> None:
         assert get(url, "/extras/requests").status == 401
 
 
+def test_totals_are_saved_when_the_server_ends(tmp_path: Path) -> None:
+    model = builtin_model()
+    assert model is not None
+    for count in (1, 2):
+        with serving_models(tmp_path, model) as served:
+            ask(served.url(), "/v1/completions", {"prompt": "hello", "max_tokens": 1})
+            served.process.terminate()
+            assert served.wait(60) == 0, served.log
+        files = (tmp_path / "data" / "totals").glob("*.json")
+        rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
+        assert sum(row["requests"] for row in rows) == count
+
+
 def test_the_commands_print_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     from jan_serve.cli.main import main
 
@@ -206,5 +219,11 @@ def test_the_commands_print_it(url: str, capsys: pytest.CaptureFixture[str]) -> 
     assert " in all; " in capsys.readouterr().out
     assert main(["top", "--url", url, "--once"]) == 0
     assert name in capsys.readouterr().out
+    assert main(["top", "--totals", "--days", "2", "--url", url]) == 0
+    assert "jan-tiny" in capsys.readouterr().out
+    assert main(["top", "--totals", "--url", url, "--json"]) == 0
+    assert {"day", "model", "program", "requests"} <= json.loads(capsys.readouterr().out)[0].keys()
+    assert main(["top", "--url", url, "--json"]) == 0
+    assert name in [line["id"] for line in json.loads(capsys.readouterr().out)]
     assert main(["why", "no such", "--url", url]) != 0
     assert main(["why", name, "--last", "--url", url]) == 2

@@ -4,14 +4,17 @@ interrupt cancels the end."""
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
 
+from jan_serve.api.activity.totals import Totals
 from jan_serve.api.server import ModelServer, serve_and_close
 from jan_serve.http.lifecycle import Lifecycle
+from jan_serve.store.totals import TotalFiles
 from jan_serve.wiring.server_parts import ServerParts
 from tests.support.clock import TurnedClock
 from tests.support.fronts import make_settings
@@ -45,11 +48,11 @@ class Part:
         """It stops at once."""
 
 
-@pytest.mark.parametrize("slow", ["models", "control", "renderer"])
+@pytest.mark.parametrize("slow", ["application", "models", "control", "renderer"])
 async def test_an_interrupt_of_the_end_skips_nothing(slow: str) -> None:
     ended: list[str] = []
     part = Part(ended, slow)
-    server: Any = part
+    server: Any = SimpleNamespace(serve=part.serve, application=part.named("application"))
     sock: Any = None
     fields = ("models", "renderer", "compiler", "decoder", "control")
     parts = ServerParts(make_settings(), **{name: part.named(name) for name in fields})
@@ -58,7 +61,7 @@ async def test_an_interrupt_of_the_end_skips_nothing(slow: str) -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    assert ended == ["models", "control", "decoder", "compiler", "renderer"]
+    assert ended == ["application", "models", "control", "decoder", "compiler", "renderer"]
 
 
 class Helpers:
@@ -85,10 +88,12 @@ class Loaded:
         return SimpleNamespace(models=[*models, SimpleNamespace(state="loading", facts=None)])
 
 
-async def test_helpers_are_ready_once_a_model_needs_them() -> None:
+async def test_helpers_are_ready_once_a_model_needs_them(tmp_path: Path) -> None:
     renderer, decoder, models = Helpers(), Helpers(), Loaded()
     fakes: Any = {"models": models, "renderer": renderer, "compiler": Helpers(), "decoder": decoder}
-    app: Any = SimpleNamespace(lifecycle=Lifecycle(), running=None, background=NO_JOURNAL)
+    app: Any = SimpleNamespace(
+        lifecycle=Lifecycle(), running=None, background=NO_JOURNAL, totals=Totals(TotalFiles(tmp_path))
+    )
     server = ModelServer(uvicorn.Config(lambda: None), app, ServerParts(make_settings(), **fakes), 0.0)
     steps: tuple[tuple[list[tuple[str, ...]], tuple[list[str], list[str]]], ...] = (
         ([], ([], [])),

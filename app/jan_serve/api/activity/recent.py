@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -75,8 +75,14 @@ class Activity(msgspec.Struct, eq=False):
 class Activities:
     """For one event loop. `begin` and `end` are called with every request; those that ask no model are not kept."""
 
-    def __init__(self, keep_prompts: int = 0, kept: int = KEPT) -> None:
-        """keep_prompts: of so many ended requests, the rendered prompts are kept too."""
+    def __init__(
+        self,
+        keep_prompts: int = 0,
+        kept: int = KEPT,
+        ended: Callable[[Activity], None] = lambda activity: None,
+    ) -> None:
+        """keep_prompts: of so many ended requests, the rendered prompts are kept too. ended: called with each."""
+        self._has_ended = ended
         self._prompts = KeptPrompts(keep_prompts)
         self._running: dict[int, Activity] = {}
         self._ended: deque[Activity] = deque(maxlen=kept)
@@ -98,6 +104,7 @@ class Activities:
         activity.record = msgspec.structs.replace(record, completion_tokens=pieces, token_gaps_s=[])
         self._ended.append(activity)
         self._prompts.end(record.trace)
+        self._has_ended(activity)
 
     def all(self) -> Iterator[Activity]:
         """Of every owner, the latest first."""

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from jan_serve.api.activity.causes import causes
 from jan_serve.api.activity.recent import KEPT, Activities, Activity, State
 from jan_serve.api.activity.shown_prompts import loaded_model, shown_prompt
+from jan_serve.api.activity.totals import Totals
 from jan_serve.core.caller import cache_salt
 from jan_serve.core.events import CacheTier, EngineWork
 from jan_serve.dialects.dialect import Services
@@ -93,7 +94,23 @@ class Prompts(BaseModel):
     prompts: list[PromptText]
 
 
-def activity_router(activities: Activities, services: Services) -> APIRouter:
+class TotalLine(BaseModel):
+    """Of one day (local time), model and program. prompt_tokens: cached ones included."""
+
+    day: str
+    model: str
+    program: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+class TotalLines(BaseModel):
+    data: list[TotalLine]
+
+
+def activity_router(activities: Activities, totals: Totals, services: Services) -> APIRouter:
     router = APIRouter(tags=["Extras"])
 
     def own() -> list[Activity]:
@@ -122,6 +139,17 @@ def activity_router(activities: Activities, services: Services) -> APIRouter:
         if order == "slowest":
             found.sort(key=_time_felt, reverse=True)
         return json_reply({"data": [_line(each) for each in found[:limit]]})
+
+    @router.get("/extras/totals", summary="Tokens a day", response_model=TotalLines)
+    async def tokens_a_day(
+        days: Annotated[int, Query(ge=1, le=400, description="Number of days that have any.")] = 30,
+    ) -> Response:
+        """Requests and tokens of this key by day, model and program, the latest day first. Kept over restarts."""
+        rows = await totals.rows(cache_salt.get(), days)
+        fields = TotalLine.model_fields.keys() - {"day"}
+        return json_reply(
+            {"data": [{"day": day, **{name: getattr(row, name) for name in fields}} for day, row in rows]}
+        )
 
     @router.get(
         "/extras/why/{request_id}",

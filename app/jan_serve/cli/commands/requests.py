@@ -32,6 +32,10 @@ def top(
     once: Annotated[
         bool, typer.Option("--once", help="Print the table once, as without a terminal.")
     ] = False,
+    totals: Annotated[
+        bool, typer.Option("--totals", help="Requests and tokens of each day, by model and program.")
+    ] = False,
+    days: Annotated[int, typer.Option(min=1, max=400, help="Number of days of --totals.")] = 30,
     url: UrlOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -42,12 +46,25 @@ def top(
     """
     output = Output()
     with running_server(config, url) as client:
-        if as_json:
+        if totals:
+            _print_totals(output, client.get(f"/extras/totals?days={days}")["data"], as_json=as_json)
+        elif as_json:
             output.json(_requests(client, lines))
         elif once or not on_terminal():
             output.table(_COLUMNS, map(_row, _requests(client, lines)), optional=_OPTIONAL)
         else:
             output.refreshed(_COLUMNS, _frames(client, lines), optional=_OPTIONAL)
+
+
+def _print_totals(output: Output, rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        output.json(rows)
+        return
+    counts = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
+    output.table(
+        ("day", "model", "program", "requests", "prompt", "cached", "answer"),
+        [(row["day"], row["model"], row["program"], *(f"{row[name]:,}" for name in counts)) for row in rows],
+    )
 
 
 def _frames(client: ServerClient, lines: int) -> Generator[list[tuple[str, ...]]]:
