@@ -95,7 +95,9 @@ def advised(entries: Iterable[CatalogueEntry], purpose: Purpose, machine: Machin
     chosen = _with_reasons([best], why if quick else "the quickest one that fits")
     others = sorted((advice for advice in fitting if advice is not best), key=_ability, reverse=True)
     quicker = next((advice for advice in others if _is_quicker(advice, best)), None)
-    larger = next((advice for advice in reversed(others) if _ability(advice) > _ability(best)), None)
+    abler = [advice for advice in others if _ability(advice) > _ability(best)]
+    bearable = (advice for advice in abler if _speed(advice) >= purpose.least_speed / 2)
+    larger = next(bearable, abler[-1] if abler else None)
     if quicker is not None:
         chosen += _with_reasons([quicker], "quicker, and less able")
     if larger is not None:

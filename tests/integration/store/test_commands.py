@@ -90,14 +90,24 @@ def test_the_quantisation_is_chosen_by_memory_with_a_reason(
     assert run("pull", "org/Many:Q2_K") == 0
 
 
+def always(_output: object) -> bool:
+    return True
+
+
+def small_catalogue(folder: Path) -> Path:
+    path = folder / "catalogue.toml"
+    path.write_text(
+        f'[[model]]\nname = "tiny"\ntitle = "Tiny"\nrepo = "{REPO}"\nfile = "{FILE}"\nquantization = "Q8_0"\n'
+        'kinds = ["chat", "tools"]\nparameters = 0.1\nsize_gb = 0.1\ncontext = 9\nmemory_gb = 1.0\n'
+        'since = "2026-01"\nlicence = "MIT"\nnote = "x"\n'
+    )
+    return path
+
+
 def test_catalogue_names_become_aliases(
     configured: Bench, run: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    catalogue = tmp_path / "catalogue.toml"
-    catalogue.write_text(
-        f'[[model]]\nname = "tiny"\ntitle = "Tiny"\nrepo = "{REPO}"\nfile = "{FILE}"\nquantization = "Q8_0"\n'
-        'kinds = ["chat"]\nparameters = 0.1\nsize_gb = 0.1\ncontext = 9\nmemory_gb = 1.0\nlicence = "MIT"\nnote = "x"\n'
-    )
+    catalogue = small_catalogue(tmp_path)
     monkeypatch.setattr("jan_serve.wiring.parts.catalogue_file", lambda: catalogue)
     assert run("pull", "tiny") == 0
     assert run.json("show", "tiny")["name"] == f"{REPO}/Tiny-Q8_0"
@@ -108,6 +118,67 @@ def test_catalogue_names_become_aliases(
     assert "qwen3" in run.out
 
 
+def test_without_a_name_it_shows_models_for_this_machine_and_the_command(
+    configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jan_serve.cli.commands.models.suggestions.free_memory", lambda: FreeMemory(FREE))
+    monkeypatch.setattr("jan_serve.store.model_advice.memory_bandwidth", lambda: 40e9)
+    assert run("pull", "--for", "agents") == 0
+    table, note = run.out, run.err
+    shown = run.json("pull", "--for", "agents")
+    assert (shown["for"], shown["machine"]["bandwidth"]) == ("agents", 40e9)
+    assert [model["name"] in table for model in shown["models"]] == [True] * 3
+    first = shown["models"][0]
+    assert f"`{first['command']}` downloads the first one" in note
+    assert first["fits"] and first["tokens_per_second"] >= 15 and "tools" in first["kinds"]
+    assert run("pull") == 0
+    assert run.json("pull")["for"] == "chat"
+    assert configured.hub.requests == []
+
+
+def test_on_a_terminal_it_asks_and_pulls_what_is_chosen(
+    configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    catalogue = small_catalogue(tmp_path)
+    for module in ("jan_serve.wiring.parts", "jan_serve.cli.commands.models.suggestions"):
+        monkeypatch.setattr(f"{module}.catalogue_file", lambda: catalogue)
+    monkeypatch.setattr("jan_serve.cli.commands.models.suggestions.free_memory", lambda: FreeMemory(FREE))
+    monkeypatch.setattr("jan_serve.store.model_advice.memory_bandwidth", lambda: 40e9)
+    monkeypatch.setattr("jan_serve.cli.commands.models.suggestions.may_ask", always)
+    answers = iter(("9", "2", "1"))
+
+    def answer(_question: str, **_options: object) -> str:
+        return next(answers)
+
+    monkeypatch.setattr("typer.prompt", answer)
+    assert run("pull") == 0
+    assert run.out.endswith(f"{REPO}/Tiny-Q8_0\n")
+    assert "2  agents, which call tools" in run.err
+    assert next(answers, None) is None
+
+
+def test_newer_files_on_the_hub_are_listed_and_pulled(configured: Bench, run: Commands) -> None:
+    assert run("pull", REPO) == 0
+    name = f"{REPO}/Tiny-Q8_0"
+    assert run.json("pull", "--update") == {"checked": 1, "models": []}
+    newer = model_bytes(4 << 20, fill=9)
+    configured.hub.repos[REPO] = FakeRepo({FILE: newer}, commit="f" * 40)
+    [listed] = run.json("pull", "--update")["models"]
+    assert (listed["name"], listed["commit"], listed["files"]) == (name, "f" * 40, [FILE])
+    assert listed["size_bytes"] == len(newer)
+    assert run("pull", "--update") == 0
+    assert f"`jan-serve pull --update {name}` downloads" in run.err
+    assert (configured.models / REPO / FILE).read_bytes() != newer, "a list downloads nothing"
+    assert run("pull", "--update", "tiny") == 0
+    assert (configured.models / REPO / FILE).read_bytes() == newer
+    assert run.json("show", name, "--verify")["revision"] == "f" * 40
+    assert run.json("pull", "--update", name)["models"] == []
+    del configured.hub.repos[REPO]
+    [gone] = run.json("pull", "--update")["models"]
+    assert (gone["name"], gone["gone"], gone["commit"]) == (name, True, None)
+    assert (configured.models / REPO / FILE).exists()
+
+
 def test_every_failure_has_one_line_and_a_next_step(
     configured: Bench, run: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +186,8 @@ def test_every_failure_has_one_line_and_a_next_step(
     configured.hub.repos["org/Gated"] = FakeRepo({FILE: model_bytes(1000)}, gated=True, token="other")
     errors: list[str] = []
     for words, status, text in (
-        (("pull",), 2, "Name the model to pull"),
+        (("pull", "--for", "poems"), 2, "is none of chat, agents"),
+        (("pull", "--update", "nothing"), 2, "does not exist"),
         (("pull", "org/None"), 2, "There is no repository org/None"),
         (("pull", "org/Gated"), 1, "is gated: accept its conditions"),
         (("pull", f"{REPO}:Q1_K"), 2, "has no Q1_K. It has: Q8_0"),

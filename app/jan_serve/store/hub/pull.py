@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -42,6 +42,7 @@ from jan_serve.store.hub.repository import (
     read_repository,
     select,
 )
+from jan_serve.store.hub.updates import NewerFiles, newer_files
 from jan_serve.store.index import FileRecord, ModelIndex, ModelRecord, Source
 from jan_serve.store.model_memory import FreeMemory, memory_needed
 from jan_serve.store.model_names import canonical_name
@@ -148,6 +149,10 @@ class Puller:
             return await asyncio.to_thread(self._record, plan)
         except OSError as error:
             raise storage_error(error, self._models_dir) from error
+
+    async def newer(self, records: Iterable[ModelRecord]) -> list[NewerFiles]:
+        """See newer_files."""
+        return await newer_files(records, self._access, self._retry_policy)
 
     async def _choose(self, repository: Repository, reference: HubReference) -> tuple[HubModel, str | None]:
         models = select(repository, reference)

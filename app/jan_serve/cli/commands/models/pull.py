@@ -11,19 +11,28 @@ import typer
 
 from jan_serve.cli.client.pulling import DownloadProgress
 from jan_serve.cli.commands.completion import complete_catalogue
+from jan_serve.cli.commands.models.suggestions import chosen_model, show_catalogue
 from jan_serve.cli.errors import INTERRUPTED, WRONG_USE, CommandError
-from jan_serve.cli.options import ConfigOption, JsonOption, ModelsDirOption, make_data_folder, store_settings
+from jan_serve.cli.options import (
+    ConfigOption,
+    JsonOption,
+    ModelsDirOption,
+    make_data_folder,
+    store_names,
+    store_settings,
+)
 from jan_serve.cli.output import Output, size_text
 from jan_serve.cli.server.hardware import free_memory
 from jan_serve.config import Settings
 from jan_serve.errors import InvalidRequest
-from jan_serve.resources import catalogue_file
-from jan_serve.store.hub.references import Catalogue
 from jan_serve.store.index import ModelRecord
+from jan_serve.store.model_advice import PURPOSES
 from jan_serve.wiring.parts import build_puller
 
 if TYPE_CHECKING:
     from jan_serve.store.hub.pull import PullPlan
+    from jan_serve.store.hub.updates import NewerFiles
+    from jan_serve.store.resolve import ModelResolver
 
 
 def pull(
@@ -45,21 +54,41 @@ def pull(
             help="Include the projector, through which a model sees or hears.",
         ),
     ] = True,
-    show_catalogue: Annotated[
+    list_all: Annotated[
         bool, typer.Option("--list", help="List the catalogue of suggested models instead.")
+    ] = False,
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="PURPOSE", help=f"Without NAME: what for. One of {', '.join(PURPOSES)}."
+        ),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="List pulled models whose files are newer on the hub; pull NAME again if it is."
+        ),
     ] = False,
     config: ConfigOption = None,
     models_dir: ModelsDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download a model. Without a quantisation, choose the best one that fits this machine."""
+    """Download a model. Without a quantisation, choose the best one that fits this machine.
+
+    Without NAME, show three models of the catalogue that suit a purpose and this machine, and on a terminal ask which one
+    to download.
+    """
     output = Output()
-    if show_catalogue:
-        _show_catalogue(output, as_json)
+    if list_all:
+        show_catalogue(output, as_json)
         return
-    if name is None:
-        raise CommandError("Name the model to pull.", "`jan-serve pull --list` shows suggestions.", WRONG_USE)
     settings = store_settings(config, models_dir)
+    if update:
+        name = _to_update(*store_names(config, models_dir), name, output, as_json)
+    elif name is None:
+        name = chosen_model(purpose, output, as_json)
+    if name is None:
+        return
     try:
         plan, record = asyncio.run(_pull(settings, name, revision, mmproj, output))
     except InvalidRequest as error:
@@ -72,6 +101,57 @@ def pull(
     output.data(record.name)
     names = ", ".join((record.name, *record.aliases))
     output.note(f"Ready ({size_text(plan.n_bytes)}). Names for requests: {names}")
+
+
+def _to_update(
+    settings: Settings, resolver: ModelResolver, name: str | None, output: Output, as_json: bool
+) -> str | None:
+    """The reference of the named model if the hub has newer files of it; else None, and what is newer is shown."""
+    entries = resolver.entries() if name is None else (resolver.resolve(name),)
+    records = [
+        each.record for each in entries if each.record is not None and each.record.source.kind == "hub"
+    ]
+    if name is not None and not records:
+        raise CommandError(
+            f"`{name}` was not pulled from the hub.", "`jan-serve ls` lists the models.", WRONG_USE
+        )
+    found = asyncio.run(build_puller(settings).newer(records))
+    newer = [each for each in found if not each.gone]
+    if name is not None and newer:
+        return newer[0].reference
+    if as_json:
+        output.json({"checked": len(records), "models": [_newer_as_json(each) for each in found]})
+        return None
+    if found:
+        output.table(
+            ("name", "pulled", "hub", "to download"),
+            [
+                (
+                    each.model,
+                    (each.pulled or "")[:8],
+                    "gone" if each.commit is None else each.commit[:8],
+                    "" if each.gone else size_text(each.n_bytes),
+                )
+                for each in found
+            ],
+        )
+    if newer:
+        output.note(f"`jan-serve pull --update {newer[0].model}` downloads its newer files.")
+    else:
+        output.note("No pulled model has newer files on the hub.")
+    return None
+
+
+def _newer_as_json(newer: NewerFiles) -> dict[str, Any]:
+    return {
+        "name": newer.model,
+        "reference": newer.reference,
+        "pulled": newer.pulled,
+        "commit": newer.commit,
+        "files": list(newer.files),
+        "size_bytes": newer.n_bytes,
+        "gone": newer.gone,
+    }
 
 
 async def _pull(
@@ -105,47 +185,3 @@ def _as_json(plan: PullPlan, record: ModelRecord, models_dir: Path) -> dict[str,
             for file in (*record.files, *((record.projector,) if record.projector else ()))
         ],
     }
-
-
-def _show_catalogue(output: Output, as_json: bool) -> None:
-    entries = Catalogue.read(catalogue_file()).entries()
-    usable_gb = free_memory().usable / 1e9
-    if as_json:
-        fields = (
-            "name",
-            "title",
-            "repo",
-            "file",
-            "quantization",
-            "kinds",
-            "parameters",
-            "size_gb",
-            "context",
-        )
-        fields += ("memory_gb", "licence", "note", "known_as")
-        models = [
-            {field: getattr(entry, field) for field in fields} | {"fits": entry.memory_gb <= usable_gb}
-            for entry in entries
-        ]
-        output.json({"models": models})
-        return
-    output.table(
-        ("name", "size", "needs", "fits", "kinds", "licence", "note"),
-        [
-            (
-                entry.name,
-                f"{entry.size_gb:g} GB",
-                f"{entry.memory_gb:g} GB",
-                "yes" if entry.memory_gb <= usable_gb else "no",
-                " ".join(entry.kinds),
-                entry.licence,
-                entry.note,
-            )
-            for entry in entries
-        ],
-        optional=("licence", "kinds", "note", "size"),
-    )
-    output.note(
-        f"{usable_gb:.3g} GB are free for models. `jan-serve pull NAME` downloads one. NAME can also be its name at"
-        " Ollama (`qwen3:8b`), or any GGUF repository of the hub, as org/repo."
-    )
