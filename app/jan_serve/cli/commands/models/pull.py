@@ -75,8 +75,8 @@ def pull(
 ) -> None:
     """Download a model. Without a quantisation, choose the best one that fits this machine.
 
-    Without NAME, show three models of the catalogue that suit a purpose and this machine, and on a terminal ask which one
-    to download.
+    Without NAME, show three models of the catalogue that suit a purpose and this machine, and on a terminal ask which
+    one to download.
     """
     output = Output()
     if list_all:
