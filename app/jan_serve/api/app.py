@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,6 @@ from starlette.types import Scope
 
 from jan_serve import __version__
 from jan_serve.api.activity.recent import Activities
-from jan_serve.api.activity.totals import Totals
 from jan_serve.api.batch_conditions import BatchConditions
 from jan_serve.api.image_fetcher import image_fetcher
 from jan_serve.api.inner_calls import InnerCalls
@@ -77,9 +76,9 @@ from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.journal import FILE_NAME, Journal
 from jan_serve.resources import catalogue_file
 from jan_serve.store.self_checks import SelfChecks
-from jan_serve.store.totals import TotalFiles
 
 if TYPE_CHECKING:
+    from jan_serve.api.activity.totals import Totals
     from jan_serve.http.tracing import Tracing
 
 _NO_TELEMETRY: Final[TelemetryConfig] = {
@@ -97,7 +96,7 @@ class AppParts(msgspec.Struct, frozen=True):
     lifecycle: Lifecycle
     running: RunningRequests
     activities: Activities
-    totals: Totals
+    totals: Callable[[], Totals]
     background: Background
     inner_calls: InnerCalls
     tracing: Tracing | None
@@ -108,7 +107,7 @@ class AppParts(msgspec.Struct, frozen=True):
 
     async def close(self) -> None:
         """Save what was counted, and send the last spans: after the last request, for seconds at most."""
-        await self.totals.save()
+        await self.totals().save()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
 
@@ -138,11 +137,11 @@ def create_app(
     lifecycle = Lifecycle()
     pulls = Pulls(management.library) if management is not None else None
     metrics = Metrics(models.snapshot, lifecycle)
-    totals = Totals(TotalFiles(settings.data_dir))
+    totals = _totals(settings.data_dir)
     parts = AppParts(
         lifecycle,
         RunningRequests(settings.request_timeout_s or None),
-        Activities(settings.keep_prompts, ended=totals.count),
+        Activities(settings.keep_prompts, ended=lambda activity: totals().count(activity)),
         totals,
         Background(Journal(settings.data_dir / FILE_NAME, settings.journal_bytes)),
         InnerCalls(),
@@ -191,6 +190,19 @@ def create_app(
     return _application(settings, routes, served, metrics, parts)
 
 
+def _totals(data_dir: Path) -> Callable[[], Totals]:
+    """What counts them, imported once there is something to count."""
+
+    @cache
+    def made() -> Totals:
+        from jan_serve.api.activity.totals import Totals
+        from jan_serve.store.totals import TotalFiles
+
+        return Totals(TotalFiles(data_dir))
+
+    return made
+
+
 def _tracing(settings: Settings) -> Tracing | None:
     if settings.otel_endpoint is None:
         return None
@@ -234,7 +246,7 @@ def _own_routes(
     def requests() -> APIRouter:
         from jan_serve.api.activity.routes import activity_router
 
-        return activity_router(parts.activities, parts.totals, services)
+        return activity_router(parts.activities, parts.totals(), services)
 
     routes = [
         DeferredRoutes(health, ("/health", "/ready", "/metrics")),

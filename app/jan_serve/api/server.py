@@ -60,7 +60,7 @@ class ModelServer(DrainingServer):
     async def attend(self, idle_s: float) -> None:
         """Have helper processes ready once a model that needs them is loaded, and none after a rest without models."""
         parts = self._parts
-        await self.application.totals.save_if_due()
+        await self.application.totals().save_if_due()
         ready = [model.facts for model in parts.models.snapshot().models if model.state == "ready"]
         perceives = any(
             facts is not None and {"vision", "audio"}.intersection(facts.modalities) for facts in ready

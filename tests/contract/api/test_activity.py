@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from jan_serve.api.activity.kept_prompts import KeptPrompts
+from jan_serve.api.activity.recent import KeptPrompts
 from jan_serve.core.events import EngineWork
 from jan_serve.core.trace import KeptPrompt, RequestTrace
 from jan_serve.ipc.messages import EngineEvent, EngineRequest, RequestCompleted

@@ -92,7 +92,10 @@ async def test_helpers_are_ready_once_a_model_needs_them(tmp_path: Path) -> None
     renderer, decoder, models = Helpers(), Helpers(), Loaded()
     fakes: Any = {"models": models, "renderer": renderer, "compiler": Helpers(), "decoder": decoder}
     app: Any = SimpleNamespace(
-        lifecycle=Lifecycle(), running=None, background=NO_JOURNAL, totals=Totals(TotalFiles(tmp_path))
+        lifecycle=Lifecycle(),
+        running=None,
+        background=NO_JOURNAL,
+        totals=lambda: Totals(TotalFiles(tmp_path)),
     )
     server = ModelServer(uvicorn.Config(lambda: None), app, ServerParts(make_settings(), **fakes), 0.0)
     steps: tuple[tuple[list[tuple[str, ...]], tuple[list[str], list[str]]], ...] = (

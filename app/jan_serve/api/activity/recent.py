@@ -1,7 +1,8 @@
-"""The requests that ask a model: those that run and the last that ended. Sizes, times and hashes, never text."""
+"""The requests that ask a model: those that run and the last that ended. Text only of prompts that a setting keeps."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,13 +11,15 @@ from typing import Final, Literal
 import msgspec
 from starlette.types import Scope
 
-from jan_serve.api.activity.kept_prompts import KeptPrompts
-from jan_serve.core.trace import PhaseSpan
+from jan_serve.core.trace import KeptPrompt, PhaseSpan, RequestTrace
 from jan_serve.http.guards.guard import header_values
 from jan_serve.http.request_record import RequestRecord, route_of
 
 KEPT: Final = 512
 _PROGRAM_CHARS: Final = 60
+MAX_BYTES: Final = 64 << 20
+"""Of the prompts of all requests that have ended."""
+_ID_BYTES: Final = 32
 
 State = Literal["waiting", "reading", "thinking", "writing", "done", "failed", "cancelled"]
 
@@ -70,6 +73,38 @@ class Activity(msgspec.Struct, eq=False):
     def read_tokens(self) -> int:
         """Tokens of the prompt that came from no cache."""
         return max(0, self.record.prompt_tokens - self.record.cached_tokens)
+
+
+class KeptPrompts:
+    """Rendered prompts of the latest requests, in memory alone. The older ones leave first."""
+
+    def __init__(self, number: int, max_bytes: int = MAX_BYTES) -> None:
+        self._number = number
+        self._max_bytes = max_bytes
+        self._kept: deque[tuple[RequestTrace, int]] = deque()
+        self._bytes = 0
+
+    def begin(self, trace: RequestTrace) -> None:
+        if self._number:
+            trace.prompts = []
+
+    def end(self, trace: RequestTrace) -> None:
+        size = sum(_bytes_of(prompt) for prompt in trace.prompts or ())
+        if not size:
+            return
+        self._kept.append((trace, size))
+        self._bytes += size
+        while len(self._kept) > self._number or self._bytes > self._max_bytes:
+            oldest, size = self._kept.popleft()
+            oldest.prompts = None
+            self._bytes -= size
+
+
+def _bytes_of(prompt: KeptPrompt) -> int:
+    return sum(
+        sys.getsizeof(piece) + (_ID_BYTES * len(piece) if isinstance(piece, tuple) else 0)
+        for piece in prompt.pieces
+    )
 
 
 class Activities:
