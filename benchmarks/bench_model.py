@@ -2,10 +2,12 @@
 
     python -m benchmarks.bench_model build/bench/bench.gguf
     python -m benchmarks.bench_model build/bench/k-quants.gguf --shape k-quants
+    python -m benchmarks.bench_model build/bench/experts.gguf --shape gpt-oss-20b --weights MXFP4
     python -m benchmarks.bench_model build/bench/mtp.gguf --shape mtp
 
 What it says means nothing; what it costs is what a real model of the shape costs. Q4_K_M, like most that people run.
 The width of the small one lets llama.cpp take K-quants for few of its tensors; in the other shape all have some.
+Shapes with the names of larger models have few of their layers (`shapes.py`).
 ``mtp`` is a mixture of 0.4 B with a head for further tokens that is right about 7 tokens of 10; Q8_0.
 """
 
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import gguf
 import llama_cpp
@@ -23,6 +25,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from benchmarks.shapes import SHAPES, Shape
 from models.recipe.chat_template import CHAT_TEMPLATE
 from models.recipe.gguf_file import add_bpe_vocabulary, gguf_writer
 from models.recipe.mtp_fixtures import write_tiny_mtp
@@ -30,55 +33,15 @@ from models.recipe.vocabulary import Vocabulary
 
 _BUILTIN = Path(__file__).resolve().parent.parent / "models" / "builtin" / "jan-tiny.gguf"
 _KNOWN = 0.7
-_Q4_K_M = 15  # LLAMA_FTYPE_MOSTLY_Q4_K_M
+_EXPERTS_DIMS = 3
+_DECAY = -0.05
+"""Of a delta net's state."""
+FILE_TYPES: Final = {"Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12, "MXFP4": 38, "Q8_0": 7}
+"""Types of llama.cpp's quantiser (enum llama_ftype)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of a qwen2 model. Widths are multiples of 256, else llama.cpp quantises some tensors differently."""
-
-    n_vocab: int = 151_936
-    n_embd: int = 896
-    n_layer: int = 24
-    n_head: int = 14
-    n_head_kv: int = 2
-    n_ff: int = 4_864
-    n_ctx: int = 32_768
-
-    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Row-major shapes by GGUF name."""
-        kv = self.n_head_kv * (self.n_embd // self.n_head)
-        shapes: dict[str, tuple[int, ...]] = {
-            "token_embd.weight": (self.n_vocab, self.n_embd),
-            "output_norm.weight": (self.n_embd,),
-        }
-        for layer in range(self.n_layer):
-            parts: dict[str, tuple[int, ...]] = {
-                "attn_norm.weight": (self.n_embd,),
-                "ffn_norm.weight": (self.n_embd,),
-                "attn_q.weight": (self.n_embd, self.n_embd),
-                "attn_k.weight": (kv, self.n_embd),
-                "attn_v.weight": (kv, self.n_embd),
-                "attn_output.weight": (self.n_embd, self.n_embd),
-                "attn_q.bias": (self.n_embd,),
-                "attn_k.bias": (kv,),
-                "attn_v.bias": (kv,),
-                "ffn_gate.weight": (self.n_ff, self.n_embd),
-                "ffn_up.weight": (self.n_ff, self.n_embd),
-                "ffn_down.weight": (self.n_embd, self.n_ff),
-            }
-            shapes |= {f"blk.{layer}.{name}": shape for name, shape in parts.items()}
-        return shapes
-
-
-SHAPES: Final = {
-    "qwen2.5-0.5b": Shape(),
-    "k-quants": Shape(n_vocab=100_000, n_embd=2_048, n_layer=14, n_head=16, n_head_kv=4, n_ff=6_144),
-}
-
-
-def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
-    """Write the quantised file; blocks for about a minute at full size, and needs another 1 GB of disk meanwhile.
+def write_bench_model(path: Path, shape: Shape, *, weights: str = "Q4_K_M", seed: int = 0) -> None:
+    """Write the quantised file; blocks for about a minute at full size, and needs 1 to 3 GB more of disk meanwhile.
 
     Raises OSError, ValueError where the vocabulary is too small, RuntimeError where llama.cpp cannot quantise.
     """
@@ -87,7 +50,7 @@ def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
         halves = Path(folder) / "f16.gguf"
         _write_halves(halves, shape, seed)
         params = llama_cpp.llama_model_quantize_default_params()
-        params.ftype = _Q4_K_M
+        params.ftype = FILE_TYPES[weights]
         status = llama_cpp.llama_model_quantize(
             str(halves).encode(), str(path).encode(), ctypes.pointer(params)
         )
@@ -97,11 +60,9 @@ def write_bench_model(path: Path, shape: Shape, *, seed: int = 0) -> None:
 
 def _write_halves(path: Path, shape: Shape, seed: int) -> None:
     sizes = shape.n_ctx, shape.n_embd, shape.n_layer
-    writer = gguf_writer(path, "qwen2", sizes, n_ff=shape.n_ff, n_head=shape.n_head)
+    writer = gguf_writer(path, shape.architecture, sizes, n_ff=shape.n_ff, n_head=shape.n_head)
     writer.add_name("bench")
-    writer.add_head_count_kv(shape.n_head_kv)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(1e6)
+    shape.add_keys(writer)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_chat_template(CHAT_TEMPLATE)
     add_bpe_vocabulary(writer, _vocabulary(shape.n_vocab))
@@ -119,9 +80,17 @@ def _tensor(
 ) -> NDArray[np.float32] | NDArray[np.float16]:
     if name.endswith("norm.weight"):
         return np.ones(dims, np.float32)
-    if name.endswith(".bias"):
+    if name.endswith(".ssm_a"):
+        return np.full(dims, _DECAY, np.float32)
+    if name.endswith((".bias", "sinks.weight")):
         return np.zeros(dims, np.float32)
-    return (random.standard_normal(dims, dtype=np.float32) * np.float32(0.02)).astype(np.float16)
+    if len(dims) == _EXPERTS_DIMS:
+        experts = np.empty(dims, np.float16)
+        for expert in experts:
+            expert[:] = _tensor(random, "", dims[1:])
+        return experts
+    values = random.standard_normal(dims, dtype=np.float32) * np.float32(0.02)
+    return values if "conv1d" in name else values.astype(np.float16)
 
 
 def _vocabulary(size: int) -> Vocabulary:
@@ -138,9 +107,8 @@ def _vocabulary(size: int) -> Vocabulary:
 
 def main(
     path: Annotated[Path, typer.Argument(help="GGUF to write")] = Path("build/bench/bench.gguf"),
-    shape: Annotated[
-        Literal["qwen2.5-0.5b", "k-quants", "mtp"], typer.Option(help="its sizes")
-    ] = "qwen2.5-0.5b",
+    shape: Annotated[str, typer.Option(help=f"its sizes: {', '.join(SHAPES)}, mtp")] = "qwen2.5-0.5b",
+    weights: Annotated[str, typer.Option(help=f"their type: {', '.join(FILE_TYPES)}")] = "Q4_K_M",
     layers: Annotated[int | None, typer.Option(help="blocks of the model; of the shape by default")] = None,
 ) -> None:
     """Write the model to measure with."""
@@ -148,8 +116,12 @@ def main(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_tiny_mtp(path, knows="token", share=_KNOWN, n_layer=layers or 12, n_embd=1024, n_ctx=8192)
     else:
+        if shape not in SHAPES or weights not in FILE_TYPES:
+            raise typer.BadParameter(f"no shape {shape} with weights {weights}")
         chosen = SHAPES[shape]
-        write_bench_model(path, chosen if layers is None else replace(chosen, n_layer=layers))
+        write_bench_model(
+            path, chosen if layers is None else replace(chosen, n_layer=layers), weights=weights
+        )
     typer.echo(f"wrote {path}; measure with python -m benchmarks --model {path}")
 
 

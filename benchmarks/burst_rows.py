@@ -8,7 +8,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -54,6 +54,22 @@ def burst_row(clients: int, prompt_tokens: int) -> Callable[[Running, int], Figu
             "wall_s": max(lane.pieces[-1] for lane in lanes),
             "end_mean_s": statistics.mean(lane.pieces[-1] - lane.asked_s for lane in lanes),
         }
+
+    return run
+
+
+def prompt_row(prompt_tokens: int) -> Callable[[Running, int], Figures]:
+    """A row of one client with a prompt of about so many tokens that is in no cache; the median of three."""
+
+    def run(server: Running, seed: int) -> Figures:
+        per_word = _tokens_per_word(server, seed)
+        outcomes = [
+            burst(server.base, [replace(_job(seed * 100 + turn, prompt_tokens, per_word), max_tokens=1)])
+            for turn in range(3)
+        ]
+        first_ms = [outcome.first_ms for outcome in outcomes]
+        rates = [1e3 * each.timings[0].prompt_tokens / each.first_ms for each in outcomes]
+        return {"prompt_tokens_per_s": statistics.median(rates), "first_ms": statistics.median(first_ms)}
 
     return run
 

@@ -155,6 +155,15 @@ ROWS = (
     Row("rest", "a server without a model", "rss_mb", "MB", True, start_rows.rest),
     Row("loaded-rest", "a model that nobody asks", "wakeups_per_s", "/s", True, start_rows.loaded_rest),
     Row("one-stream", "how fast an answer reads", "between_ms", "ms", True, one_stream),
+    Row(
+        "prompt-512",
+        "how soon the answer to a long question begins",
+        "prompt_tokens_per_s",
+        "tok/s",
+        False,
+        burst_rows.prompt_row(512),
+        needs_ctx=640,
+    ),
     Row("own-prompts-8", "an agent with several calls at once", "tokens_per_s", "tok/s", False, own_prompts),
     Row("shared-prefix-8", "agents that share a system prompt", "wall_s", "s", True, shared_prefix),
     Row(

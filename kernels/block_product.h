@@ -100,27 +100,59 @@ template <> struct Bytes<block_q8_0> : SignedBytes {
 };
 
 template <> struct Bytes<block_iq4_nl> : SignedBytes {
-    static __m128i values() {
-        return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    }
-
     static __m256i of(const block_iq4_nl & block) {
-        return moved(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values()), half_bytes(block.qs)));
+        return moved(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(nonlinear_values()), half_bytes(block.qs)));
     }
 
     static JAN_SERVE_INLINE void of_rows(const block_iq4_nl * const * rows, int64_t block, const Heads &, Ints * fours) {
         load_halves(rows, block, fours);
         for (int i = 0; i < 8; i++) {
-            fours[i] = JAN_SERVE_OP(shuffle_epi8)(of_parts([](int) { return values(); }), fours[i]);
+            fours[i] = JAN_SERVE_OP(shuffle_epi8)(of_parts([](int) { return nonlinear_values(); }), fours[i]);
         }
         move(fours);
     }
 };
 
-// Products of a type whose blocks hold 32 values and a scale. Rows of activations are Q8_0.
+template <> struct Bytes<block_mxfp4> {
+    static constexpr int32_t OFFSET    = 12;
+    static constexpr bool    IS_SIGNED = false;
+    static constexpr bool    IS_SHORT  = true;
+
+    static __m128i values() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
+
+    static __m256i of(const block_mxfp4 & block) {
+        return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values()), half_bytes(block.qs));
+    }
+
+    static JAN_SERVE_INLINE void of_rows(const block_mxfp4 * const * rows, int64_t block, const Heads &, Ints * fours) {
+        load_halves(rows, block, fours);
+        for (int i = 0; i < 8; i++) {
+            fours[i] = JAN_SERVE_OP(shuffle_epi8)(of_parts([](int) { return values(); }), fours[i]);
+        }
+    }
+};
+
+// The scales of the same block of a panel's rows, whose first bytes are `heads`, and of eight rows.
+template <class Block> struct Scales {
+    static Floats of_heads(const Heads & heads) { return as_floats(heads.fours<offsetof(Block, d)>()); }
+
+    static __m256 of_rows(const Block * const * rows, int64_t block) { return scales_of(rows, block); }
+};
+
+template <> struct Scales<block_mxfp4> {
+    static Floats of_heads(const Heads & heads) {
+        return powers_of_two(JAN_SERVE_BITS(and)(heads.fours<offsetof(block_mxfp4, e)>(), each_lane(255)));
+    }
+
+    static __m256 of_rows(const block_mxfp4 * const * rows, int64_t block) {
+        const auto e = [&](int row) { return (int32_t) rows[row][block].e; };
+        return powers_of_two(_mm256_setr_epi32(e(0), e(1), e(2), e(3), e(4), e(5), e(6), e(7)));
+    }
+};
+
+// Products of a type whose blocks hold 32 values and a scale. Activations are quantised as Q8_0.
 template <class Block> struct BlockProduct {
-    using Weights     = Block;
-    using Activations = block_q8_0;
+    using Weights = Block;
 
     // So many tokens are multiplied a block at a time: more have too many sums for the short work of a block.
     static constexpr int64_t SOME_TOKENS = PARTS == 1 ? 4 : 16;
@@ -131,18 +163,23 @@ template <class Block> struct BlockProduct {
         int8_t bytes[PANEL_ROWS * QK8_0];  // four of each row, then the next four
     };
 
-    // Of a block of activations: its scale, and what all its products have in common.
-    struct Factor {
+    // A block of activations. start: what all its products have in common.
+    struct Activations {
         float   scale;
         int32_t start;
+        int8_t  values[QK8_0];
     };
 
-    static void prepare(const block_q8_0 * block, Factor * factor) {
-        int32_t start = 0;
-        for (int i = 0; i < (Bytes<Block>::OFFSET ? QK8_0 : 0); i++) {
-            start -= Bytes<Block>::OFFSET * block->qs[i];
+    static void quantise(const float * values, Activations & out) {
+        const float   largest = largest_of<QK8_0>(values);
+        const __m256i bytes   = as_bytes(values, largest ? 127 / largest : 0);
+        _mm256_storeu_si256((__m256i *) out.values, bytes);
+        out.scale = _cvtsh_ss(_cvtss_sh(largest / 127, 0));
+        out.start = 0;
+        if (Bytes<Block>::OFFSET) {
+            const __m128i sums = sums_of_halves(bytes);
+            out.start          = -Bytes<Block>::OFFSET * (_mm_extract_epi32(sums, 0) + _mm_extract_epi32(sums, 1));
         }
-        *factor = { _cvtsh_ss(block->d), start };
     }
 
     // Prefetches SHARE bytes of `next` for each row.
@@ -156,7 +193,7 @@ template <class Block> struct BlockProduct {
         for (int four = 0; four < QK8_0 / 4; four++) {
             JAN_SERVE_BITS(storeu)((Ints *) panel->bytes + four, fours[four]);
         }
-        const Floats scales = as_floats(heads.fours<offsetof(Block, d)>());
+        const Floats scales = Scales<Block>::of_heads(heads);
         memcpy(panel->scales, &scales, sizeof(scales));
     }
 
@@ -193,45 +230,43 @@ template <class Block> struct BlockProduct {
 #    endif
     }
 
-    // `totals` get the products of a panel with the block of each of N rows of activations, which are `stride` apart.
+    // `totals` get the products of a panel with the block of each of N rows of activations.
     template <int N>
-    static JAN_SERVE_INLINE void add(const Panel & panel, const block_q8_0 * activations, const Factor * factors, int64_t stride,
-                                     Floats * totals) {
+    static JAN_SERVE_INLINE void add(const Panel & panel, const Activations * const * activations, int64_t block, Floats * totals) {
         const int8_t * values[N];
         Ints           sums[N];
         for (int j = 0; j < N; j++) {
-            values[j] = activations[j * stride].qs;
-            sums[j]   = each_lane(factors[j * stride].start);
+            values[j] = activations[j][block].values;
+            sums[j]   = each_lane(activations[j][block].start);
         }
         add_block<N>(panel, values, sums);
         const Floats scales = load<Floats>(panel.scales);
         for (int j = 0; j < N; j++) {
-            totals[j] = add_scaled(totals[j], sums[j], scaled(scales, factors[j * stride].scale));
+            totals[j] = add_scaled(totals[j], sums[j], scaled(scales, activations[j][block].scale));
         }
     }
 
-    // The products of eight rows with each of N rows of activations, which are `blocks` apart, from the weights as they lie.
+    // The products of eight rows with each of N rows of activations, from the weights as they lie.
     template <int N>
-    static void multiply_few(const Block * const * rows, int64_t blocks, const block_q8_0 * activations, const Factor * factors,
-                             const char * next, __m256 * products) {
+    static void multiply_few(const Block * const * rows, int64_t blocks, const Activations * const * activations, const char * next,
+                             __m256 * products) {
         for (int j = 0; j < N; j++) {
-            products[j] = multiply_one(rows, blocks, activations + j * blocks, factors + j * blocks, next);
+            products[j] = multiply_one(rows, blocks, activations[j], next);
         }
     }
 
   private:
-    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const block_q8_0 * column, const Factor * factors,
-                               const char * next) {
+    static __m256 multiply_one(const Block * const * rows, int64_t blocks, const Activations * column, const char * next) {
         __m256 total = _mm256_setzero_ps();
         for (int64_t block = 0; block < blocks; block++) {
             prefetch<PART_ROWS * sizeof(Block)>(next + block * PART_ROWS * sizeof(Block));
-            const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].qs);
+            const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].values);
             __m256i       sums[PART_ROWS];
             for (int row = 0; row < PART_ROWS; row++) {
                 sums[row] = add_signed(_mm256_setzero_si256(), Bytes<Block>::of(rows[row][block]), activations);
             }
-            const __m256i sum = _mm256_add_epi32(sums_of(sums), _mm256_set1_epi32(factors[block].start));
-            total             = add_scaled(total, sum, scaled(scales_of(rows, block), factors[block].scale));
+            const __m256i sum = _mm256_add_epi32(sums_of(sums), _mm256_set1_epi32(column[block].start));
+            total             = add_scaled(total, sum, scaled(Scales<Block>::of_rows(rows, block), column[block].scale));
         }
         return total;
     }

@@ -185,31 +185,40 @@ function(jan_serve_products)
                 case GGML_OP_MUL_MAT_ID:
 ]=])
     set(size_ours [=[
-                        cur += MAX(ggml_tiled_wdata_size(n_tasks, node), jan_serve_product_size(node, n_tasks));
+                        cur += ggml_tiled_wdata_size(n_tasks, node);
+                        cur = MAX(cur, jan_serve_product_size(node, n_tasks));
                     } break;
                 case GGML_OP_MUL_MAT_ID:
 ]=])
+    set(experts_size [=[
+                        cur += ggml_tiled_wdata_size(n_tasks, node);
+                    } break;
+                case GGML_OP_OUT_PROD:
+]=])
+    set(experts_size_ours [=[
+                        cur += ggml_tiled_wdata_size(n_tasks, node);
+                        cur = MAX(cur, jan_serve_product_size(node, n_tasks));
+                    } break;
+                case GGML_OP_OUT_PROD:
+]=])
     set(tiled "    if (ggml_compute_forward_mul_mat_tiled(params, dst)) {")
     set(tiled_ours [=[
-    const bool has_product = jan_serve_has_product(params, dst);
-    if (!has_product && ggml_compute_forward_mul_mat_tiled(params, dst)) {]=])
-    set(barrier [=[
-    ggml_barrier(params->threadpool);
-
-#if GGML_USE_LLAMAFILE
-    if (src1->type != vec_dot_type) {
-]=])
-    set(barrier_ours [=[
-    if (has_product) {
-        jan_serve_prepare_product(params, dst);
-        ggml_barrier(params->threadpool);
-        jan_serve_compute_product(params, dst);
+    if (jan_serve_multiply(params, dst)) {
         return;
     }
-    ggml_barrier(params->threadpool);
-
-#if GGML_USE_LLAMAFILE
-    if (src1->type != vec_dot_type) {
+    if (ggml_compute_forward_mul_mat_tiled(params, dst)) {]=])
+    set(experts [=[
+static void ggml_compute_forward_mul_mat_id(
+        const struct ggml_compute_params * params,
+              struct ggml_tensor * dst) {
+]=])
+    set(experts_ours [=[
+static void ggml_compute_forward_mul_mat_id(
+        const struct ggml_compute_params * params,
+              struct ggml_tensor * dst) {
+    if (jan_serve_multiply(params, dst)) {
+        return;
+    }
 ]=])
     set(declared [=[
 void ggml_compute_forward_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
@@ -217,15 +226,14 @@ void ggml_compute_forward_mul_mat(const struct ggml_compute_params * params, str
     set(declared_ours [=[
 void ggml_compute_forward_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t jan_serve_product_size(const struct ggml_tensor * dst, int threads);
-bool jan_serve_has_product(const struct ggml_compute_params * params, const struct ggml_tensor * dst);
-void jan_serve_prepare_product(const struct ggml_compute_params * params, struct ggml_tensor * dst);
-void jan_serve_compute_product(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+bool jan_serve_multiply(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 ]=])
     set(include [=[
-#include "attention.h"
+#include "traits.h"
 ]=])
     set(include_ours [=[
-#include "attention.h"
+#include "traits.h"
+#include "ops.h"
 #include "products.h"
 ]=])
     # Matrices that are multiplied as they lie are not laid out anew, which would take time and memory of each load.
@@ -235,16 +243,17 @@ static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(cons
     set(layout_ours [=[
 static const ggml::cpu::tensor_traits * ggml_repack_get_optimal_repack_type(const struct ggml_tensor * cur) {
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && (!defined(__AVX512F__) || defined(__AVX512VNNI__))
-    const bool is_ours = cur->type == GGML_TYPE_Q4_0 || cur->type == GGML_TYPE_Q4_K || cur->type == GGML_TYPE_IQ4_NL;
-    if (is_ours && cur->ne[2] == 1 && cur->ne[3] == 1) {
+    const bool is_ours = cur->type == GGML_TYPE_Q4_0 || cur->type == GGML_TYPE_Q4_K || cur->type == GGML_TYPE_IQ4_NL ||
+                         cur->type == GGML_TYPE_MXFP4;
+    if (is_ours) {
         return nullptr;
     }
 #endif
 ]=])
     jan_serve_patch(repack.cpp layout layout_ours)
-    jan_serve_patch(ggml-cpu.c size size_ours tiled tiled_ours barrier barrier_ours)
+    jan_serve_patch(ggml-cpu.c size size_ours experts_size experts_size_ours tiled tiled_ours experts experts_ours)
     jan_serve_patch(ops.h declared declared_ours)
-    jan_serve_patch(ops.cpp include include_ours)
+    jan_serve_patch(traits.cpp include include_ours)
 endfunction()
 jan_serve_products()
 

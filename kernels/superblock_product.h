@@ -72,6 +72,11 @@ inline Superblock read(const block_q5_K & block) {
     return out;
 }
 
+// Signed bytes, one of each group in their order, as numbers of 16 bits: those of even groups first.
+inline __m256i of_bytes(__m128i scales) {
+    return _mm256_set_m128i(_mm_srai_epi16(scales, 8), _mm_srai_epi16(_mm_slli_epi16(scales, 8), 8));
+}
+
 // Values have an offset of 32, which is a minimum: the scale, times 32.
 inline Superblock read(const block_q6_K & block) {
     Superblock    out;
@@ -89,30 +94,103 @@ inline Superblock read(const block_q6_K & block) {
         bytes[2]        = join(_mm256_srli_epi16(first, 4), high);
         bytes[3]        = join(_mm256_srli_epi16(second, 4), _mm256_srli_epi16(high, 2));
     }
-    const __m128i scales = _mm_loadu_si128((const __m128i *) block.scales);
-    out.scales = _mm256_set_m128i(_mm_srai_epi16(scales, 8), _mm_srai_epi16(_mm_slli_epi16(scales, 8), 8));
+    out.scales = of_bytes(_mm_loadu_si128((const __m128i *) block.scales));
     out.minima = out.scales;
     out.d      = _cvtsh_ss(block.d);
     out.least  = 32 * out.d;
     return out;
 }
 
-// GROUP: values with the same scale. SHORTS: vectors whose products of pairs fit into 16 bits together.
+// Scales of six bits with an offset of 32, twelve bytes: the lower four bits of eight of them in a byte's halves, then the upper
+// two of sixteen, each four bytes apart.
+inline Superblock read(const block_q3_K & block) {
+    Superblock    out;
+    const __m256i high = _mm256_loadu_si256((const __m256i *) block.hmask);  // bit i of each byte: of block i
+    const __m256i two  = _mm256_set1_epi8(3);
+    const __m256i one  = _mm256_set1_epi8(4);
+    for (int i = 0; i < BLOCKS; i++) {
+        const __m256i packed = _mm256_loadu_si256((const __m256i *) block.qs + i / 4);
+        const __m256i third  = i < 2 ? _mm256_slli_epi16(high, 2 - i) : _mm256_srli_epi16(high, i - 2);
+        const __m256i lower  = _mm256_and_si256(_mm256_srli_epi16(packed, 2 * (i % 4)), two);
+        out.bytes[i]         = _mm256_or_si256(lower, _mm256_and_si256(third, one));
+    }
+    const __m128i words  = _mm_loadu_si128((const __m128i *) block.scales);  // and four bytes of what follows
+    const __m128i halves = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0x44), _mm_setr_epi32(0, 0, 4, 4));
+    const __m128i pairs  = _mm_srlv_epi32(_mm_shuffle_epi32(words, 0xAA), _mm_setr_epi32(0, 2, 4, 6));
+    const __m128i upper  = _mm_slli_epi16(_mm_and_si128(pairs, _mm_set1_epi8(3)), 4);
+    const __m128i six    = _mm_or_si128(_mm_and_si128(halves, _mm_set1_epi8(15)), upper);
+    const __m128i scales = _mm_sub_epi8(six, _mm_set1_epi8(32));
+    out.scales           = of_bytes(scales);
+    out.minima           = out.scales;
+    out.d                = _cvtsh_ss(block.d);
+    out.least            = 4 * out.d;
+    return out;
+}
+
+// Each lane gets a block's scale: four bits, two more in `scales_h`, less 32.
+inline __m256i scales_of(const block_iq4_xs & block) {
+    int32_t lower;
+    memcpy(&lower, block.scales_l, sizeof(lower));
+    const __m256i places = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    const __m256i four   = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(lower), places), _mm256_set1_epi32(15));
+    const __m256i twice  = _mm256_srlv_epi32(_mm256_set1_epi32(block.scales_h), _mm256_srli_epi32(places, 1));
+    const __m256i upper  = _mm256_slli_epi32(_mm256_and_si256(twice, _mm256_set1_epi32(3)), 4);
+    return _mm256_sub_epi32(_mm256_or_si256(four, upper), _mm256_set1_epi32(32));
+}
+
+// Eight numbers as numbers of 16 bits, twice.
+inline __m256i in_both_halves(__m256i numbers) {
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(numbers, numbers), 0x88);
+}
+
+// Values of a table, which have an offset of 128.
+inline Superblock read(const block_iq4_xs & block) {
+    Superblock    out;
+    const __m256i table = _mm256_xor_si256(_mm256_broadcastsi128_si256(nonlinear_values()), _mm256_set1_epi8(-128));
+    for (int i = 0; i < BLOCKS; i++) {
+        const __m128i packed = _mm_loadu_si128((const __m128i *) block.qs + i);
+        const __m256i both   = _mm256_set_m128i(_mm_srli_epi16(packed, 4), packed);
+        out.bytes[i]         = _mm256_shuffle_epi8(table, half_bytes(both));
+    }
+    out.scales = in_both_halves(scales_of(block));
+    out.minima = out.scales;
+    out.d      = _cvtsh_ss(block.d);
+    out.least  = 128 * out.d;
+    return out;
+}
+
+// GROUP: values with the same scale. SHORTS: vectors whose products of pairs fit into 16 bits together. IS_WIDE: only
+// products of 32 bits hold those of its bytes.
 template <class Block> struct Layout;
 
 template <> struct Layout<block_q4_K> {
-    static constexpr int GROUP  = 32;
-    static constexpr int SHORTS = 8;
+    static constexpr int  GROUP   = 32;
+    static constexpr int  SHORTS  = 8;
+    static constexpr bool IS_WIDE = false;
 };
 
 template <> struct Layout<block_q5_K> {
-    static constexpr int GROUP  = 32;
-    static constexpr int SHORTS = 4;
+    static constexpr int  GROUP   = 32;
+    static constexpr int  SHORTS  = 4;
+    static constexpr bool IS_WIDE = false;
 };
 
 template <> struct Layout<block_q6_K> {
-    static constexpr int GROUP  = 16;
-    static constexpr int SHORTS = 2;
+    static constexpr int  GROUP   = 16;
+    static constexpr int  SHORTS  = 2;
+    static constexpr bool IS_WIDE = false;
+};
+
+template <> struct Layout<block_q3_K> {
+    static constexpr int  GROUP   = 16;
+    static constexpr int  SHORTS  = 4;
+    static constexpr bool IS_WIDE = false;
+};
+
+template <> struct Layout<block_iq4_xs> {
+    static constexpr int  GROUP   = 32;
+    static constexpr int  SHORTS  = 0;
+    static constexpr bool IS_WIDE = true;
 };
 
 // Even groups in the lower half and odd ones in the upper: in their order.
@@ -122,15 +200,15 @@ inline __m256i in_order(__m256i halves) {
     return _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
 }
 
-// Products of such a type. Rows of activations are Q8_K.
+// Products of such a type. Activations are quantised as Q8_K.
 template <class Block> struct SuperblockProduct {
-    using Weights     = Block;
-    using Activations = block_q8_K;
+    using Weights = Block;
 
     // So many tokens are multiplied a block at a time: more do not fit into the innermost cache beside a panel.
     static constexpr int64_t SOME_TOKENS = 16;
 
-    static constexpr int GROUP  = Layout<Block>::GROUP;
+    static constexpr int  GROUP   = Layout<Block>::GROUP;
+    static constexpr bool IS_WIDE = Layout<Block>::IS_WIDE;
     // Vectors whose products are added before they are multiplied by the scale of their group.
 #    ifdef JAN_SERVE_VNNI
     static constexpr int STEP = GROUP / 4;
@@ -147,15 +225,24 @@ template <class Block> struct SuperblockProduct {
         int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, those of a block's two groups
     };
 
-    // The sums of the groups of a superblock of activations, in the order of a superblock's minima.
-    struct Factor {
+    // A superblock of activations. sums: of groups of 16, in their order; halves: the same in the order of a superblock's minima.
+    struct Activations {
+        int8_t  values[QK_K];
         int16_t sums[2 * BLOCKS];
+        int16_t halves[2 * BLOCKS];
+        float   scale;
     };
 
-    static void prepare(const block_q8_K * block, Factor * factor) {
+    static void quantise(const float * values, Activations & out) {
+        const float largest = largest_of<QK_K>(values);
+        const float inverse = largest ? 127 / largest : 0;
+        out.scale           = largest ? 1 / inverse : 0;
         for (int i = 0; i < BLOCKS; i++) {
-            factor->sums[i]          = block->bsums[2 * i];
-            factor->sums[BLOCKS + i] = block->bsums[2 * i + 1];
+            const __m256i bytes = as_bytes(values + 32 * i, inverse);
+            const __m128i sums  = sums_of_halves(bytes);
+            _mm256_storeu_si256((__m256i *) out.values + i, bytes);
+            out.sums[2 * i] = out.halves[i] = (int16_t) _mm_extract_epi32(sums, 0);
+            out.sums[2 * i + 1] = out.halves[BLOCKS + i] = (int16_t) _mm_extract_epi32(sums, 1);
         }
     }
 
@@ -166,15 +253,14 @@ template <class Block> struct SuperblockProduct {
         }
     }
 
-    // `totals` get the products of a panel with the superblock of each of N rows of activations, which are `stride` apart.
+    // `totals` get the products of a panel with the superblock of each of N rows of activations.
     template <int N>
-    static JAN_SERVE_INLINE void add(const Panel & panel, const block_q8_K * activations, const Factor *, int64_t stride,
-                                     Floats * totals) {
+    static JAN_SERVE_INLINE void add(const Panel & panel, const Activations * const * activations, int64_t block, Floats * totals) {
         const int8_t * values[N];
         Ints           sums[N];
         Ints           minima[N];
         for (int j = 0; j < N; j++) {
-            values[j] = activations[j * stride].qs;
+            values[j] = activations[j][block].values;
             sums[j]   = Ints{};
             minima[j] = Ints{};
         }
@@ -203,26 +289,32 @@ template <class Block> struct SuperblockProduct {
         for (int i = 0; i < BLOCKS; i++) {
             const Ints two = load<Ints>(panel.minima[i]);
             for (int j = 0; j < N; j++) {
-                minima[j] = add_pairs(minima[j], two, four_bytes((const int8_t *) (activations[j * stride].bsums + 2 * i)));
+                minima[j] = add_pairs(minima[j], two, four_bytes((const int8_t *) (activations[j][block].sums + 2 * i)));
             }
         }
         const Floats d     = load<Floats>(panel.d);
         const Floats least = load<Floats>(panel.least);
         for (int j = 0; j < N; j++) {
-            const float scale = activations[j * stride].d;
+            const float scale = activations[j][block].scale;
             totals[j]         = add_scaled(totals[j], sums[j], scaled(d, scale));
             totals[j]         = subtract_scaled(totals[j], minima[j], scaled(least, scale));
         }
     }
 
-    // The products of eight rows with each of N rows of activations, which are `blocks` apart, from the weights as they lie. A row
-    // after the other, so that memory is read in its order.
+    // The products of eight rows with each of N rows of activations, from the weights as they lie. A row after the other, so that
+    // memory is read in its order.
     template <int N>
-    static void multiply_few(const Block * const * rows, int64_t blocks, const block_q8_K * activations, const Factor * factors,
-                             const char *, __m256 * products) {
+    static void multiply_few(const Block * const * rows, int64_t blocks, const Activations * const * activations, const char *,
+                             __m256 * products) {
         float totals[N][PART_ROWS];
         for (int row = 0; row < PART_ROWS; row++) {
-            multiply_row<N>(rows[row], blocks, activations, factors, totals[0] + row);
+#    ifdef JAN_SERVE_WIDE
+            if constexpr (IS_WIDE) {
+                multiply_wide<N>(rows[row], blocks, activations, totals[0] + row);
+                continue;
+            }
+#    endif
+            multiply_row<N>(rows[row], blocks, activations, totals[0] + row);
         }
         for (int j = 0; j < N; j++) {
             products[j] = _mm256_loadu_ps(totals[j]);
@@ -284,26 +376,70 @@ template <class Block> struct SuperblockProduct {
 #    endif
     }
 
-    // `products[j * PART_ROWS]` gets the product of a row of weights with row j of activations.
+#    ifdef JAN_SERVE_WIDE
+    // As `multiply_row`, for bytes of a table, two blocks to a vector.
     template <int N>
-    static void multiply_row(const Block * row, int64_t blocks, const block_q8_K * activations, const Factor * factors,
-                             float * products) {
+    static void multiply_wide(const Block * row, int64_t blocks, const Activations * const * activations, float * products) {
+        const __m512i offset = _mm512_set1_epi8(-128);
+        const __m512i table  = _mm512_xor_si512(_mm512_broadcast_i32x4(nonlinear_values()), offset);
+        const __m512i twice  = _mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3);
+        const __m512i halves = _mm512_setr_epi64(0, 0, 0x0004000400040004, 0x0004000400040004, 0, 0, 0x0004000400040004,
+                                                 0x0004000400040004);
         float totals[N] = {};
         for (int64_t block = 0; block < blocks; block++) {
             prefetch<sizeof(Block)>((const char *) (row + block) + AHEAD);
-            const Superblock weights = read(row[block]);
+            const __m256i scales = scales_of(row[block]);
+            const __m256i minima  = in_both_halves(scales);
+            const float   d       = _cvtsh_ss(row[block].d);
+            __m512i       sums[N] = {};
+            __m512i       pick    = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+            for (int i = 0; i < BLOCKS / 2; i++) {
+                const __m256i packed = _mm256_loadu_si256((const __m256i *) row[block].qs + i);
+                const __m512i lower  = _mm512_permutexvar_epi64(twice, _mm512_castsi256_si512(packed));
+                const __m512i four   = _mm512_and_si512(_mm512_srlv_epi16(lower, halves), _mm512_set1_epi8(15));
+                const __m512i bytes  = _mm512_shuffle_epi8(table, four);
+                const __m512i scale  = _mm512_permutexvar_epi32(pick, _mm512_castsi256_si512(scales));
+                for (int j = 0; j < N; j++) {
+                    const __m512i values = load<__m512i>(activations[j][block].values + 64 * i);
+                    sums[j]              = add_multiplied(sums[j], add_products(_mm512_setzero_si512(), bytes, values), scale);
+                }
+                pick = _mm512_add_epi32(pick, _mm512_set1_epi32(2));
+            }
             for (int j = 0; j < N; j++) {
-                const int64_t index  = j * blocks + block;
-                const __m256i minima = _mm256_madd_epi16(weights.minima, load<__m256i>(factors[index].sums));
-                const __m256  sums   = _mm256_cvtepi32_ps(add_lanes(multiply(weights, activations[index].qs), minima));
-                const float   scale  = activations[index].d;
-                totals[j]            = std::fma(_mm256_cvtss_f32(sums), weights.d * scale, totals[j]);
-                totals[j] = std::fma(-_mm_cvtss_f32(_mm256_extractf128_ps(sums, 1)), weights.least * scale, totals[j]);
+                const Activations & column = activations[j][block];
+                const __m256i       sum = _mm256_add_epi32(_mm512_castsi512_si256(sums[j]), _mm512_extracti64x4_epi64(sums[j], 1));
+                totals[j] = add_sums(sum, minima, column, d, 128 * d, totals[j]);
             }
         }
         for (int j = 0; j < N; j++) {
             products[j * PART_ROWS] = totals[j];
         }
+    }
+#    endif
+
+    // `products[j * PART_ROWS]` gets the product of a row of weights with row j of activations.
+    template <int N>
+    static void multiply_row(const Block * row, int64_t blocks, const Activations * const * activations, float * products) {
+        float totals[N] = {};
+        for (int64_t block = 0; block < blocks; block++) {
+            prefetch<sizeof(Block)>((const char *) (row + block) + AHEAD);
+            const Superblock weights = read(row[block]);
+            for (int j = 0; j < N; j++) {
+                const Activations & column = activations[j][block];
+                totals[j] = add_sums(multiply(weights, column.values), weights.minima, column, weights.d, weights.least, totals[j]);
+            }
+        }
+        for (int j = 0; j < N; j++) {
+            products[j * PART_ROWS] = totals[j];
+        }
+    }
+
+    // A superblock's sums, whose lanes are added, and its minima.
+    static float add_sums(__m256i sums, __m256i minima, const Activations & column, float d, float least, float total) {
+        const __m256i of_minima = _mm256_madd_epi16(minima, load<__m256i>(column.halves));
+        const __m256  both      = _mm256_cvtepi32_ps(add_lanes(sums, of_minima));
+        total                   = std::fma(_mm256_cvtss_f32(both), d * column.scale, total);
+        return std::fma(-_mm_cvtss_f32(_mm256_extractf128_ps(both, 1)), least * column.scale, total);
     }
 
     // Each lane of the lower half is the sum of `a`, each of the upper that of `b`.

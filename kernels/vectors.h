@@ -228,6 +228,30 @@ template <int N, int COUNT> inline void sum_pairs(const Ints * weights, const in
 }
 #    endif
 
+// The values that four bits choose in IQ4_NL and IQ4_XS.
+inline __m128i nonlinear_values() {
+    return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+}
+
+// Lane i is 2 to the power of lane i of `exponents`, less 128. Two factors, since the result may be subnormal.
+inline __m256 powers_of_two(__m256i exponents) {
+    const __m256i half  = _mm256_srli_epi32(exponents, 1);
+    const auto    power = [](__m256i exponent) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(63)), 23));
+    };
+    return _mm256_mul_ps(power(half), power(_mm256_sub_epi32(exponents, half)));
+}
+
+#    ifdef JAN_SERVE_WIDE
+inline __m512 powers_of_two(__m512i exponents) {
+    const __m512i half  = _mm512_srli_epi32(exponents, 1);
+    const auto    power = [](__m512i exponent) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(exponent, _mm512_set1_epi32(63)), 23));
+    };
+    return _mm512_mul_ps(power(half), power(_mm512_sub_epi32(exponents, half)));
+}
+#    endif
+
 // Lane i is the sum of rows[i].
 inline __m256i sums_of(const __m256i * rows) {
     const __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(rows[0], rows[1]), _mm256_hadd_epi32(rows[2], rows[3]));
@@ -259,6 +283,35 @@ inline void transpose(__m256i * rows) {
 template <class Block> inline __m256 scales_of(const Block * const * rows, int64_t block) {
     const auto d = [&](int row) { return (short) rows[row][block].d; };
     return _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6), d(7)));
+}
+
+// The largest magnitude of COUNT values.
+template <int COUNT> inline float largest_of(const float * values) {
+    __m256 largest = _mm256_setzero_ps();
+    for (int i = 0; i < COUNT; i += 8) {
+        largest = _mm256_max_ps(largest, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(values + i)));
+    }
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(largest), _mm256_extractf128_ps(largest, 1));
+    four        = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
+// 32 values times `scale`, rounded.
+inline __m256i as_bytes(const float * values, float scale) {
+    const auto eight = [&](int first) {
+        return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values + first), _mm256_set1_ps(scale)));
+    };
+    const __m256i lower = _mm256_packs_epi32(eight(0), eight(8));
+    const __m256i bytes = _mm256_packs_epi16(lower, _mm256_packs_epi32(eight(16), eight(24)));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+// Lane 0 is the sum of the first sixteen signed bytes, lane 1 that of the others.
+inline __m128i sums_of_halves(__m256i bytes) {
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+    const __m256i fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    const __m128i eights = _mm_hadd_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+    return _mm_hadd_epi32(eights, eights);
 }
 
 // A panel's short rows are more streams than processors foresee. While they are multiplied, or unpacked for few tokens, the next

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader
 
-from benchmarks.bench_model import SHAPES, Shape, write_bench_model
+from benchmarks.bench_model import write_bench_model
+from benchmarks.shapes import SHAPES, DeltaNet, Shape
 from tests.support.worker import running_worker
 
 pytestmark = pytest.mark.integration
@@ -69,3 +70,28 @@ def test_all_matrices_of_the_other_shape_have_k_quants(tmp_path: Path) -> None:
     tensors = GGUFReader(path).tensors
     assert {tensor.tensor_type.name for tensor in tensors if len(tensor.shape) == 2} == {"Q4_K", "Q6_K"}
     assert {width % 256 for width in (shape.n_embd, shape.n_ff)} == {0}, "the same holds at full size"
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        *(("qwen3-8b", weights) for weights in ("IQ4_XS", "Q3_K_M")),
+        *(("qwen3-30b-a3b", "Q4_K_M"), ("gpt-oss-20b", "MXFP4"), ("qwen3.5-4b", "Q8_0")),
+    ],
+)
+def test_shapes_of_larger_models_answer_in_each_type_of_weights(
+    tmp_path: Path, name: str, weights: str
+) -> None:
+    path = tmp_path / "bench.gguf"
+    whole = SHAPES[name]
+    shape = replace(whole, n_vocab=2000, n_embd=256, n_ff=256, n_head=4, n_head_kv=2)
+    if whole.n_expert:
+        shape = replace(shape, n_expert=6, n_expert_used=2)
+    if whole.delta:
+        shape = replace(shape, delta=DeltaNet(n_group=2, n_head=4, state_size=128))
+    write_bench_model(path, shape, weights=weights)
+    types = {tensor.tensor_type.name for tensor in GGUFReader(path).tensors if len(tensor.shape) > 1}
+    assert weights.removesuffix("_M") in types
+    with running_worker(path, n_ctx=512) as worker:
+        assert (worker.facts.architecture, worker.facts.n_layer) == (shape.architecture, shape.n_layer)
+        assert worker.run_one("hello", max_tokens=8, ignore_eos=True).usage.completion_tokens == 8

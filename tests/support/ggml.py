@@ -78,3 +78,22 @@ class Ggml:
 
     def close(self) -> None:
         self.base.ggml_free(self._context)
+
+
+_OF_BLOCKS = {"Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "MXFP4"}
+_OF_SUPERBLOCKS = {"Q3_K", "Q4_K", "Q5_K", "Q6_K"}
+
+
+def is_multiplied_here(kind: gguf.GGMLQuantizationType) -> bool:
+    """Whether products of weights of this type are ours on this processor (``kernels/products.h``)."""
+    ggml = Ggml()
+    try:
+        if not ggml.cpu.ggml_cpu_has_avx2():
+            return False
+        has_wide = bool(ggml.cpu.ggml_cpu_has_avx512_vnni())
+        if kind.name == "IQ4_XS":
+            return has_wide
+        is_whole = has_wide or not ggml.cpu.ggml_cpu_has_avx512()
+        return kind.name in _OF_BLOCKS or (kind.name in _OF_SUPERBLOCKS and is_whole)
+    finally:
+        ggml.close()
