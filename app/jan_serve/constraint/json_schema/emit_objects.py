@@ -7,6 +7,8 @@ alone, what needs different names is refused. Where other names may run out, the
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from jan_serve.constraint.ast import (
@@ -30,9 +32,12 @@ from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import ANY_STRING, StringSet
 from jan_serve.constraint.json_schema.unlisted_names import (
     MAX_NAME_CLASSES,
+    few_names,
     name_classes,
     names_that_run_out,
+    without_listed,
 )
+from jan_serve.constraint.translation import Mode
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 _MAX_STATES = 4000
@@ -46,11 +51,12 @@ _MAX_EXISTS = 4
 
 class Field(msgspec.Struct, frozen=True):
     """One listed property: its text (name, colon, value), whether it must be there, and whether other names come only
-    after it, in order."""
+    after it, in order. few: it is one of those that a pattern names."""
 
     entry: Expr
     required: bool
     leads: bool = False
+    few: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -77,8 +83,10 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
     if spec == ObjectSpec() and hint != "object":
         return emit.shared("object")
     options: list[Expr] = []
+    few = few_names(emit.expander, spec)
+    spec = msgspec.structs.replace(spec, props=spec.props | few)
     for settled in _settle_exists(emit, spec):
-        shape = _shape(emit, settled, frozenset(spec.required), hint)
+        shape = _shape(emit, settled, frozenset(spec.required), hint, few)
         counted = (
             shape.wanted
             or shape.low > _least(shape.fields)
@@ -86,7 +94,9 @@ def object_expr(emit: Emitter, spec: ObjectSpec, hint: str) -> Expr:
             or shape.extras is not None
         )
         in_order = not emit.any_order and bool(shape.fields)
-        if counted and (shape.wanted or shape.extras is not None or in_order):
+        if few and in_order and not shape.wanted and emit.mode is not Mode.PRINTED:
+            members = _few_last(emit, shape, hint, counted=bool(counted))
+        elif counted and (shape.wanted or shape.extras is not None or in_order):
             members = _counted_members(emit, shape, hint)
         else:
             members = listed_members(emit, shape, hint)
@@ -99,6 +109,27 @@ def listed_members(emit: Emitter, shape: Shape, hint: str) -> Expr:
     if emit.any_order or not shape.fields:
         return members_in_any_order(emit.rules, shape, hint, comma=emit.comma(), others_last=emit.others_last)
     return plain_members(emit.rules, shape, hint, comma=emit.comma())
+
+
+def _few_last(emit: Emitter, shape: Shape, hint: str, *, counted: bool) -> Expr:
+    """The listed members in order, then those that a pattern has few of, in any; all in any where they are counted."""
+
+    def in_any_order(shape: Shape) -> Expr:
+        return members_in_any_order(emit.rules, shape, hint, comma=emit.comma(), others_last=False)
+
+    if counted:
+        return in_any_order(shape)
+    listed, few = (
+        msgspec.structs.replace(shape, fields=[field for field in shape.fields if field.few is own])
+        for own in (False, True)
+    )
+    last = in_any_order(few)
+    if not listed.fields:
+        return last
+    last = emit.rules.define(f"{hint}-few", last)
+    first = plain_members(emit.rules, listed, hint, comma=emit.comma())
+    options = [sequence([first, optional(sequence([emit.comma(), last]))])]
+    return choice([*options, last] if listed.may_be_empty() else options)
 
 
 def _least(fields: list[Field]) -> int:
@@ -120,7 +151,9 @@ def _settle_exists(emit: Emitter, spec: ObjectSpec) -> list[ObjectSpec]:
     return done
 
 
-def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) -> Shape:
+def _shape(
+    emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str, few: Container[str] = ()
+) -> Shape:
     expander = emit.expander
     names = dict.fromkeys([*spec.props, *spec.required])
     required = set(spec.required)
@@ -130,7 +163,7 @@ def _shape(emit: Emitter, spec: ObjectSpec, leading: frozenset[str], hint: str) 
         if name not in required and expander.is_nothing(conj):
             continue
         entry = sequence([emit.key(name), emit.colon(), emit.value(conj, name)])
-        fields.append(Field(entry, name in required, name in leading))
+        fields.append(Field(entry, name in required, name in leading, name in few))
     listed = tuple(names)
     extra = choice(_extras(emit, spec, listed, hint))
     if len(spec.exists) > _MAX_EXISTS:
@@ -190,7 +223,7 @@ def _extras(
     for names, conj in classes:
         if conj == terms.false or emit.expander.is_nothing(conj):
             continue
-        name = _name_expr(emit, names, listed, hint)
+        name = _name_expr(emit, without_listed(names, listed), listed, hint)
         if name != NEVER:
             entries.append(sequence([name, emit.colon(), emit.value(conj, f"{hint}-extra")]))
     return entries

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from jan_serve.constraint.automata import dfa as automata
-from jan_serve.constraint.automata.counting import is_endless
+from jan_serve.constraint.automata.counting import all_words, count_words, is_endless
 from jan_serve.constraint.automata.dfa import Dfa
 from jan_serve.constraint.json_schema.expand import Expander
 from jan_serve.constraint.json_schema.ir import TRUE, ArraySpec, Conj, NameRule, ObjectSpec, Terms
 from jan_serve.constraint.json_schema.scalars import strings
 from jan_serve.constraint.json_schema.scalars.strings import (
     ANY_STRING,
+    NO_STRING,
     Length,
     NotIn,
     OneOfStrings,
@@ -21,7 +22,43 @@ from jan_serve.constraint.json_schema.scalars.strings import (
 from jan_serve.errors import GrammarTooComplex, UnsupportedSchema
 
 MAX_NAME_CLASSES: Final = 64
+MOST_LISTED: Final = 64
+"""Names of a pattern that are written as listed ones."""
 _MAX_DEPTH: Final = 4
+
+
+def few_names(expander: Expander, spec: ObjectSpec) -> dict[str, Conj]:
+    """The names of patterns that are not listed, where there are few and no others, and what their values satisfy."""
+    found: dict[str, Conj] = {}
+    if any(rule.names != ANY_STRING for rule in spec.rules):
+        for names, conj in _allowed(expander, spec.rules, ANY_STRING, TRUE):
+            words = _words(names)
+            if words is None:
+                return {}
+            found.update(dict.fromkeys(words, conj))
+    for name in {*spec.props, *spec.required}:
+        found.pop(name, None)
+    return found if len(found) <= MOST_LISTED else {}
+
+
+def without_listed(names: StringSet, listed: Iterable[str]) -> StringSet:
+    """The names of a set of few that are not listed; of any other set all."""
+    words = _words(names)
+    if words is None:
+        return names
+    taken = frozenset(listed)
+    return OneOfStrings(tuple(word for word in words if word not in taken))
+
+
+def _words(names: StringSet) -> tuple[str, ...] | None:
+    """All names of a set of few; None of any other."""
+    if isinstance(names, OneOfStrings):
+        return names.values if len(names.values) <= MOST_LISTED else None
+    if _is_endless(names):
+        return None
+    dfa = strings.string_dfa(names)
+    is_few = automata.longest_word(dfa) is not None and count_words(dfa, MOST_LISTED) <= MOST_LISTED
+    return tuple(sorted(all_words(dfa))) if is_few else None
 
 
 def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
@@ -33,9 +70,10 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
     has_one = spec.high is not None and spec.high - len(spec.required) < 2
     if has_one or not spec.rules:
         return None
-    classes = _allowed(expander, spec.rules, ANY_STRING, TRUE)
+    listed = {*spec.props, *spec.required}
+    classes = _allowed(expander, spec.rules, ANY_STRING, TRUE, listed)
     for exists in spec.exists:
-        wanted = _allowed(expander, spec.rules, exists.names, exists.conj)
+        wanted = _allowed(expander, spec.rules, exists.names, exists.conj, listed)
         if not all(_is_endless(names) for names, _ in (*classes, *wanted)):
             raise _undecided("beside a condition on some property")
     if all(_is_endless(names) for names, _ in classes):
@@ -47,9 +85,9 @@ def names_that_run_out(expander: Expander, spec: ObjectSpec) -> Dfa | None:
         found = automata.unite(found, strings.string_dfa(names))
     if is_endless(found):
         return None
-    listed = [name for name in {*spec.props, *spec.required} if found.matches(name)]
-    if listed:
-        found = automata.intersect(found, automata.complement(automata.from_words(listed)))
+    taken = [name for name in listed if found.matches(name)]
+    if taken:
+        found = automata.intersect(found, automata.complement(automata.from_words(taken)))
     return None if found.is_empty() else found
 
 
@@ -58,10 +96,11 @@ def _undecided(what: str) -> UnsupportedSchema:
 
 
 def _allowed(
-    expander: Expander, rules: Iterable[NameRule], names: StringSet, conj: Conj
+    expander: Expander, rules: Iterable[NameRule], names: StringSet, conj: Conj, listed: Iterable[str] = ()
 ) -> list[tuple[StringSet, Conj]]:
     classes = name_classes(expander.terms, rules, names, conj)
-    return [(names, conj) for names, conj in classes if not expander.is_nothing(conj)]
+    left = ((without_listed(names, listed), conj) for names, conj in classes if not expander.is_nothing(conj))
+    return [(names, conj) for names, conj in left if names != NO_STRING]
 
 
 def _is_endless(names: StringSet) -> bool:
