@@ -251,21 +251,21 @@ class Engine:
         with times.part("forward"):
             is_computed = self._compute_media(media)
         if is_computed and media and not plan:
-            self._count_waits(plan, media, self._clock() - started)
-            self._observe_prefill(plan, media, self._clock() - started)
+            self._observe_reading(media, media, self._clock() - started)
             times.end(prefills=True)
         elif is_computed and plan:
             indices = self._batch.fill(plan)
-            only_decode = not media and all(item.is_decode for item in plan)
+            reading = [*media, *(item for item in plan if not item.is_decode)]
+            only_decode = not reading
             with times.part("forward"):
                 code = self._batch.decode(plan)
             if code == DECODE_OK:
-                if not only_decode or len(plan) < len(self._scheduler.running):
-                    self._count_waits(plan, media, self._clock() - started)
                 if only_decode:
                     self._counters.count_step(self._batch.size)
+                    if len(plan) < len(self._scheduler.running):
+                        self._count_pauses(plan, self._clock() - started)
                 else:
-                    self._observe_prefill(plan, media, self._clock() - started)
+                    self._observe_reading([*plan, *media], reading, self._clock() - started)
                 computed, sampled = self._clock(), self._output.generated
                 with times.part("sampling"):
                     self._commit(plan, indices)
@@ -324,6 +324,7 @@ class Engine:
         state = sequence.state
         if state.started is None:
             state.started = self._clock()
+            state.others_ns -= self._output.reading_ns
         if state.cached_tokens is None:
             state.cached_tokens = min(sequence.num_cached, state.prompt_length)
             state.work.cached_in = sequence.cached_in
@@ -409,21 +410,22 @@ class Engine:
                 self._output.report_reading(item.sequence)
         return True
 
-    def _observe_prefill(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
-        """Learn from a step. plan: not committed yet; media: committed."""
-        tokens = sum(item.size for item in (*plan, *media))
-        decode = sum(item.size for item in plan if item.is_decode)
-        self._planner.observe(decode, tokens - decode, seconds)
+    def _observe_reading(self, plan: list[PlanItem], reading: list[PlanItem], seconds: float) -> None:
+        """Learn from a step that read prompts or images. plan: all that it computed, not committed yet; or media."""
+        tokens, prefill = sum(item.size for item in plan), sum(item.size for item in reading)
+        self._planner.observe(tokens - prefill, prefill, seconds)
         self._counters.count_step(tokens)
+        nanoseconds = round(seconds * 1e9)
+        self._output.reading_ns += nanoseconds
+        for state in {id(item.sequence.state): item.sequence.state for item in reading}.values():
+            state.others_ns -= nanoseconds
 
-    def _count_waits(self, plan: list[PlanItem], media: list[PlanItem], seconds: float) -> None:
-        """Add a step to the waits of requests that it had nothing of, or that it wrote for while it read others."""
+    def _count_pauses(self, plan: list[PlanItem], seconds: float) -> None:
+        """Learn from a step that wrote for some requests only: the others waited for them."""
+        writing = {id(item.sequence.state) for item in plan}
         states = {id(sequence.state): sequence.state for sequence in self._scheduler.running}
-        writing = {id(item.sequence.state) for item in plan if item.is_decode}
-        reading = {id(item.sequence.state) for item in (*plan, *media)} - writing
-        for key in states.keys() - reading:
-            if reading or key not in writing:
-                states[key].work.others_s += seconds
+        for key in states.keys() - writing:
+            states[key].others_ns += round(seconds * 1e9)
 
     def _recover(self, plan: list[PlanItem], code: int) -> None:
         """Handle a failed decode: the plan's sequences stay as they were, begin again, or their requests fail."""

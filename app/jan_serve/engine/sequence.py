@@ -132,6 +132,7 @@ class SequenceStatus(enum.Enum):
 class RequestState(msgspec.Struct, eq=False):
     """State shared by the sequences of one request. Times are of a monotonic clock, in seconds.
 
+    others_ns: of steps for other requests: `SequenceOutput.reading_ns` is added at the end, and taken off at the start.
     visible_specials: ids of control tokens whose text stays in the output.
     """
 
@@ -145,6 +146,7 @@ class RequestState(msgspec.Struct, eq=False):
     first_token: float | None = None
     scored: bool = False
     work: EngineWork = msgspec.field(default_factory=EngineWork)
+    others_ns: int = 0
     visible_specials: frozenset[int] = frozenset()
 
     def shows(self, token: int) -> bool:

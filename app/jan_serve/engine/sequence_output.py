@@ -31,7 +31,7 @@ class SequenceOutput:
     """The events of one context's sequences.
 
     retire: called with each finished sequence. abort: called with the id of each failed request. shelf: holds states
-    for other servers; None: `keep_state` fails. phase: its clock is used.
+    for other servers; None: `keep_state` fails. phase: its clock is used. reading_ns: of all steps that read prompts.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SequenceOutput:
         self._retire = retire
         self._abort = abort
         self._events: list[EngineEvent] = []
-        self.generated = self.forced = 0
+        self.generated = self.forced = self.reading_ns = 0
 
     def take(self) -> list[EngineEvent]:
         """The events since the last call, in order."""
@@ -287,6 +287,7 @@ class SequenceOutput:
         state.completion_tokens += sequence.num_generated
         state.unfinished -= 1
         if state.unfinished == 0:
+            state.work.others_s = max(0, state.others_ns + self.reading_ns) / 1e9
             self._events.append(
                 RequestCompleted(
                     id=request.id,
