@@ -358,7 +358,7 @@ def _middleware(
             form_paths=[path for outline in outlines for path in outline.form_paths],
         ),
         Middleware(HeadRequests, own_paths=[path for outline in outlines for path in outline.head_paths]),
-        Middleware(Transcripts, envelopes=envelopes),
+        Middleware(Transcripts, envelopes=envelopes, lifecycle=lifecycle),
         *(middleware for dialect in dialects for middleware in dialect.middleware),
     ]
 

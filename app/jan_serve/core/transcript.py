@@ -9,6 +9,7 @@ import re
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from contextvars import ContextVar
 from enum import IntEnum
 from hashlib import blake2b
@@ -73,9 +74,12 @@ def read_asked(value: bytes) -> Asked:
 class Transcript:
     """The events of the engine in one answer, as bytes: those of an earlier server, and new ones. Event loop only."""
 
-    def __init__(self, asked: Asked, log: bytes = b"") -> None:
-        """log: of the earlier server. Raises InvalidState."""
+    def __init__(
+        self, asked: Asked, log: bytes = b"", is_leaving: Callable[[], bool] = lambda: False
+    ) -> None:
+        """log: of the earlier server. is_leaving: whether this one is about to end. Raises InvalidState."""
         self.asked = asked
+        self.is_leaving = is_leaving
         self.weights = ""
         self._past = _events(log)
         self._new: list[bytes] = []
@@ -153,12 +157,14 @@ def started_s() -> int:
 
 class Kind(IntEnum):
     """Of a record. PING: keeps the connection alive. FAILURE: the answer is lost here, and this ends it unless another
-    server goes on. STUCK: from here on no other server can."""
+    server goes on. STUCK: from here on no other server can. LEAVES: the server is about to end; another one may go on,
+    and until then the stream does here."""
 
     FRAME = 0
     PING = 1
     FAILURE = 2
     STUCK = 3
+    LEAVES = 4
 
 
 class Record(msgspec.Struct, frozen=True):

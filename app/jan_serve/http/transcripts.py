@@ -25,6 +25,7 @@ from jan_serve.errors import InvalidState, is_temporary
 from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.errors import Envelopes, HttpError, http_problem
 from jan_serve.http.guards.guard import header_values
+from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import record_of
 
 logger = logging.getLogger(__name__)
@@ -33,16 +34,17 @@ logger = logging.getLogger(__name__)
 class Transcripts:
     """Innermost of the middleware: the body that it reads has been judged by its length."""
 
-    def __init__(self, app: ASGIApp, *, envelopes: Envelopes) -> None:
+    def __init__(self, app: ASGIApp, *, envelopes: Envelopes, lifecycle: Lifecycle) -> None:
         self._app = app
         self._envelopes = envelopes
+        self._lifecycle = lifecycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         values = header_values(scope, ASKED) if scope["type"] == "http" else []
         transcript: Transcript | None = None
         try:
             if values:
-                transcript, receive = await _opened(values[0], receive)
+                transcript, receive = await _opened(values[0], receive, self._lifecycle)
         except HttpError as error:
             record = record_of(scope)
             record.error = error.problem.code
@@ -53,7 +55,7 @@ class Transcripts:
         await self._app(scope, receive, send)
 
 
-async def _opened(value: bytes, receive: Receive) -> tuple[Transcript, Receive]:
+async def _opened(value: bytes, receive: Receive, lifecycle: Lifecycle) -> tuple[Transcript, Receive]:
     """The transcript, and what receives the rest of the body. Raises HttpError."""
     name = ASKED.decode()
     try:
@@ -68,7 +70,7 @@ async def _opened(value: bytes, receive: Receive) -> tuple[Transcript, Receive]:
     if len(body) < asked.log_bytes:
         raise _invalid(f"{name}: the body is shorter than the {asked.log_bytes} bytes that it names")
     try:
-        transcript = Transcript(asked, body[: asked.log_bytes])
+        transcript = Transcript(asked, body[: asked.log_bytes], lambda: lifecycle.draining)
     except InvalidState as error:
         raise _invalid(f"{name}: {error.message}") from None
     if not asked.log_bytes:
@@ -117,7 +119,7 @@ class _Recording:
         self._to_skip = transcript.asked.shown
         self._adds = False
         """Whether the client has got something of this server."""
-        self._differs = self._is_stuck = False
+        self._differs = self._is_stuck = self._has_left = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.body":
@@ -158,4 +160,8 @@ class _Recording:
             stuck = b"" if self._is_stuck else Record(Kind.STUCK, b"", b"").encoded()
             self._is_stuck = True
             return stuck + (Record(kind, b"", body).encoded() if body else b"")
-        return Record(kind, self._transcript.take(), body).encoded() if body else b""
+        leaves = b""
+        if self._transcript.is_leaving() and not self._has_left:
+            self._has_left = True
+            leaves = Record(Kind.LEAVES, b"", b"").encoded()
+        return (Record(kind, self._transcript.take(), body).encoded() if body else b"") + leaves

@@ -18,7 +18,7 @@ from jan_serve.http.connection_hooks import abort_connection
 from jan_serve.http.request_record import RequestRecord
 from jan_serve.proxy.problems import end_of_broken, form_path, node_failed
 from jan_serve.proxy.relay_headers import to_client
-from jan_serve.proxy.upstream.connection import HIGH_WATER, NodeFailure
+from jan_serve.proxy.upstream.connection import HIGH_WATER, Failure, NodeFailure
 from jan_serve.proxy.upstream.node_client import Exchange
 from jan_serve.proxy.written_stream import WrittenStream
 
@@ -100,10 +100,11 @@ class AnswerRelay:
         await send({"type": "http.response.start", "status": head.status, "headers": headers})
 
     async def pass_on(self, scope: Scope, send: Send) -> None:
-        """Pass the whole body on. Raises NodeFailure if it breaks."""
+        """Pass the body on, as far as it has not been. Raises NodeFailure if it breaks, and once if its node leaves."""
         connection = self.exchange.connection
-        data, shown, is_last = self.first, b"", False
+        shown, is_last = b"", False
         try:
+            data, self.first = self.first or await connection.read(self.read_s), b""
             while data:
                 shown = data if self.written is None else self.written.read(data)
                 self.tail.add(shown)
@@ -111,6 +112,9 @@ class AnswerRelay:
                 if shown:
                     async with asyncio.timeout(self.write_s):
                         await send({"type": "http.response.body", "body": shown, "more_body": not is_last})
+                if self.written is not None and self.written.leaves and not is_last:
+                    self.written.leaves = False
+                    raise NodeFailure(Failure.LEAVES, "is about to end")
                 data = b"" if connection.is_read else await connection.read(self.read_s)
                 self._heard()
         except TimeoutError:

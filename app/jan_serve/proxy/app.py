@@ -123,6 +123,7 @@ class Proxy:
         )
         self.registry.probes = self.probes
         self.forwarder = Forwarder(self.fleet, self.client, settings, clock, self.probes.suspect)
+        self.probes.leaves = self.forwarder.leave
         self.metrics = ProxyMetrics(self.fleet, self.forwarder.counts, self.lifecycle, clock)
         self.lists = MergedLists(self.fleet, self.client, settings.node_key, clock)
         self.handlers = Handlers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from jan_serve.errors import JanServeError
 from jan_serve.fleet.assignment import Assignment, Outcome
 from jan_serve.fleet.attempts import MAX_REACHED, Attempts, Ending, RetryBudget
 from jan_serve.fleet.fleet import Fleet
-from jan_serve.fleet.node import Node, Role
+from jan_serve.fleet.node import Node, Role, State
 from jan_serve.fleet.prefixes import PromptKeys
 from jan_serve.http.errors import HttpError
 from jan_serve.http.request_record import record_of
@@ -145,6 +145,9 @@ class Forwarder:
     _budget: RetryBudget = field(init=False, default_factory=RetryBudget)
     kept: KeptBytes = field(init=False, default_factory=KeptBytes)
     _sticky: OrderedDict[str, str] = field(init=False, default_factory=OrderedDict[str, str])
+    _passing: dict[Node, set[AnswerRelay]] = field(
+        init=False, default_factory=lambda: defaultdict[Node, set[AnswerRelay]](set)
+    )
 
     async def __call__(self, scope: Scope, send: Send, call: Call) -> None:
         """Answer the request. Raises HttpError and JanServeError before the answer has begun.
@@ -163,14 +166,16 @@ class Forwarder:
         is_begun, losses, shown = False, 0, 0
         try:
             while True:
-                outcome = Outcome.LEFT
+                outcome, failure = Outcome.LEFT, None
+                following: AnswerRelay | None = None
                 try:
                     if not is_begun:
                         is_begun = True
                         await relay.begin(send, record)
-                    await relay.pass_on(scope, send)
-                    outcome = _outcome_of(relay.exchange.head.status)
-                    return outcome is Outcome.DONE
+                    following = await self._passed_on(relay, call, scope, send)
+                    if following is None:
+                        outcome = _outcome_of(relay.exchange.head.status)
+                        return outcome is Outcome.DONE
                 except NodeFailure as error:
                     failure = error
                     outcome = Outcome.LEFT if error.kind is Failure.GAVE_UP else Outcome.FAILED
@@ -178,17 +183,18 @@ class Forwarder:
                     prompt, cached = relay.tail.prompt_tokens, relay.tail.cached_tokens
                     self.close(relay, outcome, prompt, cached)
                     record.prompt_tokens, record.cached_tokens = prompt or 0, cached or 0
-                logger.warning(
-                    "node %s %s, after its answer had begun", relay.assignment.node.name, failure.message
-                )
                 written = relay.written
-                losses = 0 if written is None or written.shown > shown else losses + 1
-                following = await self._moved(call, relay, send) if losses < MAX_REACHED else None
-                if following is None:
-                    self.counts.broken += 1
-                    await relay.end_broken(scope, send, failure, record)
-                    return False
-                assert written is not None
+                if failure is not None:
+                    logger.warning(
+                        "node %s %s, after its answer had begun", relay.assignment.node.name, failure.message
+                    )
+                    losses = 0 if written is None or written.shown > shown else losses + 1
+                    following = await self._moved(call, relay, send) if losses < MAX_REACHED else None
+                    if following is None:
+                        self.counts.broken += 1
+                        await relay.end_broken(scope, send, failure, record)
+                        return False
+                assert following is not None and written is not None
                 relay, shown = following, written.shown
                 self.counts.moved += 1
                 if response is not None:
@@ -196,6 +202,57 @@ class Forwarder:
         finally:
             if relay.written is not None:
                 relay.written.close()
+
+    def leave(self, node: Node) -> None:
+        """The streams of a node that is lost, or about to end, go on at others, where they can."""
+        for relay in self._passing.get(node, ()):
+            if relay.written is not None and relay.written.can_move:
+                relay.exchange.connection.interrupt(NodeFailure(Failure.LEAVES, f"is {node.state.value}"))
+
+    async def _passed_on(
+        self, relay: AnswerRelay, call: Call, scope: Scope, send: Send
+    ) -> AnswerRelay | None:
+        """Pass an answer on to its end; None then. If its node leaves, returns the rest of the stream at another node;
+        until one goes on, the stream is not given up here. Raises NodeFailure."""
+        node, written = relay.assignment.node, relay.written
+        self._passing[node].add(relay)
+        try:
+            while True:
+                try:
+                    await relay.pass_on(scope, send)
+                    return None
+                except NodeFailure as failure:
+                    if failure.kind is not Failure.LEAVES:
+                        raise
+                if written is None or not written.can_move:
+                    continue
+                if node.state is State.HEALTHY:
+                    self.failed(node)  # a check tells its other streams
+                with _pinging(send, written.pinging):
+                    following, _ = await self._rest_elsewhere(call, written, [node])
+                if following is not None:
+                    logger.info("node %s leaves: its stream goes on at another one", node.name)
+                    return following
+        finally:
+            self._passing[node].discard(relay)
+            if not self._passing[node]:
+                del self._passing[node]
+
+    async def _rest_elsewhere(
+        self, call: Call, written: WrittenStream, tried: Sequence[Node]
+    ) -> tuple[AnswerRelay | None, Node | None]:
+        """The rest of a stream, from another node with the same weights; otherwise the one that cannot ever give it."""
+        strangers = [node for node in self.fleet if not node.counts_open]
+        try:
+            relay = await self.answer_of(call, tried=[*tried, *strangers], written=written)
+        except (HttpError, JanServeError):
+            return None, None
+        status = relay.exchange.head.status
+        if status == HTTPStatus.OK and written.opened(relay.exchange.head):
+            relay.written = written
+            return relay, None
+        self.close(relay, _outcome_of(status))
+        return None, None if status in _ELSEWHERE else relay.assignment.node
 
     async def _moved(self, call: Call, lost: AnswerRelay, send: Send) -> AnswerRelay | None:
         """The rest of a stream, from another node with the same weights, or the same one after its restart; None if
@@ -208,20 +265,12 @@ class Forwarder:
         tried = [lost.assignment.node]
         with _pinging(send, written.pinging):
             while len(refused) < MAX_REACHED:
-                strangers = [node for node in self.fleet if not node.counts_open]
-                try:
-                    relay = await self.answer_of(call, tried=[*tried, *refused, *strangers], written=written)
-                except (HttpError, JanServeError):
-                    pass
-                else:
-                    status = relay.exchange.head.status
-                    if status == HTTPStatus.OK and written.opened(relay.exchange.head):
-                        relay.written = written
-                        return relay
-                    self.close(relay, _outcome_of(status))
-                    if status not in _ELSEWHERE:
-                        refused.append(relay.assignment.node)
-                        continue
+                relay, refusing = await self._rest_elsewhere(call, written, [*tried, *refused])
+                if relay is not None:
+                    return relay
+                if refusing is not None:
+                    refused.append(refusing)
+                    continue
                 if self.clock() >= until:
                     return None
                 await asyncio.sleep(_MOVE_PAUSE_S)

@@ -45,7 +45,7 @@ class Probes:
     """One task for each node, so that a node that hangs delays no other. Event loop only.
 
     gone: called with a node that was lost for a day, or that was asked to end and is lost. stays: whether a node may
-    not be forgotten.
+    not be forgotten. leaves: called after each check of a node that is about to end, or is lost and sends nothing.
     """
 
     fleet: Fleet
@@ -56,6 +56,7 @@ class Probes:
     interval_s: float
     gone: Callable[[Node], None]
     stays: Callable[[Node], bool]
+    leaves: Callable[[Node], None] = lambda node: None
     pause: Callable[[asyncio.Event, float], Awaitable[None]] = _pause
     ending: set[Node] = field(init=False, default_factory=set[Node])
     _tasks: dict[Node, asyncio.Task[None]] = field(init=False, default_factory=dict[Node, asyncio.Task[None]])
@@ -123,6 +124,12 @@ class Probes:
 
     async def probe(self, node: Node) -> None:
         """Ask a node once, and note how it is."""
+        await self._ask(node)
+        is_silent = node.state is State.LOST and self.clock() - node.heard_s >= PROBE_S
+        if is_silent or node.state is State.DRAINING:
+            self.leaves(node)
+
+    async def _ask(self, node: Node) -> None:
         url, before = known_url(node.url), node.unanswered
         try:
             status, content = await self.client.fetch_json(

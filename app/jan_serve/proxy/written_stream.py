@@ -34,13 +34,15 @@ class KeptBytes:
 class WrittenStream:
     """`close` must follow. failure: what ends the stream for the client, if no other node goes on.
 
-    pinging: what the client may get while it waits; empty until a node has named it.
+    pinging: what the client may get while it waits; empty until a node has named it. leaves: the node has said that it
+    is about to end.
     """
 
     def __init__(self, kept: KeptBytes) -> None:
         self.pinging = b""
         self.failure = b""
         self.shown = 0
+        self.leaves = self._has_left = False
         self._kept = kept
         self._log = bytearray()
         self._weights = ""
@@ -60,6 +62,7 @@ class WrittenStream:
         self._weights, self.pinging = weights, pinging
         self._opened += 1
         self._reader, self.failure = RecordReader(), b""
+        self.leaves = self._has_left = False
         return True
 
     @property
@@ -92,6 +95,8 @@ class WrittenStream:
                     self.failure += record.payload
                 case Kind.STUCK:
                     self._stop()
+                case Kind.LEAVES:
+                    self.leaves, self._has_left = self.leaves or not self._has_left, True
         return b"".join(shown)
 
     @property

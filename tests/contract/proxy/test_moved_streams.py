@@ -20,7 +20,8 @@ from jan_serve.core.transcript import (
     read_asked,
     recorded_header,
 )
-from jan_serve.proxy import written_stream
+from jan_serve.fleet.node import State
+from jan_serve.proxy import probes, written_stream
 from jan_serve.proxy.written_stream import KeptBytes
 from tests.support.fake_nodes import (
     Answer,
@@ -31,6 +32,7 @@ from tests.support.fake_nodes import (
     fake_nodes,
     reply,
     running_proxy,
+    sending,
 )
 
 pytestmark = pytest.mark.anyio
@@ -175,6 +177,83 @@ async def test_a_node_that_gives_up_hands_over_or_ends_with_its_own_error() -> N
     leaves = ours("leaves", once(RECORDS[0].encoded() + GIVES_UP, dies=False))
     async with behind_a_proxy(leaves) as front:
         assert (await stream(front)).content.replace(PING, b"") == FRAMES[0] + ENDING
+
+
+def holds(body: bytes, rest: bytes = b"", then: asyncio.Event | None = None) -> Answer:
+    """Sends so much of a stream, and then the rest; without `then`, nothing until the proxy leaves."""
+
+    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(head() + chunk(body))
+        await writer.drain()
+        if then is None:
+            await writer.wait_closed()
+        else:
+            await then.wait()
+            writer.write(chunk(rest) + b"0\r\n\r\n")
+
+    return answer
+
+
+LEAVES = Record(Kind.LEAVES, b"", b"").encoded()
+
+
+async def test_a_stream_of_a_node_that_leaves_goes_on_at_once_at_another() -> None:
+    leaves = ours("leaves", holds(RECORDS[0].encoded() + LEAVES))
+    async with behind_a_proxy(leaves, ours("stays", goes_on)) as front:
+        assert (await stream(front)).content.replace(PING, b"") == b"".join(FRAMES)
+        await asyncio.wait_for(leaves.left.wait(), 20)
+        found = front.proxy.fleet.find(leaves.url)
+        assert found is not None and (found.failures, found.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [None, begins(BODY, dies=False, weights=OTHERS), sending(reply({}, 503))],
+    ids=["none", "weights", "busy"],
+)
+async def test_a_node_that_leaves_ends_its_stream_itself_if_no_other_can(other: Answer | None) -> None:
+    is_asked = asyncio.Event()
+
+    async def noted(request: Received, writer: asyncio.StreamWriter) -> None:
+        assert other is not None
+        await other(request, writer)
+        is_asked.set()
+
+    others = [] if other is None else [ours("other", noted)]
+    if not others:
+        is_asked.set()
+    rest = b"".join(LEAVES + record.encoded() for record in RECORDS[1:])
+    leaves = ours("leaves", holds(RECORDS[0].encoded() + LEAVES, rest, is_asked))
+    async with behind_a_proxy(leaves, *others) as front:
+        assert (await stream(front)).content.replace(PING, b"") == b"".join(FRAMES)
+        assert front.proxy.forwarder.counts.moved == 0
+        assert all(len(node.generations) == 1 for node in others)  # a node is heard once
+
+
+@pytest.mark.parametrize("how", ["drains", "freezes", "writes while its checks fail"])
+async def test_a_check_moves_the_streams_of_a_node(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = ours("first", holds(RECORDS[0].encoded())), ours("second", goes_on)
+    async with behind_a_proxy(first, second) as front:
+        node = front.proxy.fleet.find(first.url)
+        assert node is not None
+        started = front.proxy.forwarder.clock()
+        answer = asyncio.create_task(stream(front))
+        async with asyncio.timeout(20):
+            while node.heard_s < started:
+                await asyncio.sleep(0)
+        if how == "drains":
+            first.health = (503, {"status": "draining"})
+        else:
+            monkeypatch.setattr(probes, "PROBE_S", 0.01)
+            first.routes["/health"] = lambda _, writer: writer.wait_closed()
+        if how == "writes while its checks fail":
+            node.heard_s = float("inf")
+        await front.until_state(first, State.DRAINING, State.LOST)
+        await front.proxy.probes.probe(node)
+        if how == "writes while its checks fail":
+            assert second.generations == []
+            first.kill()
+        assert (await answer).content.replace(PING, b"") == b"".join(FRAMES)
 
 
 @pytest.mark.parametrize(

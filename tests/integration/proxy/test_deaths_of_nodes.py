@@ -18,6 +18,7 @@ import pytest
 from tests.chaos.world import write_exact
 from tests.support.processes import wait_until, workers_of
 from tests.support.proxied import member, nodes_of, proxying
+from tests.support.raw_http import get
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +89,14 @@ def text_of(body: bytes) -> str:
     return "".join(found)
 
 
+def moved(proxy: str) -> float:
+    found = re.search(
+        r"^jan_serve_proxy_moved_total(?:{.*})? (.*)$", get(proxy, "/metrics").body.decode(), re.MULTILINE
+    )
+    assert found is not None
+    return float(found[1])
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_streams_go_on_at_the_other_node(tmp_path: Path, how: signal.Signals) -> None:
     shelf = tmp_path / "models"
@@ -95,7 +104,9 @@ def test_streams_go_on_at_the_other_node(tmp_path: Path, how: signal.Signals) ->
     write_exact(BUILTIN, shelf / f"{MODEL}.gguf")
     flags = ("--models-dir", str(shelf), "--model", MODEL, "--parallel", "8", "--n-ctx", "8192")
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "config.toml").write_text('data_dir = "data"\ndrain_timeout_s = 0\n', encoding="utf-8")
+    (tmp_path / "a" / "config.toml").write_text(
+        'data_dir = "data"\ndrain_timeout_s = 3600\n', encoding="utf-8"
+    )
     with proxying(tmp_path) as proxy:
         url = proxy.url()
         with member(tmp_path / "a", url, *flags) as first:
@@ -112,6 +123,8 @@ def test_streams_go_on_at_the_other_node(tmp_path: Path, how: signal.Signals) ->
                     worker.resume()
                 for reader in readers:
                     reader.join(120)
+                assert moved(url)
+                first.process.wait(60)  # its streams have left, so that nothing keeps it
                 whole = [Reader(second.url(), path, body) for path, body in QUESTIONS]
                 for one in whole:
                     one.join(120)

@@ -23,7 +23,7 @@ HIGH_WATER: Final = 256 * 1024
 class Failure(Enum):
     """How a node failed. CONNECT: nothing was sent. RESET: the connection ended. SILENT: it gives no sign of life, and
     another node can take the request. TIMEOUT, PROTOCOL: as they say. GAVE_UP: it says itself that the answer is lost
-    there."""
+    there. LEAVES: another node should go on with the answer, and this one does if none can."""
 
     CONNECT = auto()
     RESET = auto()
@@ -31,6 +31,7 @@ class Failure(Enum):
     TIMEOUT = auto()
     PROTOCOL = auto()
     GAVE_UP = auto()
+    LEAVES = auto()
 
 
 class NodeFailure(Exception):
@@ -65,6 +66,7 @@ class NodeConnection(asyncio.Protocol):
         self._parser: Any = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: NodeFailure | None = None
+        self._interruption: NodeFailure | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._head: AnswerHead | None = None
         self._interim = 0
@@ -95,6 +97,7 @@ class NodeConnection(asyncio.Protocol):
 
     def send(self, request: bytes) -> None:
         self._parser = httptools.HttpResponseParser(self)
+        self._interruption = None
         self._head, self._headers, self._interim, self._overhead = None, [], 0, 0
         self._is_complete = self._ends_with_connection = self._keeps_alive = self._was_answered = False
         self._transport.write(request)
@@ -119,6 +122,13 @@ class NodeConnection(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
+    def interrupt(self, failure: NodeFailure) -> None:
+        """The wait for bytes that runs, or the next one, raises the failure. The answer can be read further."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(failure)
+        else:
+            self._interruption = failure
+
     def abort(self) -> None:
         """Drop the connection: the node sees that nobody waits."""
         if self._transport is not None:
@@ -133,6 +143,9 @@ class NodeConnection(asyncio.Protocol):
     async def _wait(self, limit_s: float | None) -> None:
         if self._failure is not None:
             raise self._failure
+        if self._interruption is not None:
+            failure, self._interruption = self._interruption, None
+            raise failure
         self._waiter = self._loop.create_future()
         timer = None if limit_s is None else self._loop.call_later(limit_s, self._too_slow, limit_s)
         try:

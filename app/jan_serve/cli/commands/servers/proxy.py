@@ -147,6 +147,15 @@ def proxy(
     drain_timeout_s: Annotated[
         float, typer.Option(min=0, max=3600, help="Time that running requests have after the signal to stop.")
     ] = 30.0,
+    health_interval_s: Annotated[
+        float,
+        _NODES(
+            min=0.1,
+            max=60,
+            help="Time between two checks of a node. One that does not answer two in a row is lost, and its streams"
+            " go on elsewhere.",
+        ),
+    ] = 5.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         typer.Option(help="Lowest severity to log.", case_sensitive=False),
@@ -191,6 +200,7 @@ def proxy(
         node_ca=node_ca,
         max_body_bytes=max_body_bytes,
         drain_timeout_s=drain_timeout_s,
+        health_interval_s=health_interval_s,
         dummy_prefill=dummy_prefill,
         migration_protocol=_PROTOCOLS[migration_protocol],
         otel_endpoint=None if otel_endpoint is None else _collector(otel_endpoint),
