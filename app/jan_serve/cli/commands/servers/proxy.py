@@ -71,6 +71,15 @@ _NodeKey = Annotated[
         help="API key that the proxy presents to nodes. Clients' keys never go there.",
     ),
 ]
+_HealthInterval = Annotated[
+    float,
+    _NODES(
+        min=0.1,
+        max=60,
+        help="Time between two checks of a node. One that does not answer two in a row is lost, and its streams go"
+        " on elsewhere.",
+    ),
+]
 _NodeCa = Annotated[
     Path | None,
     _NODES(
@@ -147,15 +156,7 @@ def proxy(
     drain_timeout_s: Annotated[
         float, typer.Option(min=0, max=3600, help="Time that running requests have after the signal to stop.")
     ] = 30.0,
-    health_interval_s: Annotated[
-        float,
-        _NODES(
-            min=0.1,
-            max=60,
-            help="Time between two checks of a node. One that does not answer two in a row is lost, and its streams"
-            " go on elsewhere.",
-        ),
-    ] = 5.0,
+    health_interval_s: _HealthInterval = 5.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         typer.Option(help="Lowest severity to log.", case_sensitive=False),
