@@ -19,7 +19,7 @@ def run_client(*command: str | Path) -> None:
         env={**environment, "LANGSMITH_TRACING": "false", "NO_PROXY": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

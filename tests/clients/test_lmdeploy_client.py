@@ -33,5 +33,5 @@ def test_the_client_does_what_its_users_do(url: str, case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_it_does_the_same_through_a_proxy(url: str, case: str, tmp_path: Path) -> None:
     with proxying(tmp_path, "--node", f"{url}/lmdeploy") as proxy:
-        wait_until(lambda: nodes_of(proxy.url())[0]["routable"], 20)
+        wait_until(lambda: nodes_of(proxy.url())[0]["routable"])
         run_client(PYTHON, *RUN, case, proxy.url())

@@ -88,7 +88,7 @@ def test_our_server_joins_answers_and_leaves(version: str, tmp_path: Path) -> No
         assert streamed.body.rstrip().endswith(b"data: [DONE]")
         assert b"error_code" not in streamed.body
         server.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: not status_of(proxy), 20)
+        wait_until(lambda: not status_of(proxy))
         assert server.wait() == 0
 
 

@@ -52,5 +52,5 @@ def test_ollama_pulls_from_a_hub(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", ["openai_chat", "openai_tools", "openai_responses"])
 def test_openais_package_does_the_same_through_a_proxy(url: str, case: str, tmp_path: Path) -> None:
     with proxying(tmp_path, "--node", url) as proxy:
-        wait_until(lambda: nodes_of(proxy.url())[0]["routable"], 20)
+        wait_until(lambda: nodes_of(proxy.url())[0]["routable"])
         run_client(PYTHON, RUN, case, proxy.url())

@@ -13,7 +13,7 @@ import pytest
 from jan_serve.cluster import head as head_module
 from jan_serve.cluster.head import RayHead, is_running, make_token, requires_token, start_head, stop_head
 from jan_serve.cluster.ray_serve import ClusterFailed
-from tests.support.processes import alive
+from tests.support.processes import alive, wait_until
 
 # Notes its arguments and some variables. FAKE_RAY: how it behaves.
 PROGRAM = """#!/usr/bin/env bash
@@ -77,7 +77,7 @@ def test_a_head_runs_until_it_is_stopped_with_all_that_it_started(
     assert call.endswith("| token 0 secret")
     stop_head(head)
     assert not is_running(head)
-    assert not alive(child)
+    wait_until(lambda: not alive(child))
     stop_head(head)
 
 

@@ -49,7 +49,7 @@ def waits(proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 
 def content(proxy: FakeProxy, folder: Path, **serve: Any) -> dict[str, Any]:
-    replicas = {"drain_s": 5, "slots": 3}
+    replicas = {"drain_s": 60, "slots": 3}
     own = {"notes": str(folder), **serve}
     return {"proxy_url": proxy.url, "proxy_key": "KEY", "replicas": replicas, "serve": own}
 
@@ -93,9 +93,9 @@ def test_it_ends_by_itself_when_asked(tmp_path: Path) -> None:
     child = Child(settings(tmp_path), COMMAND)
     assert child.url().startswith("http://127.0.0.1:")
     child.check()
-    child.stop(5)
+    child.stop(60)
     assert (tmp_path / "ended").exists()
-    child.stop(5)
+    child.stop(60)
     with pytest.raises(ChildEnded, match="status 0"):
         child.check()
 
@@ -123,7 +123,7 @@ def test_it_gets_no_variable_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     child = Child(settings(tmp_path), COMMAND)
     child.url()
     wait_until((tmp_path / "variables").exists)
-    child.stop(5)
+    child.stop(60)
     variables = json.loads((tmp_path / "variables").read_text(encoding="utf-8"))
     assert not {"RAY_AUTH_TOKEN", "OMP_NUM_THREADS"} & variables.keys()
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"  # which accelerator Ray gave it

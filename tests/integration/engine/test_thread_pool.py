@@ -14,6 +14,7 @@ from jan_serve.engine.llama import backend
 from jan_serve.engine.llama.context import DECODE_OK, Batch, Floats, LlamaContext
 from jan_serve.engine.llama.model import LlamaModel
 from jan_serve.engine.llama.thread_pool import ThreadPool
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -78,4 +79,4 @@ def test_contexts_share_threads_that_go_with_the_last_of_them(model: LlamaModel)
     second.close()
     del second
     gc.collect()
-    assert own() == 0
+    wait_until(lambda: own() == 0)  # a thread that was joined is still listed for a moment

@@ -216,7 +216,7 @@ def test_changes_count_while_the_server_runs(server: Served, url: str, folder: P
 
     rewrite(folder / "config.toml", changed.replace("n_ctx = 512", "n_ctx = 1"))
     assert text(url, max_tokens=5) == before
-    wait_until(lambda: "config.toml:4: models.exact-llama.n_ctx must be" in server.log, 10)
+    wait_until(lambda: "config.toml:4: models.exact-llama.n_ctx must be" in server.log)
     assert loads() == loaded + 1
 
     write_lora(folder / "one.gguf", llama_shapes(), architecture="qwen2")

@@ -287,7 +287,7 @@ async def test_a_download_in_the_background_is_seen_and_can_be_stopped(tmp_path:
     hub.file_faults.append(Fault(stall_at=1 << 20))
     async with managed_app(tmp_path, hub=hub.url, retry_policy=RetryPolicy(read_s=60)) as managed:
         name = (await post(managed, "/models", model=f"{REPO}:Q8_0")).json()["model"]
-        await asyncio.to_thread(hub.stalled.wait, 10)
+        await asyncio.to_thread(hub.stalled.wait, 60)
         seen = (await entry(managed, name))["status"]
         assert seen["value"] == "downloading"
         assert seen["progress"][f"{REPO}/{FILE}"]["total"] == len(hub.repos[REPO].files[FILE])

@@ -67,7 +67,7 @@ def test_a_long_prompt_is_computed_by_one_and_answered_by_the_other(
     assert streamed.body.endswith(b"data: [DONE]\n\n")
     after = requests_of(proxy)
     assert after["prefill"] == before["prefill"] + 2
-    wait_until(lambda: kept(prefill) == 0 and kept(decode) == 0, 20)
+    wait_until(lambda: kept(prefill) == 0 and kept(decode) == 0)
     assert post(proxy, "/distserve/gc", {}).json() == {"SUCCESS": True, "freed": 0}
 
 
@@ -100,12 +100,12 @@ def test_a_refused_prompt_is_the_clients_error(fleet: tuple[str, Served, Served]
     answer = post(fleet[0], "/v1/chat/completions", body(LONG * 400))
     assert answer.status == 400
     assert "context" in answer.json()["message"]
-    wait_until(lambda: kept(fleet[1]) == 0, 20)
+    wait_until(lambda: kept(fleet[1]) == 0)
 
 
 def test_without_a_prefill_node_the_client_is_told_to_wait(fleet: tuple[str, Served, Served]) -> None:
     fleet[1].process.send_signal(signal.SIGTERM)
-    wait_until(lambda: len(nodes_of(fleet[0])) == 1, 20)
+    wait_until(lambda: len(nodes_of(fleet[0])) == 1)
     answer = post(fleet[0], "/v1/chat/completions", body("4 " + LONG))
     assert answer.status == 503
     assert "prefill" in answer.json()["message"]

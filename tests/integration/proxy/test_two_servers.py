@@ -103,7 +103,7 @@ def test_a_killed_server_costs_no_request_and_a_stopped_one_says_goodbye(tmp_pat
         statuses = [post(proxy.url(), CHAT, request(f"Hello {number}")).status for number in range(8)]
         assert statuses == [200] * 8
         third.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: third.url() not in [node["url"] for node in nodes_of(proxy.url())], 20)
+        wait_until(lambda: third.url() not in [node["url"] for node in nodes_of(proxy.url())])
         assert third.wait() == 0
         assert post(proxy.url(), CHAT, request("Hello")).status == 200
         assert first.url() in [node["url"] for node in nodes_of(proxy.url())]

@@ -245,7 +245,7 @@ def test_the_most_that_the_limits_admit_is_decoded_at_moderate_cost(body: bytes)
     """Decoding cannot be interrupted: the limits bound it."""
     start = time.thread_time()
     value = decode_json(body, DEPTH)
-    assert time.thread_time() - start < 2.5
+    assert time.thread_time() - start < 10.0
     assert value
 
 
