@@ -103,7 +103,7 @@ def ours(name: str, answer: Answer) -> FakeNode:
 @contextlib.asynccontextmanager
 async def behind_a_proxy(*nodes: FakeNode, **settings: Any) -> AsyncGenerator[RunningProxy]:
     """The first node gets the first request."""
-    given: dict[str, Any] = {"patience_s": 0.3, **settings}
+    given: dict[str, Any] = {"patience_s": 1.0, **settings}
     async with fake_nodes(*nodes), running_proxy(*nodes, **given) as front:
         for node in front.proxy.fleet:
             await front.proxy.probes.probe(node)
