@@ -190,7 +190,7 @@ async def _afterwards(at: World, report: Report, golden: dict[str, str], before:
     status = await asyncio.to_thread(at.wait, 40)
     if status != 0:
         report.findings.append(f"the server ended with status {status}")
-    await asyncio.to_thread(at.end_of_orphans, 10.0)
+    await asyncio.to_thread(at.end_of_orphans, 60.0)
     report.findings += accounts.leftovers(at)
 
 

@@ -3,44 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tests.integration.http.support import COMPLETIONS, complete, rest_of_stream, start_stream, text_of
 from tests.support.fake_server import fake_server
 from tests.support.processes import wait_until, workers_of
-from tests.support.raw_http import RawConnection, RawResponse, connect, get, post, post_bytes
+from tests.support.raw_http import connect, get, post
 from tests.support.served import Served
-
-PATH = "/v1/completions"
-
-
-def complete(url: str, prompt: str) -> RawResponse:
-    """One completion, not streamed."""
-    return post(url, PATH, {"prompt": prompt, "max_tokens": 1000})
-
-
-def start_stream(url: str, connection: RawConnection, prompt: str) -> str:
-    """Begin a streamed completion; the text of its first event with text."""
-    body = {"prompt": prompt, "max_tokens": 10**6, "stream": True}
-    connection.send(post_bytes(url, PATH, body))
-    head = connection.read_until(b"\r\n\r\n")
-    assert b"200 OK" in head
-    while True:
-        line = connection.read_until(b"\n")
-        if line.startswith(b"data: {"):
-            text: str = json.loads(line[6:])["choices"][0]["text"]
-            if text:
-                return text
-
-
-def rest_of_stream(connection: RawConnection) -> list[str]:
-    """The remaining data lines, until the server closes or the body ends."""
-    data = connection.read_until(b"0\r\n\r\n")
-    return [line[6:].strip() for line in data.decode().split("\n") if line.startswith("data: ")]
 
 
 def worker_of(server: Served) -> psutil.Process:
@@ -57,24 +30,17 @@ def assert_no_harm(server: Served, url: str) -> None:
     assert "Traceback" not in server.log
 
 
-def text_of(response: RawResponse) -> str:
-    """The completion's text."""
-    assert response.status == 200, response.body
-    text: str = response.json()["choices"][0]["text"]
-    return text
-
-
 def test_a_model_that_crashes_at_load_is_given_up_and_others_are_served(tmp_path: Path) -> None:
     with fake_server(tmp_path, ("crash-on-load-ABRT", "fake")) as server:
         url = server.url()
         body: dict[str, Any] = {"prompt": "hello", "model": "crash-on-load-ABRT"}
-        responses = [post(url, PATH, body) for _ in range(20)]
+        responses = [post(url, COMPLETIONS, body) for _ in range(20)]
         assert {response.status for response in responses} == {422}
         assert {response.json()["error"]["code"] for response in responses} == {"invalid_model"}
         assert all("GGML_ASSERT" in response.json()["error"]["message"] for response in responses)
         assert not any("again" in response.json()["error"]["message"] for response in responses)
         assert server.log.count("loading crash-on-load-ABRT") == 3
-        other = post(url, PATH, {"prompt": "!say fine", "model": "fake"})
+        other = post(url, COMPLETIONS, {"prompt": "!say fine", "model": "fake"})
         assert text_of(other) == "fine"
 
 
@@ -93,7 +59,7 @@ def test_health_answers_while_a_worker_is_stuck(tmp_path: Path) -> None:
     with fake_server(tmp_path, retry=0) as server:
         url = server.url()
         with connect(url) as connection:
-            start_stream(url, connection, "!stream 1000000 1ms")
+            start_stream(connection, url, "!stream 1000000 1ms", max_tokens=10**6)
             worker = worker_of(server)
             worker.suspend()
             for _ in range(5):

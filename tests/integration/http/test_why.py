@@ -19,7 +19,7 @@ from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
 
 SYSTEM = "Today is 2026-11-27.\n" + "You are a helper who answers in a few words. " * 20
-TURN = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 8}
+TURN = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 14}
 ANSWER = {"role": "assistant", "content": "It rains there. " * 10}
 ONE_SLOT = ("--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
 NAMES = ("read_file", "write_file", "run_command")
@@ -166,7 +166,7 @@ def test_the_cache_had_lost_it(tmp_path: Path) -> None:
     """Another conversation needs its cells, and nothing is kept elsewhere."""
     model = builtin_model()
     assert model is not None
-    with serving_models(tmp_path, model, flags=("--n-ctx", "1024", *ONE_SLOT)) as served:
+    with serving_models(tmp_path, model, flags=("--n-ctx", "1280", *ONE_SLOT)) as served:
         url, turns = served.url(), [TURN, ANSWER, TURN]
         ask(url, *openai(SYSTEM + "evicted", turns, []))
         ask(url, *openai(f"Other {SYSTEM}", [{**TURN, "content": "1 " * 300}], []))

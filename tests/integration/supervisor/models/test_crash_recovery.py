@@ -22,6 +22,7 @@ from jan_serve.supervisor.models.crash_backoff import RestartLimits
 from jan_serve.supervisor.models.model_history import ModelHistory
 from jan_serve.supervisor.models.model_manager import ModelManager
 from jan_serve.supervisor.workers.worker_process import WorkerEnd
+from tests.support.clock import TurnedClock
 from tests.support.engines import FAKE_ENGINE, FakeResolver, Gate, fake_manager
 from tests.support.processes import children, until, zombies
 
@@ -41,16 +42,6 @@ async def ask(manager: ModelManager, prompt: str, name: str | None = None) -> st
 def status(manager: ModelManager, name: str = "fake") -> ModelStatus:
     """What the snapshot says of one model."""
     return next(model for model in manager.snapshot().models if model.name == name)
-
-
-class TurnedClock:
-    """A monotonic clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @contextlib.asynccontextmanager
