@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import type { SuggestedModel } from "../api/models";
 import { isPulling, startPull, suggest, suggested } from "../state/pull";
 import { bytes, parameters } from "../ui/format";
+import { Words } from "../ui/words";
 
 export function Catalogue() {
   useEffect(() => void suggest(), []);
@@ -24,7 +25,9 @@ export function SuggestedCards({ models }: { models: SuggestedModel[] }) {
             <h3>{model.title}</h3>
             {model.fits !== null && <span class={`state ${model.fits ? "fits" : ""}`}>{model.fits ? "fits" : "needs more memory"}</span>}
           </div>
-          <p class="note">{model.note}</p>
+          <p class="note">
+            <Words text={model.note} />
+          </p>
           {model.reason && <p class="reason">{model.reason}</p>}
           <p class="facts">{facts(model).join(" · ")}</p>
           <div class="actions">

@@ -6,12 +6,12 @@ import { download } from "../state/export";
 import { percent, rate } from "../ui/format";
 import { say } from "../ui/notice";
 import { usePolled } from "../ui/polled";
+import { Words } from "../ui/words";
 import { RenderedPrompt } from "./rendered_prompt";
 
 const EVERY_MS = 2_000;
 const LANES = ["load", "template", "compile", "media", "queue", "reading", "writing"];
 const WIDTH = 600;
-const LANE_HEIGHT = 18;
 
 export function Requests() {
   // A proxy does not know them.
@@ -103,10 +103,15 @@ function Explained({ id }: { id: string }) {
       </h3>
       <Lanes why={why} />
       {why.causes.length === 0 && <p class="hint">Nothing took longer than 0.02 s.</p>}
-      <ul>
+      <ul class="causes">
         {why.causes.map((cause) => (
           <li key={cause.code}>
-            {seconds(cause.seconds)}: {cause.text}. {cause.advice && <span class="hint">{cause.advice}</span>}
+            {seconds(cause.seconds)}: <Words text={cause.text} />.{" "}
+            {cause.advice && (
+              <span class="hint">
+                <Words text={cause.advice} />
+              </span>
+            )}
           </li>
         ))}
       </ul>
@@ -122,22 +127,22 @@ function Lanes({ why }: { why: Why }) {
   let from = 0;
   const text = lanes.map((name) => `${name} ${seconds(why.phases[name]!)}`).join(", ");
   return (
-    <svg class="lanes" viewBox={`0 0 ${WIDTH} ${LANE_HEIGHT * lanes.length}`} role="img" aria-label={text}>
-      {lanes.map((name, at) => {
+    <div class="lanes" role="img" aria-label={text}>
+      {lanes.map((name) => {
         const x = (WIDTH * from) / total;
         const width = Math.max(2, (WIDTH * why.phases[name]!) / total);
         from += why.phases[name]!;
-        const inside = x > WIDTH / 2;
         return (
-          <g key={name}>
-            <rect x={x.toFixed(1)} y={at * LANE_HEIGHT + 2} width={width.toFixed(1)} height={LANE_HEIGHT - 4} />
-            <text x={(inside ? x - 6 : x + width + 6).toFixed(1)} y={at * LANE_HEIGHT + 13} text-anchor={inside ? "end" : "start"}>
-              {name} {seconds(why.phases[name]!)}
-            </text>
-          </g>
+          <div class="lane" key={name}>
+            <span>{name}</span>
+            <span>{seconds(why.phases[name]!)}</span>
+            <svg viewBox={`0 0 ${WIDTH} 1`} preserveAspectRatio="none" aria-hidden="true">
+              <rect x={Math.min(x, WIDTH - width).toFixed(1)} width={width.toFixed(1)} height="1" />
+            </svg>
+          </div>
         );
       })}
-    </svg>
+    </div>
   );
 }
 

@@ -29,7 +29,7 @@ export function ServerView() {
         <>
           <dl class="tiles">
             <Tile name="State" value={health.state === "busy" && now.requests === 0 ? "ready" : health.state} more={`jan-serve ${health.version}, up ${duration(health.uptime_s)}`} />
-            <Tile name="Requests now" value={String(now.requests)} more={`${now.running} generating, ${now.waiting} waiting`} />
+            <Tile name="Requests now" value={String(now.requests)} more={now.requests === 0 && now.running > 0 ? `${now.running} lines of batches run` : `${now.running} generating, ${now.waiting} waiting`} />
             <Tile name="Tokens per second" value={rate(rates.at(-1) ?? 0)} more={`${now.generated.toLocaleString("en")} generated`} />
             <Tile name="Memory of models" value={bytes(now.memory)} more={`${now.loaded} loaded`} />
             <Tile name="Cache hit rate" value={percent(now.cached, now.prompt)} more={`${now.cached.toLocaleString("en")} of ${now.prompt.toLocaleString("en")} prompt tokens`} />
