@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.clients.lmdeploy_parts import FOLDER, VERSIONS
+from tests.support.ports import held_port
 from tests.support.processes import wait_until
 from tests.support.proxied import nodes_of, proxying
 from tests.support.raw_http import get, post
@@ -59,11 +59,6 @@ def lmdeploys_proxy(version: str, folder: Path) -> Generator[str]:
         yield found[1]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
-
-
 def status_of(url: str) -> dict[str, Any]:
     found: dict[str, Any] = get(url, "/nodes/status").json()
     return found
@@ -93,8 +88,7 @@ def test_our_server_joins_answers_and_leaves(version: str, tmp_path: Path) -> No
 
 
 def test_its_api_server_joins_our_proxy_before_it_listens(version: str, tmp_path: Path) -> None:
-    port = free_port()
-    with proxying(tmp_path) as proxy:
+    with held_port() as port, proxying(tmp_path) as proxy:
         command = [*RUN, version, "register", f"http://0.0.0.0:{port}", proxy.url()]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
         assert "failed" not in done.stderr

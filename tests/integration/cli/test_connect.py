@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import socket
 import sys
 import tomllib
 from collections.abc import Generator
@@ -17,6 +17,7 @@ import yaml
 from jan_serve.cli.main import main
 from tests.support.file_modes import seen_modes
 from tests.support.models import model_folder, tiny_llama
+from tests.support.ports import held_port
 from tests.support.raw_http import post
 from tests.support.served import serving
 
@@ -152,10 +153,8 @@ def test_an_invalid_file_stays_unchanged(
 
 
 def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        free = sock.getsockname()[1]
-    assert main(["connect", "zed", "--url", f"http://127.0.0.1:{free}"]) == 3
+    with held_port() as port:
+        assert main(["connect", "zed", "--url", f"http://127.0.0.1:{port}"]) == 3
     assert "no server answers" in capsys.readouterr().err
 
 
@@ -177,11 +176,10 @@ def test_claudes_names_become_aliases_of_the_model(
 ) -> None:
     folder = tmp_path_factory.mktemp("aliases")
     config = folder / "config.toml"
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-    config.write_text(f'data_dir = "data"\nport = {port}\nmodels_dir = "{tiny_llama.parent}"\n')
     body = {"model": "claude-opus-4-8", "max_tokens": 4, "messages": [{"role": "user", "content": "a"}]}
-    with serving(folder) as server:
+    with held_port() as port, contextlib.ExitStack() as stack:
+        config.write_text(f'data_dir = "data"\nport = {port}\nmodels_dir = "{tiny_llama.parent}"\n')
+        server = stack.enter_context(serving(folder))
         url = server.url()
         refused = post(url, "/v1/messages", body)
         assert refused.status == 404

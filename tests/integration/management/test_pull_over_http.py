@@ -42,7 +42,7 @@ async def test_a_client_that_leaves_ends_its_pull_and_the_next_resumes(
     hub.file_faults.append(Fault(stall_at=1 << 20))
     async with listening(managed) as port, raw_client(port) as client:
         await client.send(pull_request(stream=stream))
-        await asyncio.to_thread(hub.stalled.wait, 10)
+        await asyncio.to_thread(hub.stalled.wait, 60)
         client.close()
         incoming = managed.folder / ".jan-serve" / "incoming"
         await until(lambda: any(incoming.glob("*.part")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.errors import FAILED, NO_SERVER, WRONG_USE, CommandError
 from jan_serve.cli.output import Output
 from jan_serve.config import LoadedSettings, ServerAddress, load_settings
+from tests.support.ports import held_port
 from tests.support.served_app import ServedApp
 
 URL = "http://127.0.0.1:9"
@@ -88,11 +89,10 @@ def started(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Starte
 
 
 @pytest.fixture
-def loaded(own_settings: Path) -> LoadedSettings:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    own_settings.write_text(f'data_dir = "data"\nport = {port}\n')
-    return load_settings({})
+def loaded(own_settings: Path) -> Generator[LoadedSettings]:
+    with held_port() as port:
+        own_settings.write_text(f'data_dir = "data"\nport = {port}\n')
+        yield load_settings({})
 
 
 def test_the_running_server_is_used(server: ServedApp, loaded: LoadedSettings, started: Started) -> None:
