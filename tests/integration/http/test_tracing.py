@@ -60,12 +60,14 @@ def spans_of(bodies: list[bytes]) -> dict[str, Span]:
     return found
 
 
-def test_a_collector_gets_a_request_and_its_phases(tmp_path: Path) -> None:
+def test_a_collector_gets_a_request_and_its_phases(tmp_path: Path, exact_llama: Path) -> None:
     model = builtin_model()
     assert model is not None
     with collector() as (url, bodies):
-        with serving_models(tmp_path, model, flags=("--otel-endpoint", url)) as served:
-            assert post(served.url(), "/v1/chat/completions", BODY, headers=HEADERS).status == 200
+        # The first model loads by itself: a request for the other one loads it.
+        with serving_models(tmp_path, exact_llama, model, flags=("--otel-endpoint", url)) as served:
+            body = {**BODY, "model": model.stem}
+            assert post(served.url(), "/v1/chat/completions", body, headers=HEADERS).status == 200
             served.process.terminate()
             assert served.wait(60) == 0, served.log
         spans = spans_of(bodies)
