@@ -22,6 +22,7 @@ from jan_serve.editors.recipe import Change, Folders, Recipe, ServerFacts, edito
 from jan_serve.editors.recipes import RECIPES
 from jan_serve.editors.toml_file import set_aliases
 from jan_serve.store.files.small_files import TooLarge, read_limited, write_atomically
+from jan_serve.store.measurements import certified
 
 
 def read_facts(
@@ -92,6 +93,7 @@ def connect(
     for step in recipe.steps:
         output.note(step)
     note_short_context(program, facts, output)
+    note_verdict(program, facts, load_settings(config_file=config).settings.data_dir, output)
     if recipe.has_context and not facts.model.is_exact:
         name = facts.model.name
         output.note(
@@ -108,6 +110,13 @@ def note_short_context(program: str, facts: ServerFacts, output: Output) -> None
             f"The context of {facts.model.name} has {n_ctx} tokens, and {program} needs about {found.n_ctx}:"
             f" `jan-serve launch {program} --n-ctx {found.n_ctx}` gives it that many."
         )
+
+
+def note_verdict(program: str, facts: ServerFacts, data_dir: Path, output: Output) -> None:
+    """Say what `jan-serve certify` found of the model for this program, if it did."""
+    verdict = certified(data_dir, facts.model.name).get(program)
+    if verdict is not None:
+        output.note(f"{facts.model.name}, as `jan-serve certify` found it: {verdict}.")
 
 
 def server_facts(model: str | None, url: str | None, config: Path | None) -> ServerFacts:

@@ -17,7 +17,7 @@ from jan_serve.cli.client.loading import load_model
 from jan_serve.cli.client.own_server import any_server
 from jan_serve.cli.client.server_client import ServerClient
 from jan_serve.cli.commands.completion import complete_model
-from jan_serve.cli.commands.connect import note_short_context, read_facts, server_default
+from jan_serve.cli.commands.connect import note_short_context, note_verdict, read_facts, server_default
 from jan_serve.cli.errors import WRONG_USE, CommandError
 from jan_serve.cli.options import ConfigOption, UrlOption, load_settings
 from jan_serve.cli.output import Output
@@ -25,7 +25,6 @@ from jan_serve.config import LoadedSettings
 from jan_serve.editors.launches import LAUNCHES, Launch
 from jan_serve.editors.recipe import NO_KEY, Folders, ServerFacts
 from jan_serve.editors.recipes import RECIPES
-from jan_serve.store.measurements import certified
 
 
 def launch(
@@ -66,9 +65,7 @@ def launch(
     with any_server(loaded, url, output, model=model, n_ctx=n_ctx) as client:
         facts = _facts(client, model, loaded, output)
         note_short_context(program, facts, output)
-        verdict = certified(loaded.settings.data_dir, facts.model.name).get(program)
-        if verdict is not None:
-            output.note(f"{facts.model.name} for {program}, as `jan-serve certify` found it: {verdict}")
+        note_verdict(program, facts, loaded.settings.data_dir, output)
         with tempfile.TemporaryDirectory(prefix="jan-serve-") as folder:
             status = _run(program, found, executable, arguments or [], facts, loaded, Path(folder))
     raise typer.Exit(status)

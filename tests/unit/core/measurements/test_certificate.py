@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jan_serve.core.measurements.certificate import PROGRAMS, Certificate, Mark, verdicts
 
-ALL = ("schema", "10 tools", "50 tools", "turns", "needle", "infill")
+ALL = ("schema kept", "schema right", "10 tools", "50 tools", "tool result", "turns", "needle", "infill")
 
 
 def certificate(
@@ -23,21 +24,36 @@ def certificate(
 def test_all_that_is_needed() -> None:
     found = verdicts(certificate())
     assert set(found) == {needs.program for needs in PROGRAMS}
-    assert found["codex"] == "yes: first token after 40.0 s, later 0.3 s"
-    assert found["editor completion"] == "yes"
+    assert found["codex"] == "Codex at 64k: yes, first token 40 s cold, 0.3 s warm"
+    assert found["completion"] == "Editor completion at 64k: yes"
 
 
 @pytest.mark.parametrize(
     ("given", "program", "expected"),
     [
-        (certificate(n_ctx=8192), "claude", "no: its context has 8,192 tokens, and 32,768 are needed"),
-        (certificate(**{"50_tools": 2}), "claude", "no: 50 tools: 2 of 4"),
-        (certificate(**{"50_tools": 2}), "codex", "yes: first token after 40.0 s, later 0.3 s"),
-        (certificate(**{"10_tools": 0, "turns": 1}), "cline", "no: 10 tools: 0 of 4, turns: 1 of 4"),
-        (certificate(infill=-1), "editor completion", "no: infill was not possible"),
-        (certificate(schema=3), "structured extraction", "yes"),
-        (certificate(cold_s=None, warm_s=None), "opencode", "yes"),
+        (certificate(n_ctx=8192), "claude", "Claude Code: no, 8,192 tokens of context (32,768 are needed)"),
+        (certificate(**{"50_tools": 2}), "claude", "Claude Code at 64k: no, 50 tools 2 of 4"),
+        (certificate(**{"50_tools": 2}), "codex", "Codex at 64k: yes, first token 40 s cold, 0.3 s warm"),
+        (
+            certificate(**{"10_tools": 0, "turns": 1}),
+            "cline",
+            "Cline at 64k: no, 10 tools 0 of 4, turns 1 of 4",
+        ),
+        (certificate(infill=-1), "completion", "Editor completion at 64k: no, infill was not possible"),
+        (certificate(schema_right=3), "extraction", "Structured extraction at 64k: yes"),
+        (certificate(schema_kept=2), "extraction", "Structured extraction at 64k: no, schema kept 2 of 4"),
+        (certificate(n_ctx=49_152, cold_s=None, warm_s=None), "opencode", "opencode at 48k: yes"),
     ],
 )
 def test_what_is_missing_is_named(given: Certificate, program: str, expected: str) -> None:
     assert verdicts(given)[program] == expected
+
+
+@pytest.mark.parametrize(("found", "enough"), [((1, 1, 0), True), ((1, 0, 1), False)])
+def test_a_text_beyond_what_a_program_needs_does_not_count(found: tuple[int, ...], enough: bool) -> None:
+    given = certificate(needle=-1)
+    lengths = zip(found, (4000, 16_000, 130_000), strict=True)
+    marks = (*given.marks, *(Mark("needle", right, 1, tokens=tokens) for right, tokens in lengths))
+    verdict = verdicts(msgspec.structs.replace(given, marks=marks))["codex"]
+    assert (": yes" in verdict) == enough
+    assert enough or "needle 1 of 2" in verdict

@@ -95,9 +95,7 @@ def show(
         show_fit(name, settings, resolver, output, as_json=as_json)
         return
     facts = _facts(entry, model, resolver.projector(entry))
-    facts["enough_for"] = [
-        f"{use}: {verdict}" for use, verdict in certified(settings.data_dir, entry.name).items()
-    ]
+    facts["enough_for"] = list(certified(settings.data_dir, entry.name).values())
     if verify:
         facts["verified"] = _verify(entry, settings.models_dir)
     if as_json:
