@@ -91,7 +91,7 @@ class InvalidJson(InvalidRequest):
     code = "invalid_json"
 
 
-_LONGER_CONTEXT: Final = (
+LONGER_CONTEXT: Final = (
     "Shorten the prompt, set grow_context = true (--grow-context), or start the server with a larger --n-ctx."
 )
 
@@ -117,7 +117,7 @@ class ContextLengthExceeded(InvalidRequest):
         remedy: str | None = None,
     ) -> None:
         self.length = f"at least {n_prompt}" if at_least else str(n_prompt)
-        self.remedy = remedy if remedy is not None else _LONGER_CONTEXT if item is None else ""
+        self.remedy = remedy if remedy is not None else LONGER_CONTEXT if item is None else ""
         super().__init__(
             f"The prompt has {self.length} tokens, and the context of this model holds {n_ctx} tokens"
             f" including the answer. {self.remedy}"

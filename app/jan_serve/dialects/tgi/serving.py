@@ -30,7 +30,7 @@ from jan_serve.dialects.tgi.generate.render import Ending
 from jan_serve.dialects.tgi.job import Job, NativeRequest, stream_headers
 from jan_serve.dialects.tgi.limits import GenerateLimits
 from jan_serve.dialects.tgi.metrics import TgiMetrics
-from jan_serve.errors import JanServeError
+from jan_serve.errors import LONGER_CONTEXT, JanServeError
 from jan_serve.generation.batch import generate_batch
 from jan_serve.generation.leased_model import LeasedModel
 from jan_serve.generation.service import GenerationService, name_or_default
@@ -166,7 +166,8 @@ class RequestLease:
         max_total, max_input = limits.total_tokens(facts), limits.input_tokens(facts)
         check(native.inputs, parameters, limits, max_input)
         prompt, n_input = await _prompt(model, native)
-        check_length(parameters, n_input, max_input=max_input, max_total=max_total)
+        remedy = LONGER_CONTEXT if max_total == facts.n_ctx else ""
+        check_length(parameters, n_input, max_input=max_input, max_total=max_total, remedy=remedy)
         constraint = native.constraint or constraint_of(parameters.grammar)
         self._serving.metrics.sized(max_input=max_input, max_total=max_total)
         request = generation_request(

@@ -151,17 +151,18 @@ def _check_ranges(p: Parameters) -> None:
         raise ValidationFailed("`max_new_tokens` must be strictly positive")
 
 
-def check_length(p: Parameters, n_input: int, *, max_input: int, max_total: int) -> None:
-    """n_input: tokens after truncation. Raises ValidationFailed."""
+def check_length(p: Parameters, n_input: int, *, max_input: int, max_total: int, remedy: str = "") -> None:
+    """n_input: tokens after truncation. remedy: what can be done. Raises ValidationFailed."""
+    then = f". {remedy}".rstrip(". ")
     max_new = max(0, max_total - n_input) if p.max_new_tokens is None else p.max_new_tokens
     max_new = min(max_new, SLICE_TOKENS)
     if n_input + max_new > max_total:
         raise ValidationFailed(
             f"`inputs` tokens + `max_new_tokens` must be <= {max_total}. Given: {n_input} `inputs` tokens and"
-            f" {max_new} `max_new_tokens`"
+            f" {max_new} `max_new_tokens`{then}"
         )
     if n_input > max_input:
-        raise ValidationFailed(f"`inputs` must have less than {max_input} tokens. Given: {n_input}")
+        raise ValidationFailed(f"`inputs` must have less than {max_input} tokens. Given: {n_input}{then}")
 
 
 def max_new_tokens(p: Parameters, n_input: int, max_total: int) -> int:
