@@ -23,7 +23,9 @@ _LOADED: Final = ("a", "b", "fail-load", "broken")
 _DELETED: Final = ("c", "same", "same.gguf", "org/same", f"{REPO}:Q8_0", "fail-load")
 _ON_THE_HUB: Final = (f"{REPO}:Q8_0", f"{REPO}/{FILE}", REPO)
 Fields: TypeAlias = dict[str, Any]
-_PATHS: Final = frozenset({"/models", "/models/{name}", "/models/load", "/models/unload", "/models/pull"})
+_PATHS: Final = frozenset(
+    {"/models", "/models/{name}", "/models/load", "/models/unload", "/models/pull", "/models/import"}
+)
 
 _SCHEMATHESIS: Any = schemathesis
 
@@ -31,7 +33,7 @@ _SCHEMATHESIS: Any = schemathesis
 @pytest.fixture(scope="module")
 def operations() -> Any:
     return _SCHEMATHESIS.openapi.from_dict(document()).include(
-        path_regex="^/models(/(load|unload|pull|{name}))?$"
+        path_regex="^/models(/(load|unload|pull|import|{name}))?$"
     )
 
 
