@@ -6,6 +6,7 @@ The server has only the built-in model, and every answer is the model's own.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.page.support import Tab, chromium, opened_tab
+from tests.page.test_batches import line, send
 from tests.support.raw_http import post
 
 QUESTIONS: Final = (
@@ -62,7 +64,7 @@ def tool_call(tab: Tab, path: Path) -> None:
 
 
 def panels(tab: Tab, folder: Path) -> None:
-    """The playground, the server and the models."""
+    """The playground, the server, the models and the batches."""
     tab.show("Playground")
     tab.page.get_by_role("button", name="Generate").click()
     expect(tab.page.get_by_text("✓")).to_be_visible()
@@ -77,6 +79,15 @@ def panels(tab: Tab, folder: Path) -> None:
     tab.show("Models")
     expect(tab.page.locator(".card").first).to_be_visible()
     tab.page.screenshot(path=folder / "page-models.png")
+    card = send(tab, "questions.jsonl", *(line(str(number), model="jan-tiny") for number in range(12)))
+    expect(card.locator(".state")).to_have_text("done")
+    send(
+        tab,
+        "night.jsonl",
+        *(line(str(number), model="jan-tiny", min_tokens=900, max_tokens=900) for number in range(200)),
+    )
+    expect(tab.page.get_by_text(re.compile("[1-9] of 200 answered"))).to_be_visible()
+    tab.page.screenshot(path=folder / "page-batches.png")
 
 
 def set_greedy(tab: Tab, tools: str = "") -> None:
@@ -84,13 +95,15 @@ def set_greedy(tab: Tab, tools: str = "") -> None:
     settings = tab.page.get_by_role("button", name="Settings of this chat")
     settings.click()
     tab.page.get_by_label("Temperature").fill("0")
-    tab.page.get_by_label("Tools").fill(tools)
+    tab.page.get_by_label("Tools (a JSON list").fill(tools)
     settings.click()
 
 
 def take(browser: Browser, url: str, folder: Path) -> None:
     """Take all pictures."""
     with opened_tab(browser, url, viewport=WIDE) as tab:
+        expect(tab.page.get_by_role("list", name="Models to get").get_by_role("listitem")).to_have_count(3)
+        tab.page.screenshot(path=folder / "page-first-visit.png")
         chat(tab, folder / "page-chat.png")
         panels(tab, folder)
     with opened_tab(browser, url, viewport=WIDE, color_scheme="dark") as tab:
