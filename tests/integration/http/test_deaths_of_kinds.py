@@ -34,6 +34,11 @@ QUESTION = {"question": "what is it?", "options": ["people", "the water", "oil"]
 _OF_A_MOMENT = ("_id", "_at", "_duration", "_ms")
 CHAT, COMPLETIONS, DECIDE = "/v1/chat/completions", "/v1/completions", "/v1/decide"
 
+RANKED: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/rerank", {"query": "where?", "documents": [TEXT, "read", "homes"]}),
+    ("/v2/rerank", {"query": "where?", "documents": [TEXT, "read", "homes"], "top_n": 2}),
+    ("/rerank", {"query": "where?", "texts": [TEXT, "read", "homes"]}),
+]
 KINDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "eyes": [
         (CHAT, WARM | {"messages": [{"role": "user", "content": SEEN}]}),
@@ -61,8 +66,8 @@ KINDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("/v1/embeddings", {"input": TEXT, "encoding_format": "base64"}),
         ("/api/embed", {"input": [TEXT, "read"]}),
     ],
-    "scores": [("/v1/rerank", {"query": "where?", "documents": [TEXT, "read", "homes"]})],
-    "writes": [("/v2/rerank", {"query": "where?", "documents": [TEXT, "read", "homes"]})],
+    "scores": RANKED,
+    "writes": RANKED,
 }
 
 
