@@ -65,8 +65,10 @@ class AnswerTable:
         """Add the events from this number on. False if the answer is deleted."""
 
         def work(db: sqlite3.Connection) -> bool:
-            if db.execute("SELECT 1 FROM answers WHERE id = ?", (answer_id,)).fetchone() is None:
+            row = db.execute("SELECT owner FROM answers WHERE id = ?", (answer_id,)).fetchone()
+            if row is None:
                 return False
+            check_share(db, row[0], sum(map(len, events)), self._journal.max_bytes)
             db.executemany(
                 "INSERT INTO answer_events (answer, number, event) VALUES (?, ?, ?)",
                 [(answer_id, number, event) for number, event in enumerate(events, first)],

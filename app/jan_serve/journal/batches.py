@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
@@ -12,6 +14,8 @@ from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
 from jan_serve.journal.shares import check_share
+
+logger = logging.getLogger(__name__)
 
 State = Literal["validating", "in_progress", "cancelling", "completed", "failed", "expired", "cancelled"]
 
@@ -149,11 +153,16 @@ class BatchTable:
         return await self._journal.run(work)
 
     async def open_batches(self) -> list[Batch]:
-        """Those of all owners that have not ended, the oldest first, without their counts."""
+        """Those of all owners that have not ended, the oldest first, without counts. One that cannot be read ends."""
 
         def work(db: sqlite3.Connection) -> list[Batch]:
             rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {IS_OPEN} ORDER BY created, rowid")
-            return [_batch(row) for row in rows]
+            batches = [_batch(row) for row in rows.fetchall()]
+            for batch in batches:
+                if batch.has_ended:
+                    logger.error("%s in the journal cannot be read, and has failed", batch.id)
+                    _end(db, batch)
+            return [batch for batch in batches if not batch.has_ended]
 
         return await self._journal.run(work)
 
@@ -227,11 +236,8 @@ class BatchTable:
         """Put the files in the place of its lines. Returns whether it had not ended."""
 
         def work(db: sqlite3.Connection) -> bool:
-            if not _change(db, batch, IS_OPEN):
+            if not _end(db, batch):
                 return False
-            # Their room is that of the files, in a journal that is full.
-            db.execute("DELETE FROM lines WHERE batch = ?", (batch.id,))
-            db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
             for file, content in files:
                 insert_file(db, file, content)
             return True
@@ -247,7 +253,7 @@ class BatchTable:
                 (owner, batch_id),
             ).fetchone()
             if row is not None:
-                facts = msgspec.json.decode(row[0], type=BatchFacts)
+                facts = _facts(row[0]) or BatchFacts()
                 db.executemany("DELETE FROM files WHERE id = ?", [(facts.output_file,), (facts.error_file,)])
             return row is not None
 
@@ -260,9 +266,30 @@ def _row(batch: Batch) -> tuple[Any, ...]:
 
 
 def _batch(row: Sequence[Any]) -> Batch:
+    """One that cannot be read has failed."""
     *values, facts = row
     named = dict(zip(_COLUMNS.split(", "), values, strict=False))
-    return Batch(**named, facts=msgspec.json.decode(facts, type=BatchFacts))
+    if (found := _facts(facts)) is not None:
+        return Batch(**named, facts=found)
+    fault = LineFault("server_error", "What the journal knew of this batch cannot be read. Send it again.")
+    return Batch(**named, facts=BatchFacts()).became("failed", int(time.time()), faults=(fault,))
+
+
+def _facts(content: bytes) -> BatchFacts | None:
+    """None if they cannot be read."""
+    try:
+        return msgspec.json.decode(content, type=BatchFacts)
+    except ValueError:
+        return None
+
+
+def _end(db: sqlite3.Connection, batch: Batch) -> bool:
+    """Returns whether it had not ended. The room of its lines is that of its files, in a journal that is full."""
+    if not _change(db, batch, IS_OPEN):
+        return False
+    db.execute("DELETE FROM lines WHERE batch = ?", (batch.id,))
+    db.execute("UPDATE batches SET input = NULL WHERE id = ?", (batch.id,))
+    return True
 
 
 def _counted(db: sqlite3.Connection, batch: Batch) -> Batch:

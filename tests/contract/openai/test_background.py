@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 
 from jan_serve.core.caller import client as caller
 from jan_serve.dialects.shared import limits
-from jan_serve.errors import EngineCrashed
+from jan_serve.errors import EngineCrashed, InsufficientStorage
 from jan_serve.ipc.messages import EngineEvent, EngineRequest
+from jan_serve.journal.answers import AnswerTable
 from tests.support.fake_client import FakeClient, FakeModels, Script, failing, fake_facts, prompt_text, saying
 from tests.support.journaled import Gate, journaled_server
 from tests.support.response_events import Event, events_of
@@ -382,6 +383,24 @@ async def test_an_answer_goes_on_when_the_journal_is_full(
         response = await ended(client, (await client.post(PATH, json=BODY)).json()["id"])
         assert text_of(response) == "".join(long)
         assert "is full" in caplog.text
+
+
+async def test_nothing_is_kept_behind_events_that_the_journal_has_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, numbers = AnswerTable.add, list[int]()
+
+    async def full_once(table: AnswerTable, answer_id: str, first: int, events: Sequence[bytes]) -> bool:
+        numbers.append(first)
+        if len(numbers) == 2:
+            raise InsufficientStorage("full for a moment")
+        return await add(table, answer_id, first, events)
+
+    monkeypatch.setattr(AnswerTable, "add", full_once)
+    async with journaled_server(tmp_path, models(saying("a ", "b ", "c ", "d "))) as client:
+        response = await ended(client, (await client.post(PATH, json=BODY)).json()["id"])
+        assert text_of(response) == "a b c d "
+    assert len(numbers) == 2
 
 
 def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:

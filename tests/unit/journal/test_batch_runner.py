@@ -122,6 +122,28 @@ async def test_a_batch_at_which_the_server_fails_ends_and_stops_no_other(
     assert await bench.ended("two") == "completed"
 
 
+@pytest.mark.parametrize("facts", [b"", b"\xff", b"[]", b'{"counts": 1}', b'{"times": {"a": "b"}}'])
+async def test_a_batch_that_cannot_be_read_has_failed_and_stops_no_other(
+    bench: Bench, caplog: pytest.LogCaptureFixture, facts: bytes
+) -> None:
+    bench.conditions.paused.add("m")
+    await bench.add("one", "a")
+    await bench.add("ended", model="other")
+    assert await bench.ended("ended") == "completed"
+    await bench.background.journal.run(
+        lambda db: db.execute("UPDATE batches SET facts = ?", (facts,)) and None
+    )
+    await bench.add("two", "b", model="other")
+    assert await bench.ended("two") == "completed"
+    assert "one in the journal cannot be read" in caplog.text
+    for name in ("one", "ended"):
+        batch = await bench.table.find("", name)
+        assert batch is not None and batch.state == "failed"
+        assert "cannot be read" in batch.facts.faults[0].message
+        assert await bench.table.delete("", name)
+    assert bench.calls == {"b": 1}
+
+
 @pytest.mark.parametrize("status", [429, 503, 504, 529])
 async def test_a_line_is_asked_again_for_as_long_as_nothing_is_said_of_it(bench: Bench, status: int) -> None:
     bench.replies = lambda line, number: GOOD if number > 12 else Reply(status, b"{}", "r")

@@ -73,6 +73,18 @@ async def filled(kind: str, journal: Journal, owner: str) -> int:
         number += 1
 
 
+async def test_an_answer_that_is_being_written_counts_in_the_share_of_its_key(journal: Journal) -> None:
+    table = AnswerTable(journal)
+    await table.begin(OpenAnswer("answer", "one", NOW, b"{}", 7))
+    number = 0
+    with pytest.raises(InsufficientStorage, match="half of"):
+        while True:
+            await table.add("answer", number, [PIECE])
+            number += 1
+    assert MAX_BYTES // 2 // len(PIECE) - 2 <= number <= MAX_BYTES // 2 // len(PIECE) + 1
+    await FileTable(journal).add(new_file("two", NOW, "batch", "f", len(PIECE), None), PIECE)
+
+
 @pytest.mark.parametrize("kind", ["file", "request", "reply", "events", "input", "lines", "answers"])
 async def test_a_key_has_half_of_the_journal(journal: Journal, kind: str) -> None:
     share = MAX_BYTES // 2 // len(PIECE)

@@ -218,13 +218,14 @@ class BackgroundResponses:
         client.set(f"responses of {answer.owner}")
         begin_trace()
         fresh: list[bytes] = []
-        number = len(answer.events)
+        number, is_kept = len(answer.events), True
         generated = self._service.generate(_request(live), AnswerLog(answer.events, fresh.append))
         try:
             async with closing(generated) as events:
                 async for event in events:
                     if fresh:
-                        await self._add(answer.id, number, tuple(fresh))
+                        # Behind events that are missing there, none would fit.
+                        is_kept = is_kept and await self._add(answer.id, number, tuple(fresh))
                         number += len(fresh)
                         fresh.clear()
                     if isinstance(event, Completed):
@@ -242,11 +243,14 @@ class BackgroundResponses:
             logger.exception("%s failed", answer.id)
             await self._end(live, [live.renderer.failed(internal_problem())])
 
-    async def _add(self, answer_id: str, number: int, events: Sequence[bytes]) -> None:
+    async def _add(self, answer_id: str, number: int, events: Sequence[bytes]) -> bool:
+        """Returns whether the journal has them."""
         try:
-            await self._table.add(answer_id, number, events)
+            return await self._table.add(answer_id, number, events)
         except StoreError as error:
-            logger.warning("%s goes on, but would begin anew after a restart: %s", answer_id, error.message)
+            text = "%s goes on, and after a restart from event %d: %s"
+            logger.warning(text, answer_id, number, error.message)
+            return False
 
     async def _end(self, live: LiveAnswer, events: Iterable[Event]) -> None:
         """The last events. A whole answer that the journal cannot take stays in memory."""
