@@ -19,8 +19,8 @@ A = TypeVar("A")
 async def helper_pool(
     kind: HelperKind[Q, A], command: Sequence[str] | None = None, **limits: Any
 ) -> AsyncGenerator[HelperPool[Q, A]]:
-    """limits: fields of the kind that differ."""
-    pool = HelperPool(replace(kind, **limits), command)
+    """limits: fields of the kind that differ. Processor time is limited, and not how long a busy machine takes."""
+    pool = HelperPool(replace(kind, **{"wall_limit_s": 300.0, **limits}), command)
     try:
         yield pool
     finally:
