@@ -175,7 +175,9 @@ class Exam:
             "additionalProperties": False,
         }
         form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema, "strict": True}}
-        messages = [{"role": "user", "content": f"Extract the person: {sentence}"}]
+        messages = [
+            {"role": "user", "content": f"Extract the name, age and city of the person as JSON: {sentence}"}
+        ]
         return self._chat(messages, response_format=form, **fields)
 
     def _schema(self) -> Iterator[Case]:
@@ -186,12 +188,13 @@ class Exam:
             yield {"schema kept": _has_form(found, record), "schema right": found == record}
 
     def _thought(self) -> Iterator[Case]:
-        """The same after a thought. No case of a model that does not think."""
+        """The same after a thought, until an answer has none."""
         for _ in range(_CASES):
             record, sentence = self._person()
             message = self._extracted(record, sentence, reasoning_effort="low", max_tokens=1024)
-            if message.get("reasoning_content"):
-                yield {"schema after a thought": _json(message.get("content")) == record}
+            if not message.get("reasoning_content"):
+                return
+            yield {"schema after a thought": _json(message.get("content")) == record}
 
     def _numbered_tools(self, count: int) -> list[str]:
         pairs = [(first, second) for first in _NAMES for second in _NAMES if first != second]
