@@ -23,6 +23,7 @@ from typing import Any, Final
 from jan_serve.constraint.enforce import enforce
 from jan_serve.constraint.json_schema.document import bundled
 from jan_serve.constraint.print_gbnf import print_gbnf
+from jan_serve.constraint.translation import Mode
 from jan_serve.core.constraint import JsonSchemaConstraint, PropertyOrder
 from jan_serve.core.uniqueness import Uniqueness
 from jan_serve.errors import JanServeError
@@ -154,7 +155,7 @@ def _judge(case: Case, schema: Any, oracle: Any) -> Outcome:
 def _judge_gbnf(case: Case, schema: Any, oracle: Any) -> Outcome | None:
     """What is wrong with the GBNF of a schema; None where there is nothing, or no GBNF."""
     try:
-        grammar, memory = grammar_in_rules(schema)
+        grammar, memory = grammar_in_rules(schema, mode=Mode.PRINTED)
         if memory.locations != Uniqueness().locations:
             return None
         sampler = oracle.compile(print_gbnf(grammar))
