@@ -142,7 +142,7 @@ def test_a_model_is_pulled_paused_resumed_and_deleted(tab: Tab, hub: FakeHub) ->
     expect(progress).to_have_count(0)
     pulled = tab.page.get_by_label("Models on this server").get_by_role("listitem").filter(has_text="small")
     expect(pulled).to_have_count(1)
-    resumed = hub.asked("/resolve/")
+    resumed = hub.asked(f"/{REPO}/resolve/")
     assert len(resumed) == 2
     assert resumed[1].headers["range"].startswith("bytes=")
     pulled.get_by_role("button", name="Delete").click()

@@ -172,3 +172,14 @@ def test_requests_are_downloaded_as_json(tab: Tab) -> None:
         tab.page.get_by_role("button", name="Download as JSON").click()
     listed = json.loads(download.value.path().read_text(encoding="utf-8"))["data"]
     assert "to-download" in [row["id"] for row in listed]
+
+
+def test_tokens_are_counted_by_day_model_and_program(tab: Tab) -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    headers = {"user-agent": "<b>program</b>/1.0"}
+    assert post(tab.url, "/v1/chat/completions", body, headers=headers).status == 200
+    tab.show("Server")
+    days = tab.page.get_by_role("region", name="Tokens a day")
+    expect(days.get_by_role("row").filter(has_text="<b>program</b>").filter(has_text="first")).to_have_count(
+        1
+    )

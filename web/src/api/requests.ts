@@ -35,6 +35,24 @@ export async function listRequests(signal: AbortSignal): Promise<RequestLine[]> 
   return (await getJson<{ data: RequestLine[] }>(`extras/requests?limit=${SHOWN}`, signal)).data;
 }
 
+/** Requests and tokens of a day, a model and a program. */
+export interface TotalLine {
+  day: string;
+  model: string;
+  program: string;
+  requests: number;
+  prompt_tokens: number;
+  cached_tokens: number;
+  completion_tokens: number;
+}
+
+const DAYS = 7;
+
+/** Of the last days that have any, the latest first. */
+export async function listTotals(signal: AbortSignal): Promise<TotalLine[]> {
+  return (await getJson<{ data: TotalLine[] }>(`extras/totals?days=${DAYS}`, signal)).data;
+}
+
 /** All that the server remembers, as JSON. */
 export async function exportRequests(): Promise<string> {
   return JSON.stringify(await getJson(`extras/requests?limit=${MOST}`), null, 2);

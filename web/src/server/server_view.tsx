@@ -12,6 +12,7 @@ import { EditorSettings } from "./editor_settings";
 import { counted, type Reading } from "./reading";
 import { Requests } from "./requests";
 import { SelfCheck } from "./self_check";
+import { Totals } from "./totals";
 
 const EVERY_MS = 2_000;
 const KEPT = 90;
@@ -36,6 +37,7 @@ export function ServerView() {
           </dl>
           {rates.some((each) => each > 0) && <Chart title="Tokens per second" values={rates} slots={KEPT} />}
           <Requests />
+          <Totals />
           {health.selfcheck && <SelfCheck last={health.selfcheck} />}
         </>
       )}
