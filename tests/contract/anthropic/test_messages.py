@@ -15,7 +15,7 @@ import pytest
 
 from jan_serve.dialects.anthropic.dialect import anthropic_dialect
 from jan_serve.dialects.openai.dialect import openai_dialect
-from jan_serve.errors import ContextLengthExceeded, EngineCrashed, Overloaded
+from jan_serve.errors import LONGER_CONTEXT, ContextLengthExceeded, EngineCrashed, Overloaded
 from jan_serve.ipc.messages import Accepted, EngineEvent, EngineRequest, RequestCompleted
 from tests.support.fake_client import (
     FakeClient,
@@ -273,7 +273,10 @@ async def test_a_last_message_of_the_assistant_is_continued() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "kind", "words"),
     [
-        (ContextLengthExceeded(600, 512), 400, "invalid_request_error", "prompt is too long: 600 tokens > 512 maximum"),
+        (
+            ContextLengthExceeded(600, 512), 400, "invalid_request_error",
+            f"prompt is too long: 600 tokens > 512 maximum. {LONGER_CONTEXT}",
+        ),
         (Overloaded("Full.", retry_after=3), 529, "overloaded_error", "Full."),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
-from jan_serve.errors import ContextLengthExceeded, EngineCrashed, ModelFailed, Overloaded
+from jan_serve.errors import LONGER_CONTEXT, ContextLengthExceeded, EngineCrashed, ModelFailed, Overloaded
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from tests.contract.lmdeploy import support
 from tests.contract.lmdeploy.support import http_client
@@ -320,7 +320,7 @@ ERRORS: dict[str, tuple[Exception, dict[str, Any]]] = {
     "length": (
         ContextLengthExceeded(600, 512),
         flat(
-            "Input length (600) must be smaller than the model context length (512).",
+            f"Input length (600) must be smaller than the model context length (512). {LONGER_CONTEXT}",
             "invalid_request_error",
             400,
         ),

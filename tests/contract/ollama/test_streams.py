@@ -10,6 +10,7 @@ import pytest
 
 from jan_serve.core.events import TokenInfo, TokenLogprob
 from jan_serve.errors import (
+    LONGER_CONTEXT,
     ContextLengthExceeded,
     EngineCrashed,
     InsufficientMemory,
@@ -198,7 +199,7 @@ def failing(failure: Exception, after: int) -> Script:
             ContextLengthExceeded(600, 512),
             400,
             "the prompt is longer than the context length currently available to the model: 600 tokens, and the"
-            " context holds 512",
+            f" context holds 512. {LONGER_CONTEXT}",
         ),
         (Overloaded("full", retry_after=2), 503, "full"),
         (ModelFailed("gone"), 503, "gone"),
