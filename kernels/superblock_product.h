@@ -12,7 +12,7 @@
 namespace jan_serve {
 
 constexpr int    BLOCKS = QK_K / 32;  // of a superblock: a vector of bytes each
-constexpr size_t AHEAD  = 2048;       // bytes by which a row is prefetched
+constexpr size_t AHEAD  = 8192;       // bytes by which a row is prefetched
 
 // A superblock as it is read: a value is its byte times its group's scale times `d`, less its group's minimum times `least`.
 // Groups hold 16 values, and numbers of groups 16 bits; the even groups are in the lower half, the odd ones in the upper.
