@@ -19,6 +19,25 @@ inline __m256i half_bytes(const uint8_t * packed) {
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), _mm256_set1_epi8(15));
 }
 
+#    ifdef JAN_SERVE_WIDE
+// The same of two blocks, one after the other.
+inline __m512i half_bytes(const uint8_t * first, const uint8_t * second) {
+    const auto    at    = [](const uint8_t * packed) { return _mm_loadu_si128((const __m128i *) packed); };
+    const __m512i twice = _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(at(first)), 0xFF00, at(second));
+    const __m512i four  = _mm512_set1_epi64(0x0004000400040004);
+    return _mm512_and_si512(_mm512_srlv_epi16(twice, _mm512_maskz_mov_epi64(0xCC, four)), _mm512_set1_epi8(15));
+}
+
+// The bytes of two blocks.
+template <class Block> JAN_SERVE_INLINE __m512i bytes_of(const Block & first, const Block & second) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(Bytes<Block>::of(first)), Bytes<Block>::of(second), 1);
+}
+
+template <> JAN_SERVE_INLINE __m512i bytes_of(const block_q4_0 & first, const block_q4_0 & second) {
+    return half_bytes(first.qs, second.qs);
+}
+#    endif
+
 // Vector i gets values 4 i to 4 i + 3 of a block of each row. Lower halves of bytes hold the first sixteen values.
 template <class Block> JAN_SERVE_INLINE void load_halves(const Block * const * rows, int64_t block, Ints * fours) {
     load_fours([&](int row) { return rows[row][block].qs; }, fours);
@@ -131,6 +150,13 @@ template <> struct Bytes<block_mxfp4> {
         }
     }
 };
+
+#    ifdef JAN_SERVE_WIDE
+template <> JAN_SERVE_INLINE __m512i bytes_of(const block_mxfp4 & first, const block_mxfp4 & second) {
+    const __m512i table = _mm512_broadcast_i32x4(Bytes<block_mxfp4>::values());
+    return _mm512_shuffle_epi8(table, half_bytes(first.qs, second.qs));
+}
+#    endif
 
 // The scales of the same block of a panel's rows, whose first bytes are `heads`, and of eight rows.
 template <class Block> struct Scales {
@@ -261,10 +287,19 @@ template <class Block> struct BlockProduct {
         for (int64_t block = 0; block < blocks; block++) {
             prefetch<PART_ROWS * sizeof(Block)>(next + block * PART_ROWS * sizeof(Block));
             const __m256i activations = _mm256_loadu_si256((const __m256i *) column[block].values);
-            __m256i       sums[PART_ROWS];
+#    ifdef JAN_SERVE_WIDE
+            const __m512i twice = _mm512_broadcast_i64x4(activations);
+            __m512i       sums[PART_ROWS / 2];
+            for (int row = 0; row < PART_ROWS; row += 2) {
+                const __m512i bytes = bytes_of(rows[row][block], rows[row + 1][block]);
+                sums[row / 2]       = add_products(_mm512_setzero_si512(), bytes, twice);
+            }
+#    else
+            __m256i sums[PART_ROWS];
             for (int row = 0; row < PART_ROWS; row++) {
                 sums[row] = add_signed(_mm256_setzero_si256(), Bytes<Block>::of(rows[row][block]), activations);
             }
+#    endif
             const __m256i sum = _mm256_add_epi32(sums_of(sums), _mm256_set1_epi32(column[block].start));
             total             = add_scaled(total, sum, scaled(Scales<Block>::of_rows(rows, block), column[block].scale));
         }

@@ -259,6 +259,21 @@ inline __m256i sums_of(const __m256i * rows) {
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
 }
 
+#    ifdef JAN_SERVE_WIDE
+// The same of rows whose halves are added: lane 2 i is the sum of the lower half of pairs[i], lane 2 i + 1 that of the upper.
+inline __m256i sums_of(const __m512i * pairs) {
+    const auto twos = [](__m512i a, __m512i b) {
+        return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    };
+    const __m512i a     = twos(pairs[0], pairs[1]);
+    const __m512i b     = twos(pairs[2], pairs[3]);
+    const __m512i fours = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    const __m512i all   = _mm512_add_epi32(fours, _mm512_shuffle_i64x2(fours, fours, 0xB1));
+    const __m512i lanes = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi32(lanes, all));
+}
+#    endif
+
 // Eight rows of eight groups of four bytes become eight groups of eight rows.
 inline void transpose(__m256i * rows) {
     __m256i pairs[8];
