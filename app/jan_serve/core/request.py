@@ -27,10 +27,11 @@ class PartsPrompt(msgspec.Struct, frozen=True, tag="parts"):
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
-    """Token ids, used unchanged. param: the request field, for errors."""
+    """Token ids, used unchanged. param: the request field, for errors. text: what they were made of, if known."""
 
     ids: tuple[int, ...]
     param: str = "prompt"
+    text: str = ""
 
 
 class InfillFile(msgspec.Struct, frozen=True):

@@ -122,7 +122,7 @@ class RequestPreparer:
         request = with_defaults(request, self._profiles()(client.name, request.model))
         trace = current_trace()
         trace.operation = "chat" if isinstance(request.prompt, ChatPrompt) else "text_completion"
-        if isinstance(request.prompt, ChatPrompt | TextPrompt):
+        if not isinstance(request.prompt, InfillPrompt):
             self._history.compare(trace, client.name, cache_salt, request.prompt)
         parsers: AnswerParsers | None = None
         specials: tuple[str, ...] = ()

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from jan_serve.core.messages import Message, TextPart
-from jan_serve.core.request import ChatPrompt, TextPrompt
+from jan_serve.core.messages import ContentPart, Message, TextPart
+from jan_serve.core.request import ChatPrompt, PartsPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.trace import Difference, PromptParts, RequestTrace, Sign
 
 _KEPT: Final = 512
@@ -46,13 +46,16 @@ _SIGNS: Final[tuple[tuple[Sign, str], ...]] = (
 """In the order in which they are looked for."""
 
 
+PlainPrompt = TextPrompt | PartsPrompt | TokenPrompt
+
+
 class PromptHistory:
     """Bounded; for one event loop."""
 
     def __init__(self) -> None:
         self._prompts: deque[tuple[tuple[str, str], PromptParts]] = deque(maxlen=_KEPT)
 
-    def compare(self, trace: RequestTrace, model: str, salt: str, prompt: ChatPrompt | TextPrompt) -> None:
+    def compare(self, trace: RequestTrace, model: str, salt: str, prompt: ChatPrompt | PlainPrompt) -> None:
         """Write into the trace which earlier prompt is nearest and where this one differs, and keep this one.
 
         salt: prompts of others are not compared.
@@ -61,7 +64,10 @@ class PromptHistory:
             lines, messages = _split(prompt.messages)
             tools = prompt.tools
         else:
-            lines, messages, tools = _lines(prompt.text), (), ()
+            text = _text_of(prompt.parts) if isinstance(prompt, PartsPrompt) else prompt.text
+            if isinstance(prompt, TokenPrompt) and not text:
+                return
+            lines, messages, tools = _lines(text), (), ()
         parts = PromptParts(
             tools=tuple(hash(msgspec.json.encode(tool)) for tool in tools),
             system=array("q", map(hash, lines)),
@@ -90,7 +96,11 @@ def _text(message: Message) -> str:
     content = message.content
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+    return _text_of(content)
+
+
+def _text_of(parts: Sequence[ContentPart]) -> str:
+    return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def _same(left: Sequence[int], right: Sequence[int]) -> int:

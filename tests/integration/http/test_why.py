@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Generator
+import shutil
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,47 +21,93 @@ from tests.integration.http.support import COMPLETIONS, LONG_CTX, serving_models
 from tests.support.processes import wait_until
 from tests.support.raw_http import get, post
 
-SYSTEM = "Today is 2026-11-27.\n" + "You are a helper who answers in a few words. " * 20
-TURN = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 14}
-ANSWER = {"role": "assistant", "content": "It rains there. " * 10}
-ONE_SLOT = ("--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
 NAMES = ("read_file", "write_file", "run_command")
+HI = [{"role": "user", "content": "Hi"}]
 _IDS = itertools.count()
 
 Body = dict[str, Any]
 
 
-def openai(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    functions: list[Body] = [
-        {"type": "function", "function": {"name": name, "parameters": {}}} for name in tools
-    ]
-    messages = [{"role": "system", "content": system}, *turns]
-    return "/v1/chat/completions", {
-        "messages": messages,
-        "max_tokens": 1,
-        **({"tools": functions} if tools else {}),
-    }
+@dataclass(frozen=True)
+class Chat:
+    """What a client asks, in no dialect."""
+
+    system: str
+    turns: Sequence[Body]
+    tools: Sequence[str] = ()
+    max_tokens: int = 1
+    schema: Body | None = None
 
 
-def ollama(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    _, body = openai(system, turns, tools)
-    return "/api/chat", {**body, "stream": False, "options": {"num_predict": body.pop("max_tokens")}}
+def openai_chat(chat: Chat, path: str = "/v1/chat/completions") -> tuple[str, Body]:
+    body: Body = {"messages": _messages(chat), "max_tokens": chat.max_tokens, **_functions(chat)}
+    if chat.schema is not None:
+        schema = {"name": "x", "schema": chat.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return path, body
 
 
-def anthropic(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    found = [{"name": name, "input_schema": {"type": "object"}} for name in tools]
-    body = {"system": system, "messages": turns, "max_tokens": 1, **({"tools": found} if tools else {})}
+def lmdeploy(chat: Chat) -> tuple[str, Body]:
+    return openai_chat(chat, "/lmdeploy/v1/chat/completions")
+
+
+def tgi(chat: Chat) -> tuple[str, Body]:
+    path, body = openai_chat(chat, "/tgi/v1/chat/completions")
+    if chat.schema is not None:
+        body["response_format"] = {"type": "json", "value": chat.schema}
+    return path, body
+
+
+def ollama(chat: Chat) -> tuple[str, Body]:
+    body: Body = {"messages": _messages(chat), "stream": False, **_functions(chat)}
+    body["options"] = {"num_predict": chat.max_tokens}
+    return "/api/chat", body if chat.schema is None else {**body, "format": chat.schema}
+
+
+def anthropic(chat: Chat) -> tuple[str, Body]:
+    body: Body = {"system": chat.system, "messages": list(chat.turns), "max_tokens": chat.max_tokens}
+    if chat.tools:
+        body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in chat.tools]
+    if chat.schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": chat.schema}}
     return "/v1/messages", body
 
 
-def responses(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-    found: list[Body] = [{"type": "function", "name": name, "parameters": {}} for name in tools]
-    body = {"instructions": system, "input": turns, "max_output_tokens": 16, "store": False}
-    return "/v1/responses", {**body, **({"tools": found} if tools else {})}
+def responses(chat: Chat) -> tuple[str, Body]:
+    body: Body = {"instructions": chat.system, "input": list(chat.turns), "store": False}
+    body["max_output_tokens"] = max(16, chat.max_tokens)
+    if chat.tools:
+        body["tools"] = [{"type": "function", "name": name, "parameters": {}} for name in chat.tools]
+    if chat.schema is not None:
+        body["text"] = {"format": {"type": "json_schema", "name": "x", "schema": chat.schema}}
+    return "/v1/responses", body
 
 
-Dialect = Callable[[str, list[Body], list[str]], tuple[str, Body]]
-DIALECTS: list[Dialect] = [openai, ollama, anthropic, responses]
+def _messages(chat: Chat) -> list[Body]:
+    return [{"role": "system", "content": chat.system}, *chat.turns]
+
+
+def _functions(chat: Chat) -> Body:
+    found: list[Body] = [
+        {"type": "function", "function": {"name": name, "parameters": {}}} for name in chat.tools
+    ]
+    return {"tools": found} if found else {}
+
+
+Dialect = Callable[[Chat], tuple[str, Body]]
+DIALECTS: list[Dialect] = [openai_chat, responses, anthropic, ollama, tgi, lmdeploy]
+TEXTS: dict[str, Callable[[str], Body]] = {
+    "/v1/completions": lambda text: {"prompt": text, "max_tokens": 1},
+    "/api/generate": lambda text: {
+        "system": text,
+        "prompt": "Hi",
+        "stream": False,
+        "options": {"num_predict": 1},
+    },
+    "/tgi/generate": lambda text: {"inputs": text, "parameters": {"max_new_tokens": 1}},
+    "/lmdeploy/v1/completions": lambda text: {"prompt": text, "max_tokens": 1},
+}
+in_every_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +115,10 @@ def url(tmp_path_factory: pytest.TempPathFactory, exact_llama: Path) -> Generato
     """One slot, one model in memory."""
     model = builtin_model()
     assert model is not None
+    shelf = tmp_path_factory.mktemp("cold")
+    others = [shutil.copyfile(exact_llama, shelf / f"{cold(dialect)}.gguf") for dialect in DIALECTS]
     flags = ("--max-models", "1", *ONE_SLOT)
-    with serving_models(tmp_path_factory.mktemp("why"), model, exact_llama, flags=flags) as served:
+    with serving_models(tmp_path_factory.mktemp("why"), model, *others, flags=flags) as served:
         yield served.url()
 
 
@@ -86,6 +137,17 @@ def codes(url: str, name: str) -> list[str]:
     return [each["code"] for each in found["causes"] if each["code"] not in ("server", "template", "writing")]
 
 
+def reading_of(url: str, name: str) -> str:
+    """Why its prompt was read."""
+    others = {"cold_load", "swapped", "reload", "compile", "queue"}
+    return next((code for code in codes(url, name) if code not in others), "nothing")
+
+
+def cold(dialect: Dialect) -> str:
+    """A model for this dialect alone."""
+    return f"cold-{dialect.__name__}"
+
+
 def is_writing(url: str) -> bool:
     return any(each["state"] == "writing" for each in get(url, "/extras/requests").json()["data"])
 
@@ -101,76 +163,96 @@ def a_long_answer(folder: Path, model: Path, parallel: int) -> Generator[tuple[s
         yield served.url(), writer
 
 
-LINE = "x-billing: 1f3a\n"
-SOWN: list[tuple[str, tuple[str, list[Body], list[str]], tuple[str, list[Body], list[str]]]] = [
-    ("date", (SYSTEM, [TURN], []), (SYSTEM.replace("27.", "28."), [TURN], [])),
-    ("tools_order", (SYSTEM, [TURN], [*NAMES]), (SYSTEM, [TURN], [*NAMES[::-1]])),
-    ("tool_added", (SYSTEM, [TURN], [*NAMES[:2]]), (SYSTEM, [TURN], [*NAMES])),
-    ("billing", (LINE + SYSTEM, [TURN], []), (LINE.replace("1f", "2b") + SYSTEM, [TURN], [])),
-    (
-        "tokens_left",
-        (SYSTEM + "\nTokens left: 9000", [TURN], []),
-        (SYSTEM + "\nTokens left: 8000", [TURN], []),
-    ),
-    (
-        "history_edited",
-        (SYSTEM, [TURN, ANSWER, TURN], []),
-        (SYSTEM, [TURN, {**ANSWER, "content": "No."}, TURN, ANSWER, TURN], []),
-    ),
+def together(works: Sequence[Callable[[], str]]) -> list[str]:
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [each.result() for each in [pool.submit(work) for work in works]]
+
+
+ONE_SLOT = ("--parallel", "1", "--cache-ram-mib", "0", "--cache-disk-mib", "0")
+RULES = "You are a helper who answers in a few words.\n" * 6
+QUESTION = {"role": "user", "content": "Tell me about the weather of this town and the next one. " * 8}
+ANSWER = {"role": "assistant", "content": "It rains there. " * 10}
+
+
+def system(name: str, *, day: int = 27, bill: str = "1f3a", left: int = 9000) -> str:
+    return f"{name}\nx-billing: {bill}\nToday is 2026-11-{day}.\nTokens left: {left}\n{RULES}"
+
+
+SOWN: list[tuple[str, dict[str, Any], Sequence[Body], Sequence[str]]] = [
+    ("", {}, [QUESTION, ANSWER, QUESTION], NAMES[:2]),
+    ("tokens_left", {"left": 8000}, [QUESTION, ANSWER, QUESTION], NAMES[:2]),
+    ("date", {"day": 28}, [QUESTION, ANSWER, QUESTION], NAMES[:2]),
+    ("billing", {"bill": "2b3a"}, [QUESTION, ANSWER, QUESTION], NAMES[:2]),
+    ("tool_added", {}, [QUESTION, ANSWER, QUESTION], NAMES),
+    ("tools_order", {}, [QUESTION, ANSWER, QUESTION], NAMES[::-1]),
+    ("history_edited", {}, [QUESTION, {**ANSWER, "content": "No."}, QUESTION, ANSWER, QUESTION], NAMES[::-1]),
 ]
+"""Prompts that follow each other, the first without a change. A changed line of the system text stays so."""
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__)
-@pytest.mark.parametrize(("code", "first", "second"), SOWN, ids=[row[0] for row in SOWN])
-def test_what_the_client_changed(url: str, dialect: Dialect, code: str, first: Any, second: Any) -> None:
-    def of_this_case(system: str, turns: list[Body], tools: list[str]) -> tuple[str, Body]:
-        # Other cases leave prompts that would be as near: each has words of its own.
-        return dialect(f"{system}\n{code} {dialect.__name__}", turns, tools)
-
-    ask(url, *of_this_case(*first))
-    assert codes(url, ask(url, *of_this_case(*second)))[0] == code
-
-
-def test_another_model_took_its_place(url: str, exact_llama: Path) -> None:
-    ask(url, *openai("x", [TURN], []))
-    ask(url, COMPLETIONS, {"prompt": "hello", "max_tokens": 1}, model=exact_llama.stem)
-    assert codes(url, ask(url, *openai("x", [TURN], [])))[0] == "swapped"
+@in_every_dialect
+def test_what_the_client_changed(url: str, dialect: Dialect) -> None:
+    found: list[str] = []
+    lines: dict[str, Any] = {}
+    # TGI's chats are texts: of the whole, their lines are compared.
+    rows = SOWN[:4] if dialect is tgi else SOWN
+    for _, changes, turns, tools in rows:
+        lines |= changes
+        # Other dialects leave prompts that would be as near: each has words of its own.
+        chat = Chat(system(dialect.__name__, **lines), turns, () if dialect is tgi else tools)
+        found.append(reading_of(url, ask(url, *dialect(chat))))
+    assert found[1:] == [row[0] for row in rows[1:]]
 
 
-def test_a_cold_load(tmp_path: Path, exact_llama: Path) -> None:
-    model = builtin_model()
-    assert model is not None
-    with serving_models(tmp_path, model, exact_llama) as served:
-        name = ask(served.url(), COMPLETIONS, {"prompt": "hello", "max_tokens": 1}, model=exact_llama.stem)
-        assert codes(served.url(), name)[0] == "cold_load"
+@pytest.mark.parametrize("path", TEXTS)
+def test_what_the_client_changed_in_a_text(url: str, path: str) -> None:
+    found: list[str] = []
+    lines: dict[str, Any] = {}
+    for _, changes, _, _ in SOWN[:4]:
+        lines |= changes
+        found.append(reading_of(url, ask(url, path, TEXTS[path](system(path, **lines)))))
+    assert found[1:] == [row[0] for row in SOWN[1:4]]
 
 
-def test_a_cold_compile(url: str) -> None:
+@in_every_dialect
+def test_a_cold_load_and_another_model_that_took_its_place(url: str, dialect: Dialect) -> None:
+    ask(url, *dialect(Chat("x", HI)))
+    assert codes(url, ask(url, *dialect(Chat("x", HI)), model=cold(dialect)))[0] == "cold_load"
+    assert codes(url, ask(url, *dialect(Chat("x", HI))))[0] == "swapped"
+
+
+@in_every_dialect
+def test_a_cold_compile(url: str, dialect: Dialect) -> None:
     words = {
-        f"field {number}": {"enum": [f"{number} a longer text {word}" for word in range(150)]}
+        f"{dialect.__name__} {number}": {"enum": [f"{number} a longer text {word}" for word in range(150)]}
         for number in range(150)
     }
-    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"properties": words}}}
-    path, body = openai("x", [{"role": "user", "content": "Hi"}], [])
-    assert "compile" in codes(url, ask(url, path, {**body, "response_format": schema}))
+    schema = {"type": "object", "properties": words}
+    assert "compile" in codes(url, ask(url, *dialect(Chat("x", HI, schema=schema))))
 
 
 def test_a_long_answer_before_it(tmp_path: Path, exact_llama: Path) -> None:
-    """One slot: the second request waits for it."""
+    """One slot: requests of all dialects wait for it."""
     with a_long_answer(tmp_path, exact_llama, parallel=1) as (url, _):
-        name = ask(url, COMPLETIONS, {"prompt": "queue", "max_tokens": 1}, exact_llama.stem)
-        assert codes(url, name)[0] == "queue"
+        asks = [partial(ask, url, *dialect(Chat("queue", HI)), exact_llama.stem) for dialect in DIALECTS]
+        names = together(asks)
+        assert ["queue" in codes(url, name) for name in names] == [True] * len(DIALECTS)
 
 
 def test_the_cache_had_lost_it(tmp_path: Path) -> None:
-    """Another conversation needs its cells, and nothing is kept elsewhere."""
+    """Another prompt needs all cells, and nothing is kept elsewhere."""
     model = builtin_model()
     assert model is not None
-    with serving_models(tmp_path, model, flags=("--n-ctx", "1280", *ONE_SLOT)) as served:
-        url, turns = served.url(), [TURN, ANSWER, TURN]
-        ask(url, *openai(SYSTEM + "evicted", turns, []))
-        ask(url, *openai(f"Other {SYSTEM}", [{**TURN, "content": "1 " * 300}], []))
-        assert codes(url, ask(url, *openai(SYSTEM + "evicted", [*turns, ANSWER, TURN], [])))[0] == "evicted"
+    turns = [QUESTION, ANSWER, QUESTION]
+    with serving_models(tmp_path, model, flags=("--n-ctx", "1024", *ONE_SLOT)) as served:
+        names: list[str] = []
+        for more in ([], [ANSWER, QUESTION]):
+            chats = [Chat(f"{dialect.__name__} {RULES}", [*turns, *more]) for dialect in DIALECTS]
+            pairs = zip(DIALECTS, chats, strict=True)
+            names = [ask(served.url(), *dialect(chat)) for dialect, chat in pairs]
+            if not more:
+                ask(served.url(), COMPLETIONS, {"prompt": "1 " * 480, "max_tokens": 1})
+        assert [reading_of(served.url(), name) for name in names] == ["evicted"] * len(DIALECTS)
 
 
 def test_a_long_neighbour(tmp_path: Path, exact_llama: Path) -> None:
@@ -184,7 +266,7 @@ def test_another_key_sees_nothing(tmp_path: Path) -> None:
     assert model is not None
     with serving_models(tmp_path, model, flags=("--api-key", "one", "--api-key", "two")) as served:
         url = served.url()
-        path, body = openai("secret", [TURN], [])
+        path, body = openai_chat(Chat("secret", HI))
         headers = {"authorization": "Bearer one", "x-request-id": "mine"}
         assert post(url, path, body, headers=headers).status == 200
         for key, status, count in (("one", 200, 1), ("two", 404, 0)):
@@ -212,7 +294,7 @@ def test_totals_are_saved_when_the_server_ends(tmp_path: Path) -> None:
 def test_the_commands_print_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     from jan_serve.cli.main import main
 
-    name = ask(url, *openai("printed", [TURN], []))
+    name = ask(url, *openai_chat(Chat("printed", HI)))
     assert main(["why", name, "--url", url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == name
     assert main(["why", "--slowest", "--url", url]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jan_serve.core.messages import ImagePart, Message, TextPart, Tool
-from jan_serve.core.request import ChatPrompt, TextPrompt
+from jan_serve.core.request import ChatPrompt, PartsPrompt, TextPrompt, TokenPrompt
 from jan_serve.core.trace import Difference, RequestTrace
-from jan_serve.generation.prompt_history import PromptHistory
+from jan_serve.generation.prompt_history import PlainPrompt, PromptHistory
 
 SYSTEM = "You help.\nToday is 2026-11-27.\nThe folder has 12 files.\nBe brief."
 TOOLS = tuple(Tool(name=name, parameters={"type": "object"}) for name in ("read", "write", "run"))
@@ -25,7 +26,7 @@ def chat(*messages: Message, system: str = SYSTEM, tools: tuple[Tool, ...] = TOO
     return ChatPrompt(messages=(Message(role="system", content=system), *messages), tools=tools)
 
 
-def compared(*prompts: ChatPrompt | TextPrompt, salts: str = "") -> RequestTrace:
+def compared(*prompts: ChatPrompt | PlainPrompt, salts: str = "") -> RequestTrace:
     """The trace of the last of several prompts. salts: of whom each is; by default all of one."""
     history = PromptHistory()
     trace = RequestTrace()
@@ -190,3 +191,23 @@ def test_a_change_behind_the_compared_messages_is_none() -> None:
     found = compared(chat(*messages), chat(USER, *messages)).difference
     assert found is not None
     assert found.place == 1
+
+
+def of_ids(text: str) -> PlainPrompt:
+    return TokenPrompt((1, 2), text=text)
+
+
+def with_an_image(text: str) -> PlainPrompt:
+    return PartsPrompt((TextPart(text), ImagePart("data:image/png;base64,AA==")))
+
+
+@pytest.mark.parametrize("form", [TextPrompt, of_ids, with_an_image])
+def test_texts_are_compared_in_every_form_that_a_dialect_gives_them(
+    form: Callable[[str], PlainPrompt],
+) -> None:
+    found = compared(form("one\nToday is 2026-11-27.\nthree"), form("one\nToday is 2026-11-28.\nthree"))
+    assert found.difference == Difference("text", 2, sign="date")
+
+
+def test_ids_without_a_text_are_like_no_other_prompt() -> None:
+    assert compared(TextPrompt("one"), TokenPrompt((1, 2))).nearest is None

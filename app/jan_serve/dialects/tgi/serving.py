@@ -251,7 +251,7 @@ async def _prompt(model: LeasedModel, native: NativeRequest) -> tuple[TokenPromp
     tokens = tuple((await model.tokenize(native.inputs, add_special=native.add_special)).tokens)
     if truncate is not None:
         tokens = tokens[-truncate:]
-    return TokenPrompt(tokens), len(tokens)
+    return TokenPrompt(tokens, text=native.inputs), len(tokens)
 
 
 def _adapters(name: str | None, facts: ModelFacts) -> tuple[AdapterChoice, ...] | None:
