@@ -222,14 +222,13 @@ template <class Block> struct SuperblockProduct {
         float   least[PANEL_ROWS];
         int8_t  bytes[PANEL_ROWS * QK_K];              // four of each row, then the next four
         int16_t scales[QK_K / GROUP][2 * PANEL_ROWS];  // of 32 bits with VNNI, else twice for each row
-        int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, those of a block's two groups
+        int16_t minima[BLOCKS][2 * PANEL_ROWS];        // of each row, two in the order of a superblock's minima
     };
 
-    // A superblock of activations. sums: of groups of 16, in their order; halves: the same in the order of a superblock's minima.
+    // A superblock of activations. sums: of groups of 16, in the order of a superblock's minima.
     struct Activations {
         int8_t  values[QK_K];
         int16_t sums[2 * BLOCKS];
-        int16_t halves[2 * BLOCKS];
         float   scale;
     };
 
@@ -241,8 +240,8 @@ template <class Block> struct SuperblockProduct {
             const __m256i bytes = as_bytes(values + 32 * i, inverse);
             const __m128i sums  = sums_of_halves(bytes);
             _mm256_storeu_si256((__m256i *) out.values + i, bytes);
-            out.sums[2 * i] = out.halves[i] = (int16_t) _mm_extract_epi32(sums, 0);
-            out.sums[2 * i + 1] = out.halves[BLOCKS + i] = (int16_t) _mm_extract_epi32(sums, 1);
+            out.sums[i]          = (int16_t) _mm_extract_epi32(sums, 0);
+            out.sums[BLOCKS + i] = (int16_t) _mm_extract_epi32(sums, 1);
         }
     }
 
@@ -345,7 +344,7 @@ template <class Block> struct SuperblockProduct {
             }
         }
         for (int row = 0; row < PART_ROWS; row++) {
-            column[row] = in_order(read_rows[row].minima);
+            column[row] = read_rows[row].minima;
         }
         transpose(column);
         for (int i = 0; i < BLOCKS; i++) {
@@ -436,7 +435,7 @@ template <class Block> struct SuperblockProduct {
 
     // A superblock's sums, whose lanes are added, and its minima.
     static float add_sums(__m256i sums, __m256i minima, const Activations & column, float d, float least, float total) {
-        const __m256i of_minima = _mm256_madd_epi16(minima, load<__m256i>(column.halves));
+        const __m256i of_minima = _mm256_madd_epi16(minima, load<__m256i>(column.sums));
         const __m256  both      = _mm256_cvtepi32_ps(add_lanes(sums, of_minima));
         total                   = std::fma(_mm256_cvtss_f32(both), d * column.scale, total);
         return std::fma(-_mm_cvtss_f32(_mm256_extractf128_ps(both, 1)), least * column.scale, total);
