@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
@@ -13,6 +12,7 @@ import msgspec
 from jan_serve.journal.expiry import ENDED, IS_OPEN, expire
 from jan_serve.journal.files import StoredFile, insert_file
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.pages import PageRequest, read_page
 from jan_serve.journal.shares import check_share
 
 logger = logging.getLogger(__name__)
@@ -128,40 +128,39 @@ class BatchTable:
         await self._journal.run(work)
 
     async def find(self, owner: str, batch_id: str) -> Batch | None:
-        return next(iter(await self.named(owner, [batch_id])), None)
-
-    async def ids(self, owner: str, dialect: str) -> list[str]:
-        """The latest first."""
-
-        def work(db: sqlite3.Connection) -> list[str]:
-            rows = db.execute(
-                "SELECT id FROM batches WHERE owner = ? AND dialect = ? ORDER BY created DESC, rowid DESC",
-                (owner, dialect),
-            )
-            return [batch_id for (batch_id,) in rows]
+        def work(db: sqlite3.Connection) -> Batch | None:
+            command = f"SELECT {_COLUMNS} FROM batches WHERE owner = ? AND id = ?"
+            row = db.execute(command, (owner, batch_id)).fetchone()
+            return None if row is None else _counted(db, _batch(row))
 
         return await self._journal.run(work)
 
-    async def named(self, owner: str, ids: Sequence[str]) -> list[Batch]:
-        """Those that exist, in this order, with their counts."""
+    async def page(self, owner: str, dialect: str, asked: PageRequest) -> tuple[list[Batch], bool]:
+        """With their counts. See read_page."""
 
-        def work(db: sqlite3.Connection) -> list[Batch]:
-            command = f"SELECT {_COLUMNS} FROM batches WHERE owner = ? AND id = ?"
-            rows = (db.execute(command, (owner, batch_id)).fetchone() for batch_id in ids)
-            return [_counted(db, _batch(row)) for row in rows if row]
+        def work(db: sqlite3.Connection) -> tuple[list[Batch], bool]:
+            conditions = {"owner": owner, "dialect": dialect}
+            rows, has_more = read_page(db, ("batches", "true"), _COLUMNS, conditions, asked)
+            return [_counted(db, _batch(row)) for row in rows], has_more
 
         return await self._journal.run(work)
 
     async def open_batches(self) -> list[Batch]:
-        """Those of all owners that have not ended, the oldest first, without counts. One that cannot be read ends."""
+        """Those of all owners that have not ended, the oldest first, without counts.
+
+        One that cannot be read has failed, and its row stays as it is.
+        """
 
         def work(db: sqlite3.Connection) -> list[Batch]:
             rows = db.execute(f"SELECT {_COLUMNS} FROM batches WHERE {IS_OPEN} ORDER BY created, rowid")
             batches = [_batch(row) for row in rows.fetchall()]
             for batch in batches:
                 if batch.has_ended:
-                    logger.error("%s in the journal cannot be read, and has failed", batch.id)
-                    _end(db, batch)
+                    text = (
+                        "%s in the journal cannot be read, and has failed: its row and its lines stay there"
+                    )
+                    logger.error(text, batch.id)
+                    db.execute("UPDATE batches SET state = ? WHERE id = ?", (batch.state, batch.id))
             return [batch for batch in batches if not batch.has_ended]
 
         return await self._journal.run(work)
@@ -272,7 +271,7 @@ def _batch(row: Sequence[Any]) -> Batch:
     if (found := _facts(facts)) is not None:
         return Batch(**named, facts=found)
     fault = LineFault("server_error", "What the journal knew of this batch cannot be read. Send it again.")
-    return Batch(**named, facts=BatchFacts()).became("failed", int(time.time()), faults=(fault,))
+    return Batch(**named, facts=BatchFacts()).became("failed", named["created"], faults=(fault,))
 
 
 def _facts(content: bytes) -> BatchFacts | None:

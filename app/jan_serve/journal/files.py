@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from jan_serve.journal.expiry import expire
 from jan_serve.journal.journal import Journal
+from jan_serve.journal.pages import PageRequest, read_page
 from jan_serve.journal.shares import check_share
 
 
@@ -39,8 +40,8 @@ def new_file(owner: str, created: int, purpose: str, name: str, size: int, expir
 
 
 _COLUMNS = "id, owner, created, expires, purpose, name, size"
-_VISIBLE = "owner = ? AND (expires IS NULL OR expires > ?)"
-"""Files of this owner at this time. Expired ones are there until something is stored."""
+_VISIBLE = "(expires IS NULL OR expires > CAST(strftime('%s', 'now') AS INTEGER))"
+"""Expired files are there until something is stored."""
 
 
 def insert_file(db: sqlite3.Connection, file: StoredFile, content: bytes) -> None:
@@ -64,35 +65,29 @@ class FileTable:
         await self._journal.run(work)
 
     async def find(self, owner: str, file_id: str) -> StoredFile | None:
-        return next(iter(await self.named(owner, [file_id])), None)
-
-    async def ids(self, owner: str, purpose: str | None = None) -> list[str]:
-        """Those of a purpose, or of all; the latest first."""
-
-        def work(db: sqlite3.Connection) -> list[str]:
-            rows = db.execute(
-                f"SELECT id FROM files WHERE {_VISIBLE} AND purpose = coalesce(?, purpose)"
-                " ORDER BY created DESC, rowid DESC",
-                (owner, time.time(), purpose),
-            )
-            return [file_id for (file_id,) in rows]
+        def work(db: sqlite3.Connection) -> StoredFile | None:
+            command = f"SELECT {_COLUMNS} FROM files WHERE {_VISIBLE} AND owner = ? AND id = ?"
+            row = db.execute(command, (owner, file_id)).fetchone()
+            return None if row is None else _file(row)
 
         return await self._journal.run(work)
 
-    async def named(self, owner: str, ids: Sequence[str]) -> list[StoredFile]:
-        """Those that exist, in this order."""
+    async def page(
+        self, owner: str, asked: PageRequest, purpose: str | None = None
+    ) -> tuple[list[StoredFile], bool]:
+        """Those of a purpose, or of all. See read_page."""
 
-        def work(db: sqlite3.Connection) -> list[StoredFile]:
-            command = f"SELECT {_COLUMNS} FROM files WHERE {_VISIBLE} AND id = ?"
-            rows = (db.execute(command, (owner, time.time(), file_id)).fetchone() for file_id in ids)
-            return [StoredFile(**dict(zip(_COLUMNS.split(", "), row, strict=True))) for row in rows if row]
+        def work(db: sqlite3.Connection) -> tuple[list[StoredFile], bool]:
+            conditions = {"owner": owner} | ({} if purpose is None else {"purpose": purpose})
+            rows, has_more = read_page(db, ("files", _VISIBLE), _COLUMNS, conditions, asked)
+            return [_file(row) for row in rows], has_more
 
         return await self._journal.run(work)
 
     async def content(self, owner: str, file_id: str) -> bytes | None:
         def work(db: sqlite3.Connection) -> bytes | None:
             row = db.execute(
-                f"SELECT content FROM files WHERE {_VISIBLE} AND id = ?", (owner, time.time(), file_id)
+                f"SELECT content FROM files WHERE {_VISIBLE} AND owner = ? AND id = ?", (owner, file_id)
             ).fetchone()
             return None if row is None else row[0]
 
@@ -105,3 +100,7 @@ class FileTable:
             return db.execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id)).rowcount > 0
 
         return await self._journal.run(work)
+
+
+def _file(row: Sequence[Any]) -> StoredFile:
+    return StoredFile(**dict(zip(_COLUMNS.split(", "), row, strict=True)))

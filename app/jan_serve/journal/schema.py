@@ -63,4 +63,11 @@ CREATE TABLE lines (
 CREATE INDEX open_lines ON lines (batch, rank) WHERE status IS NULL;
 """
 
-MIGRATIONS: Final = (_ANSWERS, _BATCHES)
+_LISTS: Final = """
+DROP INDEX batches_by_time;
+CREATE INDEX batches_by_time ON batches (owner, dialect, created);
+CREATE INDEX files_by_time ON files (owner, created);
+CREATE INDEX files_by_purpose ON files (owner, purpose, created);
+"""
+
+MIGRATIONS: Final = (_ANSWERS, _BATCHES, _LISTS)

@@ -136,6 +136,11 @@ async def test_a_batch_that_cannot_be_read_has_failed_and_stops_no_other(
     await bench.add("two", "b", model="other")
     assert await bench.ended("two") == "completed"
     assert "one in the journal cannot be read" in caplog.text
+    kept = await bench.background.journal.run(
+        lambda db: db.execute("SELECT facts, custom_id FROM batches LEFT JOIN lines ON batch = id WHERE id <> 'two'"
+                              " ORDER BY id").fetchall()
+    )  # fmt: skip
+    assert kept == [(facts, None), (facts, "a")]
     for name in ("one", "ended"):
         batch = await bench.table.find("", name)
         assert batch is not None and batch.state == "failed"

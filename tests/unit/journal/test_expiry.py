@@ -14,6 +14,7 @@ from jan_serve.journal.batches import ENDED, Batch, BatchFacts, BatchTable, Stat
 from jan_serve.journal.expiry import KEPT_S
 from jan_serve.journal.files import FileTable, new_file
 from jan_serve.journal.journal import FILE_NAME, Journal
+from jan_serve.journal.pages import PageRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -82,4 +83,4 @@ async def test_an_expired_file_is_not_shown(journal: Journal) -> None:
     await files.add(file, b"x")
     assert await files.find("a", file.id) is None
     assert await files.content("a", file.id) is None
-    assert await files.ids("a") == []
+    assert await files.page("a", PageRequest(10)) == ([], False)

@@ -32,21 +32,23 @@ class ModelPage(TypedDict):
     last_id: str | None
 
 
-def page(
-    infos: Sequence[Any], limit: int, after_id: str | None, before_id: str | None, noun: str = "model"
-) -> Any:
+def page(infos: Sequence[Any], limit: int, after_id: str | None, before_id: str | None) -> Any:
     """The first `limit` items after one, or the last before one. Raises InvalidRequest for an unknown id."""
     ids = [info["id"] for info in infos]
     for field, value in (("after_id", after_id), ("before_id", before_id)):
         if value is not None and value not in ids:
-            raise InvalidRequest(f"{field}: there is no {noun} {value[:80]!r}", param=field)
+            raise InvalidRequest(f"{field}: there is no model {value[:80]!r}", param=field)
     start = 0 if after_id is None else ids.index(after_id) + 1
     end = len(ids) if before_id is None else ids.index(before_id)
     among = list(infos[start:end])
     shown = among[-limit:] if before_id is not None and after_id is None else among[:limit]
+    return listed(shown, len(shown) < len(among))
+
+
+def listed(shown: Sequence[Any], has_more: bool) -> Any:
     return {
         "data": shown,
-        "has_more": len(shown) < len(among),
+        "has_more": has_more,
         "first_id": shown[0]["id"] if shown else None,
         "last_id": shown[-1]["id"] if shown else None,
     }

@@ -24,11 +24,14 @@ def page(rows: Sequence[Mapping[str, Any]], after: str | None, limit: int) -> Pa
     if after is not None and after not in ids:
         raise InvalidRequest(f"after: there is no item {after[:100]!r}", param="after")
     start = 0 if after is None else ids.index(after) + 1
-    shown = [dict(row) for row in rows[start : start + limit]]
+    return listed(rows[start : start + limit], start + limit < len(rows))
+
+
+def listed(shown: Sequence[Mapping[str, Any]], has_more: bool) -> Page:
     return {
         "object": "list",
-        "data": shown,
+        "data": [dict(row) for row in shown],
         "first_id": shown[0]["id"] if shown else None,
         "last_id": shown[-1]["id"] if shown else None,
-        "has_more": start + limit < len(rows),
+        "has_more": has_more,
     }

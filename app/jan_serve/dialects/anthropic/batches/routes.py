@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from jan_serve.core.caller import cache_salt
 from jan_serve.dialects.anthropic.batches.forms import batch_lines
 from jan_serve.dialects.anthropic.errors import REQUEST_ID_HEADER
-from jan_serve.dialects.anthropic.model_pages import page
+from jan_serve.dialects.anthropic.model_pages import listed
 from jan_serve.dialects.shared.batch_lines import MAX_LINES
 from jan_serve.dialects.shared.wire_types import AtMost, FirstError, WireModel
 from jan_serve.errors import InvalidRequest
@@ -27,6 +27,7 @@ from jan_serve.http.request_record import record_of
 from jan_serve.journal.batch_runner import BatchRunner, FaultyInput
 from jan_serve.journal.batches import Batch, BatchFacts
 from jan_serve.journal.files import FileTable
+from jan_serve.journal.pages import Mark, PageRequest
 
 DIALECT: Final = "anthropic"
 _PATH: Final = "/v1/messages/batches"
@@ -117,11 +118,12 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         before_id: str | None = None,
     ) -> Response:
         """List the batches, the latest first."""
-        owner = cache_salt.get()
-        rows = [{"id": each} for each in await table.ids(owner, DIALECT)]
-        found = page(rows, limit, after_id, before_id, "batch")
-        shown = await table.named(owner, [row["id"] for row in found["data"]])
-        return _reply(request, {**found, "data": [_shown(request, batch) for batch in shown]})
+        after, before = (
+            Mark(field, value) if value is not None else None
+            for field, value in (("after_id", after_id), ("before_id", before_id))
+        )
+        batches, has_more = await table.page(cache_salt.get(), DIALECT, PageRequest(limit, after, before))
+        return _reply(request, listed([_shown(request, batch) for batch in batches], has_more))
 
     @router.get(f"{_PATH}/{{batch_id}}", summary="Batch", response_model=MessageBatch)
     async def get_batch(request: Request, batch_id: str) -> Response:

@@ -12,13 +12,14 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from jan_serve.core.caller import cache_salt
-from jan_serve.dialects.openai.pages import Page, page
+from jan_serve.dialects.openai.pages import Page, listed
 from jan_serve.errors import InvalidRequest
 from jan_serve.http.errors import HttpError, http_problem
 from jan_serve.http.multipart import FormField, form_fields
 from jan_serve.http.replies import json_reply
 from jan_serve.journal.expiry import KEPT_S
 from jan_serve.journal.files import FileTable, StoredFile, new_file
+from jan_serve.journal.pages import Mark, PageRequest
 
 PURPOSE: Final = "batch"
 _MIN_TTL_S: Final = 3_600
@@ -83,11 +84,10 @@ def add_file_routes(router: APIRouter, files: FileTable) -> None:
         purpose: str | None = None,
     ) -> Response:
         """List the stored files, the latest first."""
-        owner = cache_salt.get()
-        ids = await files.ids(owner, purpose)
-        found = page([{"id": each} for each in (ids if order == "desc" else ids[::-1])], after, limit)
-        shown = await files.named(owner, [row["id"] for row in found["data"]])
-        return json_reply({**found, "data": [_shown(file) for file in shown]})
+        mark = Mark("after", after) if after is not None else None
+        asked = PageRequest(limit, mark, ascends=order == "asc")
+        shown, has_more = await files.page(cache_salt.get(), asked, purpose)
+        return json_reply(listed([_shown(file) for file in shown], has_more))
 
     @router.get("/v1/files/{file_id}", summary="File", response_model=FileObject)
     async def get_file(file_id: str) -> Response:

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from jan_serve.core.caller import cache_salt
 from jan_serve.dialects.openai.batches.files import add_file_routes, no_file
-from jan_serve.dialects.openai.pages import Page, page
+from jan_serve.dialects.openai.pages import Page, listed
 from jan_serve.dialects.openai.parse_common import check_metadata
 from jan_serve.dialects.shared import limits
 from jan_serve.dialects.shared.wire_types import AtMost, Between, Int, WireModel
@@ -25,6 +25,7 @@ from jan_serve.http.replies import json_reply
 from jan_serve.journal.batch_runner import BatchRunner
 from jan_serve.journal.batches import Batch, BatchFacts, State
 from jan_serve.journal.files import FileTable
+from jan_serve.journal.pages import Mark, PageRequest
 
 DIALECT: Final = "openai"
 _WINDOW: Final = re.compile(r"([1-9]\d{0,3})([hd])")
@@ -129,10 +130,9 @@ def add_batch_routes(router: APIRouter, runner: BatchRunner, files: FileTable) -
         after: str | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 20
     ) -> Response:
         """List the batches, the latest first."""
-        owner = cache_salt.get()
-        found = page([{"id": each} for each in await table.ids(owner, DIALECT)], after, limit)
-        shown = await table.named(owner, [row["id"] for row in found["data"]])
-        return json_reply({**found, "data": [_shown(batch, runner) for batch in shown]})
+        asked = PageRequest(limit, Mark("after", after) if after is not None else None)
+        batches, has_more = await table.page(cache_salt.get(), DIALECT, asked)
+        return json_reply(listed([_shown(batch, runner) for batch in batches], has_more))
 
     @router.get("/v1/batches/{batch_id}", summary="Batch", response_model=BatchObject)
     async def get_batch(batch_id: str) -> Response:
