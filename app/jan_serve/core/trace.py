@@ -39,7 +39,7 @@ Change = Literal[
 ]
 """What a client changed in a prompt: `cut` is messages that are gone, `text` is of prompts without messages."""
 
-Sign = Literal["", "date", "billing", "tokens_left", "number"]
+Sign = Literal["", "date", "billing", "tokens_left"]
 """What the changed line looks like."""
 
 
@@ -59,15 +59,20 @@ class Difference(msgspec.Struct, frozen=True):
 class PromptParts(msgspec.Struct, eq=False):
     """Hashes of what a prompt consists of.
 
-    tools, system: one per tool, one per line. messages, texts: one per message, with and without its pictures.
-    tokens: length of the prompt; 0 until it is known.
+    tools, system: one per tool, one per line. messages: one per message, its pictures included. lines: of the texts of
+    messages, one after another; ends: how many lines there are up to the end of each. tokens: length of the prompt;
+    0 until it is known.
     """
 
     tools: tuple[int, ...]
     system: array[int]
     messages: array[int]
-    texts: array[int]
+    lines: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    ends: array[int] = msgspec.field(default_factory=lambda: array("q"))
     tokens: int = 0
+
+    def lines_of(self, message: int) -> array[int]:
+        return self.lines[self.ends[message - 1] if message else 0 : self.ends[message]]
 
 
 class KeptPrompt(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ _KEPT: Final = 512
 _SEARCHED_PROMPTS: Final = 32
 """Of one client: so many are searched for parts of a prompt that goes on where none ended."""
 _MAX_LINES: Final = 4096
-"""Further lines of a text count as one."""
+"""Further lines of a text count as one, and each further message as one line."""
 _MAX_MESSAGES: Final = 4096
 """Further messages are not compared."""
 
@@ -41,9 +41,10 @@ _SIGNS: Final[tuple[tuple[Sign, str], ...]] = (
         r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
         rf"|\b{_MONTH}[a-z]* \d|\b\d\d?\.? {_MONTH}",
     ),
-    ("number", r"\d"),
 )
 """In the order in which they are looked for."""
+_SIGNED_ROLES: Final = frozenset({"system", "developer", "user"})
+"""Clients write such lines into messages of these roles. Others, as results of tools, are one line."""
 
 
 PlainPrompt = TextPrompt | PartsPrompt | TokenPrompt
@@ -72,8 +73,11 @@ class PromptHistory:
             tools=tuple(hash(msgspec.json.encode(tool)) for tool in tools),
             system=array("q", map(hash, lines)),
             messages=array("q", map(hash, messages)),
-            texts=array("q", (hash(_text(message)) for message in messages)),
         )
+        for message in messages:
+            room = _MAX_LINES - len(parts.lines) if message.role in _SIGNED_ROLES else 0
+            parts.lines.extend(map(hash, _text(message).split("\n", max(0, room))))
+            parts.ends.append(len(parts.lines))
         owner = (model, salt)
         latest_first = [earlier for key, earlier in reversed(self._prompts) if key == owner]
         trace.parts, trace.nearest = parts, _nearest(latest_first, parts)
@@ -129,13 +133,13 @@ def _difference(
 ) -> Difference | None:
     if earlier.tools != parts.tools:
         return _tools(earlier.tools, parts.tools)
-    at = _same(earlier.system, parts.system)
+    at, sign = _changed_line(earlier.system, parts.system, lines)
     if not parts.messages:
         # Of a text, the last line may go on.
         goes_on = at >= len(earlier.system) - 1 and len(lines) >= len(earlier.system)
-        return None if goes_on else Difference("text", at + 1, sign=_sign_at(lines, at))
+        return None if goes_on else Difference("text", at + 1, sign=sign)
     if earlier.system != parts.system:
-        return Difference("system", at + 1, sign=_sign_at(lines, at))
+        return Difference("system", at + 1, sign=sign)
     at = _same(earlier.messages, parts.messages)
     if at == len(earlier.messages):
         return None
@@ -145,10 +149,13 @@ def _difference(
     rest = parts.messages[at]
     if rest in earlier.messages[at + 1 :]:
         return Difference("cut", at + 1, count=earlier.messages.index(rest, at + 1) - at)
-    message = messages[at]
-    if earlier.texts[at] == parts.texts[at] and not isinstance(message.content, str | None):
+    message, before, now = messages[at], earlier.lines_of(at), parts.lines_of(at)
+    if before == now and not isinstance(message.content, str | None):
         return Difference("picture", at + 1, role=message.role)
-    return Difference("message", at + 1, sign=_sign(_text(message)[:_SEARCHED]), role=message.role)
+    if message.role not in _SIGNED_ROLES:
+        return Difference("message", at + 1, role=message.role)
+    _, sign = _changed_line(before, now, _text(message).split("\n", len(now) - 1))
+    return Difference("message", at + 1, sign=sign, role=message.role)
 
 
 def _tools(earlier: tuple[int, ...], now: tuple[int, ...]) -> Difference:
@@ -165,12 +172,15 @@ def _tools(earlier: tuple[int, ...], now: tuple[int, ...]) -> Difference:
     )
 
 
-def _sign_at(lines: Sequence[str], at: int) -> Sign:
-    return _sign(lines[at][:_SEARCHED]) if at < len(lines) else ""
+def _changed_line(earlier: array[int], now: array[int], lines: Sequence[str]) -> tuple[int, Sign]:
+    """The index of the first line that differs, and its sign. lines: the texts of `now`.
 
-
-def _sign(text: str) -> Sign:
+    A line that only moved up, because one before it is gone, has no sign: it did not change.
+    """
+    at = _same(earlier, now)
+    if at == len(lines) or now[at] in earlier[at:]:
+        return at, ""
     for sign, pattern in _SIGNS:
-        if re.search(pattern, text):
-            return sign
-    return ""
+        if re.search(pattern, lines[at][:_SEARCHED]):
+            return at, sign
+    return at, ""

@@ -67,8 +67,7 @@ class GenerationService:
             async with AsyncExitStack() as stack:
                 trace = current_trace()
                 trace.owner, trace.model = cache_salt.get(), model
-                with trace.spends("load"):
-                    client = await deadline.wait(self._first(stack, model, ttl_s))
+                client = await deadline.wait(self._first(stack, model, ttl_s))
                 yield LeasedModel(client, deadline, self._preparer, self._states, cache_salt.get())
 
     async def _first(self, stack: AsyncExitStack, model: str | None, ttl_s: float | None) -> EngineClient:

@@ -204,6 +204,18 @@ def test_what_the_client_changed(url: str, dialect: Dialect) -> None:
     assert found[1:] == [row[0] for row in rows[1:]]
 
 
+@in_every_dialect
+def test_the_line_that_changed_in_a_message_of_the_user(url: str, dialect: Dialect) -> None:
+    """Beside lines of all other kinds."""
+    found: list[str] = []
+    lines: dict[str, Any] = {}
+    for _, changes, _, _ in SOWN[:4]:
+        lines |= changes
+        turns = [{**QUESTION, "content": system(f"to {dialect.__name__}", **lines)}, ANSWER, QUESTION]
+        found.append(reading_of(url, ask(url, *dialect(Chat("Be brief.", turns)))))
+    assert found[1:] == [row[0] for row in SOWN[1:4]]
+
+
 @pytest.mark.parametrize("path", TEXTS)
 def test_what_the_client_changed_in_a_text(url: str, path: str) -> None:
     found: list[str] = []

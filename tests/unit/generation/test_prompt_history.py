@@ -49,7 +49,7 @@ CHANGES: list[tuple[str, ChatPrompt, ChatPrompt, Difference | None]] = [
         "a count",
         chat(USER),
         chat(USER, system=SYSTEM.replace("12", "13")),
-        Difference("system", 3, sign="number"),
+        Difference("system", 3),
     ),
     ("a word", chat(USER), chat(USER, system=SYSTEM.replace("brief", "kind")), Difference("system", 4)),
     ("a line less", chat(USER), chat(USER, system=SYSTEM[:9]), Difference("system", 2)),
@@ -116,7 +116,7 @@ def test_a_prompt_alone_has_no_nearest() -> None:
     [
         ("one\ntwo\nthree", None),
         ("one\ntwo and more", None),
-        ("one\n2\nthree", Difference("text", 2, sign="number")),
+        ("one\n2\nthree", Difference("text", 2)),
         ("", Difference("text", 1)),
     ],
 )
@@ -165,8 +165,9 @@ LONG = 50_000
         TextPrompt("ab\n" * LONG),
         chat(USER, system="ab\n" * LONG),
         chat(*(Message(role="user", content=str(number)) for number in range(LONG))),
+        chat(*(Message(role="user", content="ab\n" * 50) for _ in range(LONG // 50))),
     ],
-    ids=["text", "system", "messages"],
+    ids=["text", "system", "messages", "lines of messages"],
 )
 def test_what_is_kept_and_made_of_a_prompt_of_many_parts_is_bounded(prompt: ChatPrompt | TextPrompt) -> None:
     """Compared twice: what is kept of the first, and what the search among the kept makes."""
@@ -207,6 +208,75 @@ def test_texts_are_compared_in_every_form_that_a_dialect_gives_them(
 ) -> None:
     found = compared(form("one\nToday is 2026-11-27.\nthree"), form("one\nToday is 2026-11-28.\nthree"))
     assert found.difference == Difference("text", 2, sign="date")
+
+
+LINES: dict[str, tuple[str, str]] = {
+    "date": ("Today is 2026-11-27.", "Today is 2026-11-28."),
+    "billing": ("x-anthropic-billing-header: cch=a1;", "x-anthropic-billing-header: cch=b2;"),
+    "tokens_left": ("Tokens left: 9000", "Tokens left: 8000"),
+    "": ("The folder has 12 files.", "The folder has 13 files."),
+}
+"""Lines of each sign, as they were and as they are."""
+
+
+def in_user_text(text: str) -> ChatPrompt:
+    return chat(USER, ANSWER, Message(role="user", content=text), ANSWER)
+
+
+def in_user_parts(text: str) -> ChatPrompt:
+    parts = [TextPart(line) for line in text.split("\n")]
+    picture = ImagePart("data:image/png;base64,AA==")
+    return chat(Message(role="user", content=(*parts[:1], picture, *parts[1:])), ANSWER)
+
+
+def in_a_later_system_text(text: str) -> ChatPrompt:
+    return chat(USER, Message(role="system", content=text), ANSWER)
+
+
+PLACES: list[Callable[[str], ChatPrompt | PlainPrompt]] = [
+    lambda text: chat(USER, system=text),
+    lambda text: chat(Message(role="developer", content=text), USER),
+    in_user_text,
+    in_user_parts,
+    in_a_later_system_text,
+    TextPrompt,
+    of_ids,
+    with_an_image,
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@given(order=st.permutations(list(LINES)), sign=st.sampled_from(list(LINES)), blank=st.booleans())
+def test_the_sign_is_that_of_the_changed_line(
+    place: Callable[[str], ChatPrompt | PlainPrompt], order: list[str], sign: str, blank: bool
+) -> None:
+    """Among lines of all other kinds, which stay."""
+    gap = "\n\n" if blank else "\n"
+    earlier, later = (
+        place(gap.join([*(LINES[name][now if name == sign else 0] for name in order), "Be brief."]))
+        for now in (0, 1)
+    )
+    found = compared(earlier, later).difference
+    assert found is not None
+    assert found.sign == sign
+
+
+@pytest.mark.parametrize("place", PLACES)
+@given(order=st.permutations(list(LINES)), gone=st.integers(0, 2))
+def test_a_line_that_only_moved_up_has_no_sign(
+    place: Callable[[str], ChatPrompt | PlainPrompt], order: list[str], gone: int
+) -> None:
+    lines = [LINES[name][0] for name in order]
+    found = compared(place("\n".join(lines)), place("\n".join(lines[:gone] + lines[gone + 1 :]))).difference
+    assert found is not None
+    assert found.sign == ""
+
+
+def test_a_message_behind_the_compared_lines_is_judged_as_a_whole() -> None:
+    long = Message(role="user", content="ab\n" * LONG)
+    texts = (f"Be brief.\n{line}" for line in LINES["date"])
+    earlier, later = (chat(long, Message(role="user", content=text)) for text in texts)
+    assert compared(earlier, later).difference == Difference("message", 2, sign="date", role="user")
 
 
 def test_ids_without_a_text_are_like_no_other_prompt() -> None:

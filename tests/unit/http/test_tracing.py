@@ -74,9 +74,9 @@ async def test_a_span_of_the_request_of_the_model_and_of_each_phase(
     assert {span.parent.span_id for span in phases if span.parent} == {context(model).span_id}
     names = {span.name for span in phases}
     if operation == "embeddings":
-        assert names == {"load", "reading"}
+        assert names == {"reading"}
     else:
-        assert names - {"template", "compile", "media"} == {"load", "queue", "reading", "writing"}
+        assert names - {"template", "compile", "media"} == {"queue", "reading", "writing"}
         assert model.attributes["gen_ai.response.finish_reasons"] == ("stop",)
         seconds = {span.name: (span.end_time or 0) - (span.start_time or 0) for span in phases}
         assert [seconds[name] // 10**8 for name in ("queue", "reading", "writing")] == [1, 2, 3]

@@ -37,14 +37,16 @@ def causes(activity: Activity, others: Iterable[Activity]) -> list[Cause]:
 def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
     record = activity.record
     phases = record.trace.phases
-    rivals = [each for each in others if each.record.model == record.model and _overlap(activity, each) > 0]
+    rivals = [each for each in others if each.record.model == record.model]
     yield from _cause(*_load(activity, others), seconds=phases.get("load", 0.0))
     for phase in ("template", "compile", "media"):
         yield from _cause(phase, seconds=phases.get(phase, 0.0))
     if record.decode_s is not None:
         engine = (record.queue_s or 0.0) + (record.prefill_s or 0.0) + record.decode_s
         yield from _cause("server", seconds=activity.ended - activity.began - engine - sum(phases.values()))
-    yield from _cause("queue", seconds=record.queue_s or 0.0, count=len(rivals))
+    began, ended = activity.span("queue")
+    count = sum(each.began < ended and each.ended > began for each in rivals)
+    yield from _cause("queue", seconds=record.queue_s or 0.0, count=count)
     yield from _reading(activity)
     felt = 0.0
     for neighbour in _neighbour(activity, rivals):
@@ -63,14 +65,18 @@ def _cause(code: str, *names: str, seconds: float, **values: object) -> Iterator
         yield Cause(code, seconds, words.meaning.format_map(values), words.advice.format_map(values))
 
 
-def _overlap(activity: Activity, other: Activity) -> float:
-    return min(activity.ended, other.ended) - max(activity.began, other.began)
-
-
 def _load(activity: Activity, others: Sequence[Activity]) -> tuple[str, ...]:
     """The code, and names for its words."""
     name = activity.record.model or "the model"
-    before = [each for each in others if each.began < activity.began and each.record.model]
+    loads, _ = activity.span("load")
+    # Those that waited for the same load had the model no earlier.
+    before = [
+        each
+        for each in others
+        if each.record.model
+        and each.began < activity.began
+        and (each.record.model != name or each.has_model_since <= loads)
+    ]
     asked = [each.record.model for each in before]
     if name not in asked:
         return "cold_load", name
@@ -83,13 +89,12 @@ def _load(activity: Activity, others: Sequence[Activity]) -> tuple[str, ...]:
 
 def _neighbour(activity: Activity, rivals: Iterable[Activity]) -> Iterator[Cause]:
     """The longest reading of another long prompt during this one's reading and writing."""
-    record = activity.record
-    begins = activity.ended - (record.decode_s or 0.0) - (record.prefill_s or 0.0)
+    begins, _ = activity.span("reading")
     longest, tokens = 0.0, ""
     for other in rivals:
         if other.read_tokens < max(_LONG_PROMPT, activity.read_tokens):
             continue
-        start, end = other.reading()
+        start, end = other.span("reading")
         seconds = min(end, activity.ended) - max(start, begins)
         if seconds > longest:
             # How much another key sends is not for this one.
@@ -128,9 +133,9 @@ _CODES: Final = {
     "tools_removed": "tool_removed",
     "tool_changed": "tool_changed",
     "cut": "history_cut",
+    "message": "history_edited",
     "picture": "picture",
 }
-_SIGNS: Final = frozenset({"date", "billing", "tokens_left"})
 
 
 def _changed(difference: Difference) -> tuple[str, str]:
@@ -138,11 +143,7 @@ def _changed(difference: Difference) -> tuple[str, str]:
     match difference.change:
         case "system" | "text":
             of = "system text" if difference.change == "system" else "prompt"
-            code = difference.sign if difference.sign in _SIGNS else "system_changed"
-            return code, f"line {difference.place} of the {of}"
-        case "message":
-            place = f"message {difference.place} after the system text ({difference.role})"
-            told = difference.sign in _SIGNS and difference.role in ("system", "developer", "user")
-            return difference.sign if told else "history_edited", place
+            return difference.sign or "system_changed", f"line {difference.place} of the {of}"
         case change:
-            return _CODES[change], f"message {difference.place} after the system text ({difference.role})"
+            place = f"message {difference.place} after the system text ({difference.role})"
+            return difference.sign or _CODES[change], place

@@ -62,12 +62,14 @@ class Activity(msgspec.Struct, eq=False):
     def phases(self) -> Iterator[PhaseSpan]:
         return self.record.phases(self.ended - self.began)
 
-    def reading(self) -> tuple[float, float]:
-        """When its prompt was read, as far as it is known."""
-        for span in self.phases():
-            if span.name == "reading":
-                return span.began, span.began + span.seconds
-        return self.ended, self.ended
+    def span(self, phase: str) -> tuple[float, float]:
+        """When a phase began and ended, as far as it is known."""
+        found = next((span for span in self.phases() if span.name == phase), None)
+        return (found.began, found.began + found.seconds) if found else (self.ended, self.ended)
+
+    @property
+    def has_model_since(self) -> float:
+        return self.span("load")[1] if "load" in self.record.trace.phases else self.began
 
     @property
     def read_tokens(self) -> int:

@@ -17,6 +17,7 @@ from jan_serve.core.caller import client as current_client
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.models.model_source import ModelSource
 from jan_serve.core.models.model_status import ManagerSnapshot
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import Draining, JanServeError, ModelInUse, Overloaded, Unavailable, copy_error
 from jan_serve.ipc.messages import EngineSettings
 from jan_serve.supervisor.limits import ManagerLimits
@@ -327,7 +328,8 @@ class ModelManager:
         ):
             resident.hold()
             return resident
-        return await self._wait_for(source, patient=False)
+        with current_trace().spends("load"):
+            return await self._wait_for(source, patient=False)
 
     async def _acquire_again(self, name: str | None, before: Resolved) -> ResidentModel:
         """The next worker of a model, for a request that held the one before: it has its place in the queue already.

@@ -10,6 +10,7 @@ import pytest
 
 from jan_serve.core.caller import client
 from jan_serve.core.models.model_status import ModelStatus
+from jan_serve.core.trace import begin_trace
 from jan_serve.errors import (
     Draining,
     EngineCrashed,
@@ -84,6 +85,15 @@ async def test_a_model_is_loaded_by_its_first_request_and_stays(tmp_path: Path) 
         assert first == second == str(status(manager, "fake").pid)
         assert status(manager, "fake").loads_total == 1
         assert status(manager, "fake").leases == 0
+
+
+async def test_only_a_request_that_waits_for_a_load_spends_time_on_it(tmp_path: Path) -> None:
+    """However long the server takes to find a loaded model."""
+    async with fake_manager(tmp_path) as manager:
+        for phases in ({"load"}, set[str]()):
+            trace = begin_trace()
+            await ask(manager, None, "!pid")
+            assert trace.phases.keys() == phases
 
 
 async def test_a_preloaded_model_serves_the_first_request(tmp_path: Path) -> None:

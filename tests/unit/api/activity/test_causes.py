@@ -7,6 +7,8 @@ from string import Formatter
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jan_serve.api.activity.causes import causes
 from jan_serve.api.activity.recent import KEPT, Activities, Activity
@@ -38,11 +40,12 @@ def activity(
 
 
 def nearest(tokens: int) -> PromptParts:
-    return PromptParts((), array("q"), array("q"), array("q"), tokens)
+    return PromptParts((), array("q"), array("q"), tokens=tokens)
 
 
 def trace(difference: Difference | None = None, tokens: int = 0, **phases: float) -> RequestTrace:
-    return RequestTrace(phases=phases, nearest=nearest(tokens), difference=difference, owner="")
+    began = dict.fromkeys(phases, 0.0)
+    return RequestTrace(phases=phases, began=began, nearest=nearest(tokens), difference=difference, owner="")
 
 
 BEFORE = activity(-10.0, 1.0)
@@ -67,13 +70,13 @@ CASES: list[tuple[str, Activity, list[Activity]]] = [
             ("date", Difference("system", 2, sign="date")),
             ("billing", Difference("system", 1, sign="billing")),
             ("tokens_left", Difference("message", 4, sign="tokens_left", role="system")),
-            ("system_changed", Difference("text", 4, sign="number")),
+            ("system_changed", Difference("text", 4)),
             ("tools_order", Difference("tools_order", 1)),
             ("tool_added", Difference("tools_added", 3, count=2)),
             ("tool_removed", Difference("tools_removed", 3, count=2)),
             ("tool_changed", Difference("tool_changed", 3, count=1)),
             ("history_cut", Difference("cut", 3, count=4)),
-            ("history_edited", Difference("message", 3, sign="number", role="assistant")),
+            ("history_edited", Difference("message", 3, role="assistant")),
             ("picture", Difference("picture", 3, role="user")),
         ]
     ),
@@ -102,6 +105,31 @@ def test_another_key_is_no_more_than_a_neighbour() -> None:
     found = causes(activity(trace=trace(load=1.9), prefill_s=0.1), [other, BEFORE])
     assert found[0].code == "swapped"
     assert "secret" not in found[0].text
+
+
+@given(arrivals=st.lists(st.floats(0, 1.9), min_size=1, max_size=6, unique=True), data=st.data())
+def test_all_that_wait_for_one_load_have_its_cause(arrivals: list[float], data: st.DataObject) -> None:
+    """Whoever came first and whoever ended first."""
+    waiters = [
+        activity(
+            arrival,
+            3.0 - arrival,
+            trace=RequestTrace(phases={"load": 2.0 - arrival}, began={"load": arrival}, owner=""),
+            prefill_s=1.0,
+        )
+        for arrival in arrivals
+    ]
+    for code, earlier in (("cold_load", []), ("reload", [BEFORE]), ("swapped", [OTHER, BEFORE])):
+        for waiter in waiters:
+            order = data.draw(st.permutations(waiters))
+            assert code in [cause.code for cause in causes(waiter, [*order, *earlier])]
+
+
+def test_only_requests_that_were_there_while_it_waited_are_counted() -> None:
+    subject = activity(queue_s=1.0, prefill_s=1.0)
+    others = [activity(-1.0, 1.5), activity(0.5), activity(1.5, 0.2), activity(0.5, model="other")]
+    waited = next(cause for cause in causes(subject, others) if cause.code == "queue")
+    assert waited.text == "it waited for a slot, while 2 other request(s) used the model"
 
 
 def test_only_requests_to_models_are_kept_and_few_of_them() -> None:
