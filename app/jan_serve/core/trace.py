@@ -28,16 +28,16 @@ class PhaseSpan(NamedTuple):
 
 Change = Literal[
     "tools_order",
-    "tools_added",
-    "tools_removed",
+    "tool_added",
+    "tool_removed",
     "tool_changed",
-    "system",
-    "message",
-    "cut",
+    "history_cut",
+    "history_edited",
     "picture",
+    "system",
     "text",
 ]
-"""What a client changed in a prompt: `cut` is messages that are gone, `text` is of prompts without messages."""
+"""What a client changed in a prompt, as the code of the cause; `system` and `text` are lines of it."""
 
 Sign = Literal["", "date", "billing", "tokens_left"]
 """What the changed line looks like."""

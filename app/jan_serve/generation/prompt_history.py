@@ -145,17 +145,17 @@ def _difference(
         return None
     gone = len(earlier.messages) - at
     if at == len(messages):
-        return Difference("cut", at + 1, count=gone)
+        return Difference("history_cut", at + 1, count=gone)
     rest = parts.messages[at]
     if rest in earlier.messages[at + 1 :]:
-        return Difference("cut", at + 1, count=earlier.messages.index(rest, at + 1) - at)
+        return Difference("history_cut", at + 1, count=earlier.messages.index(rest, at + 1) - at)
     message, before, now = messages[at], earlier.lines_of(at), parts.lines_of(at)
     if before == now and not isinstance(message.content, str | None):
         return Difference("picture", at + 1, role=message.role)
     if message.role not in _SIGNED_ROLES:
-        return Difference("message", at + 1, role=message.role)
+        return Difference("history_edited", at + 1, role=message.role)
     _, sign = _changed_line(before, now, _text(message).split("\n", len(now) - 1))
-    return Difference("message", at + 1, sign=sign, role=message.role)
+    return Difference("history_edited", at + 1, sign=sign, role=message.role)
 
 
 def _tools(earlier: tuple[int, ...], now: tuple[int, ...]) -> Difference:
@@ -165,11 +165,9 @@ def _tools(earlier: tuple[int, ...], now: tuple[int, ...]) -> Difference:
     added, removed = len(set(now) - set(earlier)), len(set(earlier) - set(now))
     if len(now) == len(earlier) and added:
         return Difference("tool_changed", at, count=added)
-    return (
-        Difference("tools_added", at, count=added)
-        if len(now) > len(earlier)
-        else Difference("tools_removed", at, count=removed)
-    )
+    if len(now) > len(earlier):
+        return Difference("tool_added", at, count=added)
+    return Difference("tool_removed", at, count=removed)
 
 
 def _changed_line(earlier: array[int], now: array[int], lines: Sequence[str]) -> tuple[int, Sign]:

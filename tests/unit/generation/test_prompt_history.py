@@ -63,11 +63,11 @@ CHANGES: list[tuple[str, ChatPrompt, ChatPrompt, Difference | None]] = [
         "tokens left",
         chat(USER, Message(role="system", content="Tokens left: 120000"), ANSWER),
         chat(USER, Message(role="system", content="Tokens left: 90000"), ANSWER),
-        Difference("message", 2, sign="tokens_left", role="system"),
+        Difference("history_edited", 2, sign="tokens_left", role="system"),
     ),
     ("order of tools", chat(USER), chat(USER, tools=TOOLS[::-1]), Difference("tools_order", 1)),
-    ("a tool more", chat(USER, tools=TOOLS[:2]), chat(USER), Difference("tools_added", 3, count=1)),
-    ("a tool less", chat(USER), chat(USER, tools=TOOLS[1:]), Difference("tools_removed", 1, count=1)),
+    ("a tool more", chat(USER, tools=TOOLS[:2]), chat(USER), Difference("tool_added", 3, count=1)),
+    ("a tool less", chat(USER), chat(USER, tools=TOOLS[1:]), Difference("tool_removed", 1, count=1)),
     (
         "another tool",
         chat(USER),
@@ -78,10 +78,10 @@ CHANGES: list[tuple[str, ChatPrompt, ChatPrompt, Difference | None]] = [
         "an edited answer",
         chat(USER, ANSWER, USER),
         chat(USER, Message(role="assistant", content="Two files."), USER),
-        Difference("message", 2, role="assistant"),
+        Difference("history_edited", 2, role="assistant"),
     ),
-    ("a message left out", chat(USER, ANSWER, SEEN), chat(USER, SEEN), Difference("cut", 2, count=1)),
-    ("the end left out", chat(USER, ANSWER, SEEN), chat(USER, ANSWER), Difference("cut", 3, count=1)),
+    ("a message left out", chat(USER, ANSWER, SEEN), chat(USER, SEEN), Difference("history_cut", 2, count=1)),
+    ("the end left out", chat(USER, ANSWER, SEEN), chat(USER, ANSWER), Difference("history_cut", 3, count=1)),
     (
         "a picture",
         chat(SEEN),
@@ -276,7 +276,7 @@ def test_a_message_behind_the_compared_lines_is_judged_as_a_whole() -> None:
     long = Message(role="user", content="ab\n" * LONG)
     texts = (f"Be brief.\n{line}" for line in LINES["date"])
     earlier, later = (chat(long, Message(role="user", content=text)) for text in texts)
-    assert compared(earlier, later).difference == Difference("message", 2, sign="date", role="user")
+    assert compared(earlier, later).difference == Difference("history_edited", 2, sign="date", role="user")
 
 
 def test_ids_without_a_text_are_like_no_other_prompt() -> None:

@@ -28,10 +28,8 @@ class Cause(NamedTuple):
 
 def causes(activity: Activity, others: Iterable[Activity]) -> list[Cause]:
     """The longest first. others: all of the server, the latest first."""
-    return sorted(
-        (cause for cause in _all(activity, [each for each in others if each is not activity])),
-        key=lambda cause: -cause.seconds,
-    )
+    found = _all(activity, [each for each in others if each is not activity])
+    return sorted(found, key=lambda cause: -cause.seconds)
 
 
 def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
@@ -127,17 +125,6 @@ def _reading(activity: Activity) -> Iterator[Cause]:
         yield from _cause("new_text", seconds=seconds, read=read)
 
 
-_CODES: Final = {
-    "tools_order": "tools_order",
-    "tools_added": "tool_added",
-    "tools_removed": "tool_removed",
-    "tool_changed": "tool_changed",
-    "cut": "history_cut",
-    "message": "history_edited",
-    "picture": "picture",
-}
-
-
 def _changed(difference: Difference) -> tuple[str, str]:
     """The code, and the place in words."""
     match difference.change:
@@ -146,4 +133,4 @@ def _changed(difference: Difference) -> tuple[str, str]:
             return difference.sign or "system_changed", f"line {difference.place} of the {of}"
         case change:
             place = f"message {difference.place} after the system text ({difference.role})"
-            return difference.sign or _CODES[change], place
+            return difference.sign or change, place

@@ -14,7 +14,7 @@ from jan_serve.api.activity.recent import KEPT, Activities, Activity, State
 from jan_serve.api.activity.shown_prompts import loaded_model, shown_prompt
 from jan_serve.api.activity.totals import Totals
 from jan_serve.core.caller import cache_salt
-from jan_serve.core.events import CacheTier, EngineWork
+from jan_serve.core.events import CacheTier
 from jan_serve.dialects.dialect import Services
 from jan_serve.http.errors import http_problem
 from jan_serve.http.replies import json_reply
@@ -160,10 +160,13 @@ def activity_router(activities: Activities, totals: Totals, services: Services) 
     async def why(request_id: str) -> Response:
         """Where the time of a request of this key went, and what can be done. `x-request-id` of an answer is its id."""
         found = find(request_id)
+        work = found.record.work
         return json_reply(
             {
                 **_line(found),
-                **_work(found.record.work),
+                "cached_in": work.cached_in,
+                "others_s": work.others_s,
+                **{f"{name}_tokens": getattr(work, name) for name in ("drafted", "accepted", "forced")},
                 "phases": {span.name: span.seconds for span in found.phases()},
                 "causes": [cause._asdict() for cause in causes(found, activities.all())],
             }
@@ -199,16 +202,6 @@ def activity_router(activities: Activities, totals: Totals, services: Services) 
 def _time_felt(activity: Activity) -> float:
     first = activity.record.first_token_s
     return first if first is not None else activity.ended - activity.began
-
-
-def _work(work: EngineWork) -> dict[str, object]:
-    return {
-        "cached_in": work.cached_in,
-        "drafted_tokens": work.drafted,
-        "accepted_tokens": work.accepted,
-        "forced_tokens": work.forced,
-        "others_s": work.others_s,
-    }
 
 
 def _line(activity: Activity) -> dict[str, object]:
