@@ -204,9 +204,9 @@ def why_page() -> str:
         "",
         "`--otel-endpoint http://localhost:4318` (with `pip install 'jan-serve[otel]'`) sends a trace of each",
         "request to a collector of OpenTelemetry: the request, below it `chat MODEL`, and below that the phases",
-        "(`load`, `template`, `compile`, `media`, `queue`, `reading`, `writing`). Attributes have the names of",
-        "the GenAI conventions; no text is among them. The client's `traceparent` is taken, and `jan-serve proxy`",
-        "passes it on to its nodes, with `--otel-endpoint` as a span of its own. `OTEL_EXPORTER_OTLP_HEADERS`,",
+        "(`load`, `template`, `compile`, `media`, `growth`, `queue`, `reading`, `writing`). Attributes have",
+        "the names of the GenAI conventions; no text is among them. The client's `traceparent` is taken, and",
+        "`jan-serve proxy` passes it on, with `--otel-endpoint` as a span of its own. `OTEL_EXPORTER_OTLP_HEADERS`,",
         "`OTEL_TRACES_SAMPLER` and `OTEL_RESOURCE_ATTRIBUTES` work as the SDK says. A collector that does not",
         "answer delays nothing: spans are lost.",
     ]

@@ -328,8 +328,7 @@ def _middleware(
         Middleware(
             RequestContext,
             envelopes=envelopes,
-            count=metrics.observe,
-            watchers=parts.watchers,
+            watchers=(metrics, *parts.watchers),
             lifecycle=lifecycle,
             probe_paths=[path for outline in outlines for path in outline.probe_paths],
             rewrites=_rewrites(dialects),

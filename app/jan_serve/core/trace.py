@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-Phase = Literal["load", "template", "compile", "media"]
+Phase = Literal["load", "template", "compile", "media", "growth"]
 """What happens to a request before the engine has it."""
 
 Operation = Literal["chat", "text_completion", "embeddings", "rank", "decide"]
@@ -112,11 +112,15 @@ class RequestTrace(msgspec.Struct, eq=False):
     def spends(self, phase: Phase) -> Generator[None]:
         """Add the time of the block to a phase."""
         began = perf_counter()
-        self.began.setdefault(phase, began)
         try:
             yield
         finally:
-            self.phases[phase] = self.phases.get(phase, 0.0) + perf_counter() - began
+            self.spent(phase, began)
+
+    def spent(self, phase: Phase, began: float) -> None:
+        """Add the time since then."""
+        self.began.setdefault(phase, began)
+        self.phases[phase] = self.phases.get(phase, 0.0) + perf_counter() - began
 
 
 _current: Final[ContextVar[RequestTrace | None]] = ContextVar("trace", default=None)

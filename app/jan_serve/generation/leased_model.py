@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from time import perf_counter
 
 import msgspec
 
@@ -20,6 +21,7 @@ from jan_serve.core.events import (
 )
 from jan_serve.core.models.model_facts import ModelFacts
 from jan_serve.core.request import ChatPrompt, GenerationRequest, PartsPrompt
+from jan_serve.core.trace import current_trace
 from jan_serve.errors import EngineFailure, UnsupportedOperation
 from jan_serve.generation.deadline import Deadline
 from jan_serve.generation.ports import EngineClient, SequenceStates
@@ -211,9 +213,11 @@ class LeasedModel:
             if log is None:
                 log = begun_log(submitted, model.facts)
             events = await stack.enter_async_context(closing(client.generate(submitted, log)))
-            completed = False
+            completed, sent_s, n_ctx = False, perf_counter(), model.facts.n_ctx
             while not completed:
                 event = await wait(_next(events))
+                if isinstance(event, Accepted) and model.facts.n_ctx > n_ctx:
+                    current_trace().spent("growth", sent_s)
                 completed = isinstance(event, RequestCompleted)
                 for translated in answer.translate(event):
                     yield translated

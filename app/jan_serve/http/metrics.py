@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from jan_serve.core.models.model_status import ManagerSnapshot
 from jan_serve.http.errors import CLIENT_CLOSED
 from jan_serve.http.lifecycle import Lifecycle
-from jan_serve.http.request_record import RequestRecord
+from jan_serve.http.request_record import RequestRecord, RequestWatcher
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _TOKENS_PER_SECOND: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 400)
@@ -31,7 +31,7 @@ def page_headers() -> dict[str, str]:
     return {"content-type": CONTENT_TYPE_LATEST}
 
 
-class RequestMetrics:
+class RequestMetrics(RequestWatcher):
     """Counts finished requests by route. collector: what is read at each scrape. first: the part of an answer until
     which time is measured too."""
 
@@ -44,7 +44,7 @@ class RequestMetrics:
         )
         self._first = self._histogram(f"time_to_first_{first}_seconds", first_text)
 
-    def observe(self, route: str, status: int, record: RequestRecord) -> None:
+    def end(self, route: str, status: int, record: RequestRecord) -> None:
         status = CLIENT_CLOSED if record.cancelled else status
         self._requests.labels(route, str(status)).inc()
         self._duration.labels(route).observe(record.elapsed_s())
@@ -85,8 +85,8 @@ class Metrics(RequestMetrics):
         text = "Generated tokens of a request over its decode time."
         self._speed = self._histogram("tokens_per_second", text, buckets=_TOKENS_PER_SECOND)
 
-    def observe(self, route: str, status: int, record: RequestRecord) -> None:
-        super().observe(route, status, record)
+    def end(self, route: str, status: int, record: RequestRecord) -> None:
+        super().end(route, status, record)
         if record.cancelled:
             self._cancelled.inc()
         self._prompt_tokens.inc(record.prompt_tokens)

@@ -158,14 +158,11 @@ _PROBE_PATHS: Final = frozenset({"/health", "/ready", "/metrics", "/logs", "/mod
 """They only watch the server, and cause no work: they get no log line, and a drain does not wait for them."""
 
 
-CountRequest = Callable[[str, int, RequestRecord], None]
-"""Counts a finished request: its route, its status, which is 499 if its client left, and its record."""
-
-
 class RequestWatcher(Protocol):
     """Sees each request as it begins, and at its end: its route, its status, which is 499 if its client left."""
 
-    def begin(self, scope: Scope, record: RequestRecord) -> None: ...
+    def begin(self, scope: Scope, record: RequestRecord) -> None:
+        """Nothing, for those that see only the end."""
 
     def end(self, route: str, status: int, record: RequestRecord) -> None: ...
 
@@ -177,7 +174,6 @@ class RequestContext:
         *,
         envelopes: Envelopes,
         lifecycle: Lifecycle,
-        count: CountRequest = lambda route, status, record: None,
         probe_paths: Iterable[str] = (),
         rewrites: Iterable[Callable[[Scope], None]] = (),
         watchers: Sequence[RequestWatcher] = (),
@@ -185,7 +181,6 @@ class RequestContext:
         """probe_paths: besides the server's own. rewrites: of dialects, see Dialect.rewrite_scope."""
         self._app = app
         self._envelopes = envelopes
-        self._count = count
         self._lifecycle = lifecycle
         self._probe_paths = _PROBE_PATHS | frozenset(probe_paths)
         self._rewrites = tuple(rewrites)
@@ -230,7 +225,6 @@ class RequestContext:
                     await response(scope, receive, send_with_headers)
             finally:
                 record.cancelled = record.cancelled or status in (0, CLIENT_CLOSED)
-                self._count(route_of(scope), status or CLIENT_CLOSED, record)
                 for watcher in self._watchers:
                     watcher.end(route_of(scope), status or CLIENT_CLOSED, record)
                 if not probe:

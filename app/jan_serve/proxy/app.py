@@ -330,8 +330,7 @@ def _guarded(
     app = RequestContext(
         app,
         envelopes=forms,
-        count=metrics.observe,
-        watchers=() if tracing is None else (tracing,),
+        watchers=(metrics,) if tracing is None else (metrics, tracing),
         lifecycle=lifecycle,
         probe_paths=("/extras/nodes",),
         rewrites=[outline.rewrite_scope for outline in OUTLINES if outline.rewrite_scope is not None],

@@ -53,7 +53,11 @@ def test_the_refusal_names_the_setting(fixed: str, dialect: str) -> None:
 def test_it_is_answered_where_the_context_grows(tmp_path: Path, model: Path, dialect: str) -> None:
     path, body = ROUTES[dialect]
     with serving_models(tmp_path, model, flags=("--n-ctx", "64", "--grow-context")) as server:
-        response = post(server.url(), path, {"model": "jan-tiny", **body})
-        assert response.status == 200, response.body
+        for name, grows in (("first", True), ("second", False)):
+            headers = {"x-request-id": name}
+            response = post(server.url(), path, {"model": "jan-tiny", **body}, headers=headers)
+            assert response.status == 200, response.body
+            why = get(server.url(), f"/extras/why/{name}").json()
+            assert ("growth" in why["phases"]) is grows
         [card] = [card for card in get(server.url(), "/v1/models").json()["data"] if card["id"] == "jan-tiny"]
         assert card["meta"]["n_ctx"] == 256

@@ -47,7 +47,7 @@ def test_requests_by_route_and_status() -> None:
         ("/x", 404, False),
         ("/y", 200, True),
     ):
-        made.observe(route, status, record(cancelled=cancelled))
+        made.end(route, status, record(cancelled=cancelled))
     page = samples(made)
     assert page['jan_serve_requests_total{route="/x",status="200"}'] == 2
     assert page['jan_serve_requests_total{route="/x",status="404"}'] == 1
@@ -59,8 +59,8 @@ def test_requests_by_route_and_status() -> None:
 def test_tokens_and_times() -> None:
     made = metrics()
     answered = {"prompt_tokens": 7, "cached_tokens": 5, "completion_tokens": 8, "first_token_s": 0.3}
-    made.observe("/x", 200, record(**answered, queue_s=0.02, decode_s=0.5))
-    made.observe("/x", 200, record(prompt_tokens=1))
+    made.end("/x", 200, record(**answered, queue_s=0.02, decode_s=0.5))
+    made.end("/x", 200, record(prompt_tokens=1))
     page = samples(made)
     assert page["jan_serve_prompt_tokens_total"] == 8
     assert page["jan_serve_cached_tokens_total"] == 5
@@ -74,7 +74,7 @@ def test_tokens_and_times() -> None:
 @pytest.mark.parametrize("unfinished", [{"decode_s": 0.0, "completion_tokens": 3}, {"decode_s": 2.0}])
 def test_without_tokens_or_time_there_is_no_speed(unfinished: dict[str, Any]) -> None:
     made = metrics()
-    made.observe("/x", 200, record(**unfinished))
+    made.end("/x", 200, record(**unfinished))
     assert samples(made)["jan_serve_tokens_per_second_count"] == 0
 
 
@@ -82,8 +82,8 @@ def test_observers_of_dialects_see_the_same_status() -> None:
     made = metrics()
     seen: list[tuple[int, str]] = []
     made.observers.append(lambda status, observed: seen.append((status, observed.request_id)))
-    made.observe("/x", 200, record())
-    made.observe("/x", 200, record(cancelled=True))
+    made.end("/x", 200, record())
+    made.end("/x", 200, record(cancelled=True))
     assert seen == [(200, "r"), (499, "r")]
 
 

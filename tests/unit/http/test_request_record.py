@@ -27,7 +27,13 @@ from jan_serve.http import request_record
 from jan_serve.http.connection_hooks import ConnectionHooks, attach_hooks
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle
-from jan_serve.http.request_record import WARNING_HEADER, RequestContext, RequestRecord, record_of
+from jan_serve.http.request_record import (
+    WARNING_HEADER,
+    RequestContext,
+    RequestRecord,
+    RequestWatcher,
+    record_of,
+)
 
 STARTED = Started(model="m", prompt_tokens=7, warnings=("partly enforced",))
 
@@ -87,7 +93,7 @@ pytestmark = pytest.mark.anyio
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Around:
+class Around(RequestWatcher):
     """One request through the middleware: what was sent, logged and counted."""
 
     def __init__(self) -> None:
@@ -96,7 +102,7 @@ class Around:
         self.aborted = False
         self.lifecycle = Lifecycle()
 
-    def observe(self, route: str, status: int, record: RequestRecord) -> None:
+    def end(self, route: str, status: int, record: RequestRecord) -> None:
         self.observed.append((route, status, record))
 
     async def run(
@@ -107,7 +113,7 @@ class Around:
         context = RequestContext(
             app,
             envelopes=Envelopes({}, render_error),
-            count=self.observe,
+            watchers=[self],
             lifecycle=self.lifecycle,
             **options,
         )

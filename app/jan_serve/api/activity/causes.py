@@ -37,7 +37,7 @@ def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
     phases = record.trace.phases
     rivals = [each for each in others if each.record.model == record.model]
     yield from _cause(*_load(activity, others), seconds=phases.get("load", 0.0))
-    for phase in ("template", "compile", "media"):
+    for phase in ("template", "compile", "media", "growth"):
         yield from _cause(phase, seconds=phases.get(phase, 0.0))
     if record.decode_s is not None:
         engine = (record.queue_s or 0.0) + (record.prefill_s or 0.0) + record.decode_s
@@ -46,10 +46,9 @@ def _all(activity: Activity, others: Sequence[Activity]) -> Iterator[Cause]:
     count = sum(each.began < ended and each.ended > began for each in rivals)
     yield from _cause("queue", seconds=record.queue_s or 0.0, count=count)
     yield from _reading(activity)
-    felt = 0.0
-    for neighbour in _neighbour(activity, rivals):
-        felt = neighbour.seconds
-        yield neighbour
+    neighbours = [*_neighbour(activity, rivals)]
+    felt = sum(each.seconds for each in neighbours)
+    yield from neighbours
     decode = record.decode_s or 0.0
     rate = record.completion_tokens / decode if decode else 0.0
     yield from _cause("writing", seconds=decode - felt, count=record.completion_tokens, rate=rate)

@@ -57,6 +57,7 @@ CASES: list[tuple[str, Activity, list[Activity]]] = [
     ("template", activity(trace=trace(template=1.9), prefill_s=0.1), []),
     ("compile", activity(trace=trace(compile=1.9), prefill_s=0.1), []),
     ("media", activity(trace=trace(media=1.9), prefill_s=0.1), []),
+    ("growth", activity(trace=trace(growth=1.9), prefill_s=0.1), []),
     ("queue", activity(queue_s=1.9, prefill_s=0.1), [activity(0.5)]),
     ("server", activity(prefill_s=0.1), []),
     ("new_prompt", activity(), []),
