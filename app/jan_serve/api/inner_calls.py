@@ -15,6 +15,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import Message, Scope
 
 from jan_serve.core.caller import cache_salt, client, in_background
+from jan_serve.core.transcript import Transcript, current
 from jan_serve.http.errors import Envelopes
 from jan_serve.http.lifecycle import Lifecycle
 from jan_serve.http.request_record import RequestContext
@@ -30,11 +31,9 @@ class InnerCalls:
         # A lifecycle of its own: the end of the server does not wait for these.
         self._inner = RequestContext(routes, envelopes=envelopes, lifecycle=Lifecycle(), rewrites=rewrites)
 
-    async def __call__(self, owner: str, line: Line) -> Reply:
-        """The answer to a line. Cancelling it ends its work."""
-        return await asyncio.create_task(self._call(owner, line))
-
-    async def _call(self, owner: str, line: Line) -> Reply:
+    async def __call__(self, owner: str, line: Line, transcript: Transcript) -> Reply:
+        """The answer to a line. For a task of its own, which is the owner's then. Cancelling it ends its work."""
+        current.set(transcript)
         cache_salt.set(owner)
         client.set(f"batches of {owner}")
         in_background.set(True)

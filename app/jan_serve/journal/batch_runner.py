@@ -1,7 +1,7 @@
 """Answers the lines of batches, the oldest batch that can run first, as many at once as the model has places.
 
-What a line asks runs like a request of its owner. Only its answer is stored here, so that whatever ends this task,
-another one goes on with the lines that have none.
+What a line asks runs like a request of its owner. Its answer is stored here, and from time to time what is written of
+it: whatever ends this task, another one goes on with the lines that have no answer.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from jan_serve.errors import JanServeError, StoreError
+from jan_serve.core.transcript import Asked, Transcript
+from jan_serve.errors import InvalidState, JanServeError, StoreError
 from jan_serve.journal.background import Background
 from jan_serve.journal.batches import (
     Batch,
@@ -38,8 +40,11 @@ _LONGEST_WAIT_S: Final = 60.0
 _LOOK_S: Final = 5.0
 """Longest interval between looks at what forbids work."""
 
-Call = Callable[[str, Line], Awaitable[Reply]]
-"""The answer to a line of this owner. Cancelling it ends its work."""
+_LOG_S: Final = 1.0
+"""Interval between two writes of what a line has got: a kill costs so much of it. Nobody waits for single events."""
+
+Call = Callable[[str, Line, Transcript], Coroutine[Any, Any, Reply]]
+"""The answer to a line of this owner, in a task of its own. The transcript gets its events."""
 
 
 class FaultyInput(Exception):
@@ -266,7 +271,7 @@ class BatchRunner:
 
     async def _answer(self, batch: Batch, line: OpenLine) -> None:
         key = batch.id, line.number
-        reply = self._unstored.pop(key, None) or await self._call(batch.owner, line.line)
+        reply = self._unstored.pop(key, None) or await self._reply(batch, line)
         if reply.status in _BUSY:
             self._hold(batch, f"the server is busy, or has not got the model (status {reply.status})")
             return
@@ -277,6 +282,47 @@ class BatchRunner:
             self._hold(batch, error.message)
         else:
             self._holds.pop(batch.id, None)
+
+    async def _reply(self, batch: Batch, line: OpenLine) -> Reply:
+        """Goes on with what is written. An error says nothing of the line then, but may of the log: it begins anew."""
+        identity = blake2b(f"{batch.id} {line.number}".encode(), digest_size=16).hexdigest()
+        asked = Asked(identity, int(time.time()), line.weights, len(line.log))
+        try:
+            reply = await self._logged(batch, line, Transcript(asked, line.log))
+        except InvalidState:
+            reply = None
+        if reply is not None and not (line.log and reply.status >= 400 and reply.status not in _BUSY):
+            return reply
+        logger.warning("line %d of %s begins anew: what is written of it is useless", line.number, batch.id)
+        await self.table.forget_log(batch.id, line.number)
+        return await self._reply(batch, OpenLine(line.number, line.line))
+
+    async def _logged(self, batch: Batch, line: OpenLine, transcript: Transcript) -> Reply:
+        call = asyncio.create_task(self._call(batch.owner, line.line, transcript))
+        is_kept = True
+        try:
+            while not (await asyncio.wait([call], timeout=_LOG_S))[0]:
+                is_kept = is_kept and await self._add_log(batch, line, transcript)
+            return call.result()
+        finally:
+            if not call.done():
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+                is_kept = is_kept and await self._add_log(batch, line, transcript)
+
+    async def _add_log(self, batch: Batch, line: OpenLine, transcript: Transcript) -> bool:
+        """Returns whether more may follow: behind events that the journal has not taken, none would fit."""
+        try:
+            if transcript.has_new and not transcript.can_move:
+                await self.table.forget_log(batch.id, line.number)
+                return False
+            if transcript.has_new:
+                await self.table.add_log(batch, line.number, transcript.weights, transcript.take())
+        except StoreError as error:
+            text = "line %d of %s goes on, and after a restart from an earlier place: %s"
+            logger.warning(text, line.number, batch.id, error.message)
+            return False
+        return True
 
 
 def _model_of(line: Line) -> str | None:

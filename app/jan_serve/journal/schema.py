@@ -70,4 +70,16 @@ CREATE INDEX files_by_time ON files (owner, created);
 CREATE INDEX files_by_purpose ON files (owner, purpose, created);
 """
 
-MIGRATIONS: Final = (_ANSWERS, _BATCHES, _LISTS)
+_LINE_LOGS: Final = """
+CREATE TABLE line_logs (
+    batch TEXT NOT NULL,
+    line INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    weights TEXT NOT NULL,      -- of the model that writes the answer
+    events BLOB NOT NULL,       -- see core.transcript
+    PRIMARY KEY (batch, line, number),
+    FOREIGN KEY (batch, line) REFERENCES lines (batch, number) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: Final = (_ANSWERS, _BATCHES, _LISTS, _LINE_LOGS)

@@ -15,6 +15,7 @@ _STORED: Final = (
     ("answer_events JOIN answers ON answer = id", "length(event)"),
     ("batches", "length(input)"),
     ("lines JOIN batches ON batch = id", "length(body) + coalesce(length(lines.reply), 0)"),
+    ("line_logs JOIN batches ON batch = id", "length(events)"),
 )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +22,7 @@ from jan_serve.errors import EngineCrashed, InvalidRequest
 from jan_serve.ipc.messages import Accepted, Chunk, EngineEvent, EngineRequest
 from jan_serve.journal.batches import Batch as StoredBatch
 from jan_serve.journal.batches import BatchTable
+from jan_serve.journal.journal import FILE_NAME
 from tests.support.fake_client import FakeClient, FakeModels, Script, endings, fake_facts, prompt_text, saying
 from tests.support.journaled import Gate, journaled_server
 
@@ -163,6 +167,83 @@ async def test_a_new_server_answers_the_other_lines_and_none_twice(tmp_path: Pat
     assert sorted(seen) == [f"[user]Say {number}." for number in range(4)]
 
 
+ENDPOINTS = [
+    (CHAT, {"messages": [{"role": "user", "content": "Count."}], "n": 2}),
+    ("/v1/completions", {"prompt": "Count."}),
+    ("/v1/responses", {"input": "Count."}),
+]
+
+
+@pytest.mark.parametrize("cut", range(3))
+@pytest.mark.parametrize(("endpoint", "body"), ENDPOINTS)
+async def test_a_new_server_goes_on_with_a_line_that_was_cut_off(
+    tmp_path: Path, endpoint: str, body: Any, cut: int
+) -> None:
+    text = await cut_text(tmp_path, endpoint, body, cut, after=models_of("first"))
+    assert "".join(("one ", "two ", "three ")[:cut]) + "".join(("ONE ", "TWO ", "THREE ")[cut:]) in text
+
+
+USELESS = {
+    "another model": None,
+    "no events": b"x",
+    "damaged": b"\0\0\0\1x",
+    "an end without a beginning": b"\0\0\0\1\xc0",
+}
+
+
+@pytest.mark.parametrize("log", USELESS.values(), ids=USELESS)
+@pytest.mark.parametrize(("endpoint", "body"), ENDPOINTS)
+async def test_a_line_begins_anew_if_what_is_written_of_it_is_useless(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, endpoint: str, body: Any, log: bytes | None
+) -> None:
+    after = models_of("second" if log is None else "first")
+    text = await cut_text(tmp_path, endpoint, body, 2, after=after, log=log)
+    assert "ONE TWO THREE" in text
+    assert "begins anew" in caplog.text
+
+
+async def test_a_line_of_several_prompts_begins_anew(tmp_path: Path) -> None:
+    body = {"prompt": ["Count.", "Count again."]}
+    text = await cut_text(tmp_path, "/v1/completions", body, 2, after=models_of("first"))
+    assert text.count("ONE TWO THREE") == 2
+
+
+def models_of(weights: str) -> Callable[[Script], FakeModels]:
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    facts = fake_facts(
+        chat_templates={"default": template}, weights=blake2b(weights.encode(), digest_size=16).hexdigest()
+    )
+    return lambda script: FakeModels(FakeClient(script=script, facts=facts))
+
+
+async def cut_text(
+    folder: Path,
+    endpoint: str,
+    body: Any,
+    cut: int,
+    *,
+    after: Callable[[Script], FakeModels],
+    log: bytes | None = None,
+) -> str:
+    """The answer to a line whose server ends before its piece `cut`. log: put in the place of what is written."""
+    gate = Gate()
+    first = models_of("first")(gate.saying("one ", "two ", "three ", after=cut))
+    async with journaled_server(folder, first) as http:
+        batch_id = (await begun(client_of(http), jsonl([row(0, endpoint, **body)]), endpoint)).id
+        async with asyncio.timeout(60):
+            await gate.reached.wait()
+    with closing(sqlite3.connect(folder / FILE_NAME)) as db, db:
+        if log is not None:
+            db.execute("UPDATE line_logs SET events = ?", (log,))
+    async with journaled_server(folder, after(saying("ONE ", "TWO ", "THREE "))) as http:
+        client = client_of(http)
+        batch = await ended(client, batch_id)
+        (answer,) = await rows_of(client, batch.output_file_id)
+    with closing(sqlite3.connect(folder / FILE_NAME)) as db, db:
+        assert db.execute("SELECT count(*) FROM line_logs").fetchone() == (0,)
+    return json.dumps(answer["response"]["body"])
+
+
 async def test_lines_with_a_common_prefix_follow_each_other(tmp_path: Path) -> None:
     fake = models(echo())
     rows = [
@@ -227,7 +308,8 @@ async def test_cancelling_keeps_what_is_answered(tmp_path: Path) -> None:
     async with journaled_server(tmp_path, fake) as http:
         client = client_of(http)
         batch_id = (await begun(client, jsonl([row(0), row(1)]))).id
-        await gate.reached.wait()
+        async with asyncio.timeout(60):
+            await gate.reached.wait()
         assert (await client.batches.cancel(batch_id)).status == "cancelling"
         batch = await ended(client, batch_id)
         assert batch.status == "cancelled"
@@ -244,7 +326,8 @@ async def test_lines_run_on_while_other_batches_come_and_are_cancelled(tmp_path:
     async with journaled_server(tmp_path, fake) as http:
         client = client_of(http)
         first = await begun(client, jsonl([row(0)]))
-        await gate.reached.wait()
+        async with asyncio.timeout(60):
+            await gate.reached.wait()
         faulty, second = await begun(client, b"{\n"), await begun(client, jsonl([row(1)]))
         assert (await ended(client, faulty.id)).status == "failed"
         await client.batches.cancel(second.id)

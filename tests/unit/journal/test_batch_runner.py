@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jan_serve.core.transcript import Transcript
 from jan_serve.errors import InsufficientStorage
 from jan_serve.journal.background import Background
 from jan_serve.journal.batch_runner import BatchRunner
@@ -63,7 +64,7 @@ class Bench:
         self.table = self.runner.table
         self.runner.register("x", Form)
 
-    async def call(self, owner: str, line: Line) -> Reply:
+    async def call(self, owner: str, line: Line, transcript: Transcript) -> Reply:
         self.calls[line.custom_id] += 1
         return self.replies(line, self.calls[line.custom_id])
 
@@ -176,6 +177,32 @@ async def test_an_answer_that_the_journal_does_not_take_is_kept_and_not_computed
     assert await bench.ended("two") == "completed"
     assert await bench.ended("one") == "completed"
     assert bench.calls == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+async def test_what_is_written_of_a_line_is_stored_before_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jan_serve.journal.batch_runner._LOG_S", 0.001)
+    stored: list[bytes] = []
+
+    async def call(owner: str, line: Line, transcript: Transcript) -> Reply:
+        transcript.begin("weights")
+        for event in (b"one", b"two"):
+            transcript.add(event)
+            async with asyncio.timeout(60):
+                while event not in (found := (await bench.table.open_lines("one", (), 1))[0]).log:
+                    await asyncio.sleep(0.001)
+            assert found.weights == "weights"
+            stored.append(found.log)
+        return GOOD
+
+    monkeypatch.setattr(bench.runner, "_call", call)
+    await bench.add("one", "a")
+    assert await bench.ended("one") == "completed"
+    assert stored == [b"\0\0\0\3one", b"\0\0\0\3one\0\0\0\3two"]
+    assert (
+        await bench.background.journal.run(lambda db: db.execute("SELECT * FROM line_logs").fetchall()) == []
+    )
 
 
 async def test_a_batch_that_cannot_run_lets_the_next_one_run(bench: Bench) -> None:

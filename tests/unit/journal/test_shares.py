@@ -55,6 +55,10 @@ async def store(kind: str, journal: Journal, owner: str, number: int) -> None:
         case "lines":
             body = b'{"model": "' + PIECE + b'"}'
             await BatchTable(journal).add(batch_of(owner, name), None, [Line("a", "/x", body)])
+        case "logs":
+            batch, table = batch_of(owner, name), BatchTable(journal)
+            await table.add(batch, None, [Line("a", "/x", b"{}")])
+            await table.add_log(batch, 0, "w", PIECE)
         case _:
             batch, table = batch_of(owner, name), BatchTable(journal)
             await table.add(batch, None, [Line("a", "/x", b"{}")])
@@ -85,7 +89,7 @@ async def test_an_answer_that_is_being_written_counts_in_the_share_of_its_key(jo
     await FileTable(journal).add(new_file("two", NOW, "batch", "f", len(PIECE), None), PIECE)
 
 
-@pytest.mark.parametrize("kind", ["file", "request", "reply", "events", "input", "lines", "answers"])
+@pytest.mark.parametrize("kind", ["file", "request", "reply", "events", "input", "lines", "logs", "answers"])
 async def test_a_key_has_half_of_the_journal(journal: Journal, kind: str) -> None:
     share = MAX_BYTES // 2 // len(PIECE)
     assert share - 2 <= await filled(kind, journal, "one") <= share + 1
